@@ -1,0 +1,43 @@
+# Two commands matter: `make demo` and `make test`. Both do all their own set-up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test demo fuzz bench interop clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Create .venv with Ariane and its development tools (uv when it is there, else venv + pip)
+
+# The stamp is newer than pyproject.toml only after a complete install, so an interrupted one is done again.
+$(STAMP): pyproject.toml scripts/install
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh scripts/install
+	@touch $@
+
+check: $(STAMP) ## Format, lint, types and the import contract
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: check ## Everything CI runs: check, then the tests
+	@$(BIN)/pytest
+
+demo: $(STAMP) ## The main job end to end
+	@$(BIN)/python examples/demo.py
+
+fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
+	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz
+
+bench: $(STAMP) ## Figures for docs/performance.md
+	@$(BIN)/python bench/wire.py
+	@$(BIN)/python bench/nameserver.py
+
+interop: $(STAMP) ## Real Apache RocketMQ parts against our servers (needs Java and Maven)
+	@$(BIN)/python interop/nameserver.py
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,0 +1,103 @@
+"""Every exception of Ariane, in one tree.
+
+    ArianeError                     retriable  exit  what happened
+    ├── SettingsError                   no       2   a setting is unknown, malformed or out of range
+    ├── WireError                       no       4   bytes break the protocol
+    │   ├── FrameError                               the length word or the header length: the stream is lost
+    │   ├── HeaderError                              the header's bytes, its depth, its number or size of fields
+    │   ├── FieldError                               a header field is missing or of the wrong type
+    │   ├── BodyError                                the body of a request or an answer
+    │   └── RecordError                              a stored message, a batch item, a property text, an id
+    ├── TransportError                  yes      3   the network
+    │   ├── ConnectFailed                            nobody listens there, or TLS failed
+    │   ├── ConnectionLost                           the connection closed while an answer was awaited
+    │   ├── CallTimeout                              no answer in time: the outcome is unknown
+    │   ├── TooManyInFlight                          this end already awaits as many answers as it may
+    │   └── ListenFailed                no           our own port cannot be opened
+    └── RequestFailed(code, remark)     by code  4   the peer refused; raised by a handler, it is the answer
+
+`retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types. `exit_status`
+is what the command line leaves with: 1 the answer is no, 2 usage, 3 cannot reach, 4 refused.
+"""
+
+from typing import ClassVar
+
+
+class ArianeError(Exception):
+    """Base of everything that Ariane raises on purpose."""
+
+    retriable: bool = False
+    exit_status: ClassVar[int] = 1
+
+
+class SettingsError(ArianeError):
+    exit_status = 2
+
+
+class WireError(ArianeError):
+    exit_status = 4
+
+
+class FrameError(WireError):
+    pass
+
+
+class HeaderError(WireError):
+    pass
+
+
+class FieldError(WireError):
+    pass
+
+
+class BodyError(WireError):
+    pass
+
+
+class RecordError(WireError):
+    pass
+
+
+class TransportError(ArianeError):
+    retriable = True
+    exit_status = 3
+
+
+class ConnectFailed(TransportError):
+    pass
+
+
+class ConnectionLost(TransportError):
+    pass
+
+
+class CallTimeout(TransportError):
+    pass
+
+
+class TooManyInFlight(TransportError):
+    pass
+
+
+class ListenFailed(TransportError):
+    retriable = False
+
+
+# SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer says "not now". Plain numbers, because the table of codes
+# lives a floor higher (wire/codes.py).
+_RETRIABLE_CODES = frozenset({2, 14, 215})
+
+
+class RequestFailed(ArianeError):
+    """A response code other than the expected ones, with the peer's own words."""
+
+    exit_status = 4
+
+    def __init__(self, code: int, remark: str = "") -> None:
+        super().__init__(code, remark)
+        self.code = code
+        self.remark = remark
+        self.retriable = code in _RETRIABLE_CODES
+
+    def __str__(self) -> str:
+        return f"{getattr(self.code, 'name', self.code)}: {self.remark}" if self.remark else f"code {self.code}"

@@ -1,0 +1,1 @@
+"""Frozen values shared by every room: no I/O, no bytes."""

@@ -1,0 +1,101 @@
+"""Messages as users see them, and the names of the properties that RocketMQ reserves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address
+
+from ariane.model.ids import PhysicalOffset, QueueOffset
+
+
+class Property(StrEnum):
+    """Reserved property names; user properties may not use them."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QUEUE_ID = "REAL_QID"
+    TRANSACTION_PREPARED = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    MIN_OFFSET = "MIN_OFFSET"
+    MAX_OFFSET = "MAX_OFFSET"
+    BUYER_ID = "BUYER_ID"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    TRANSFER_FLAG = "TRANSFER_FLAG"
+    CORRECTION_FLAG = "CORRECTION_FLAG"
+    MQ2_FLAG = "MQ2_FLAG"
+    RECONSUME_TIME = "RECONSUME_TIME"
+    MSG_REGION = "MSG_REGION"
+    TRACE_SWITCH = "TRACE_ON"
+    UNIQUE_KEY = "UNIQ_KEY"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    CONSUME_START_TIME = "CONSUME_START_TIME"
+    TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+    TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+    CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+    INSTANCE_ID = "INSTANCE_ID"
+    CORRELATION_ID = "CORRELATION_ID"
+    REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+    TTL = "TTL"
+    MESSAGE_TYPE = "MSG_TYPE"
+    ARRIVE_TIME = "ARRIVE_TIME"
+    PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+    CLUSTER = "CLUSTER"
+    SHARDING_KEY = "__SHARDINGKEY"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """Where a message was born or stored."""
+
+    ip: IPv4Address | IPv6Address
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if self.ip.version == 6 else f"{self.ip}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message before a broker has stored it."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(Property.KEYS, "").split())
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get(Property.UNIQUE_KEY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage(Message):
+    """A message as a broker keeps it and a consumer receives it. `body` is as stored: compressed if `sys_flag` says so."""
+
+    queue_id: int
+    queue_offset: QueueOffset
+    physical_offset: PhysicalOffset
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: HostPort
+    store_timestamp_ms: int
+    store_host: HostPort
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0
+    stored_size: int = 0

@@ -1,0 +1,47 @@
+"""Routes as a nameserver tells them: which brokers hold a topic, and where they listen."""
+
+import msgspec
+
+MASTER_ID = 0
+
+
+class MessageQueue(msgspec.Struct, frozen=True, kw_only=True, order=True, rename="camel"):
+    """One queue of one topic on one broker."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many queues of a topic one broker has, and what may be done with them."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The addresses of one broker name: id 0 is the master, all others are slaves."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+
+
+class TopicRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything a client needs to find a topic."""
+
+    queue_datas: list[QueueData] = []
+    broker_datas: list[BrokerData] = []
+    filter_server_table: dict[str, list[str]] = {}
+    order_topic_conf: str | None = None
+
+
+class ClusterMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All brokers, and which cluster each belongs to."""
+
+    broker_addr_table: dict[str, BrokerData] = {}
+    cluster_addr_table: dict[str, list[str]] = {}

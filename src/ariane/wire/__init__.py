@@ -1,0 +1,1 @@
+"""Bytes to values and back: frames, headers, bodies, stored records. No I/O."""
