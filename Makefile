@@ -33,11 +33,11 @@ fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz
 
 bench: $(STAMP) ## Figures for docs/performance.md
-	@$(BIN)/python bench/wire.py
-	@$(BIN)/python bench/nameserver.py
+	@$(BIN)/python -m bench.wire
+	@$(BIN)/python -m bench.nameserver
 
 interop: $(STAMP) ## Real Apache RocketMQ parts against our servers (needs Java and Maven)
-	@$(BIN)/python interop/nameserver.py
+	@$(BIN)/python -m interop.nameserver
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,5 +1,3 @@
 """Ariane: a message broker in pure Python that speaks Apache RocketMQ's wire protocol."""
 
-from importlib.metadata import version
-
-__version__ = version("ariane")
+__version__ = "0.1.0"

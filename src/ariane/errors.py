@@ -16,8 +16,8 @@
     │   └── ListenFailed                no           our own port cannot be opened
     └── RequestFailed(code, remark)     by code  4   the peer refused; raised by a handler, it is the answer
 
-`retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types. `exit_status`
-is what the command line leaves with: 1 the answer is no, 2 usage, 3 cannot reach, 4 refused.
+`retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types.
+`exit_status` is what the command line leaves with: 1 the answer is no, 2 usage, 3 cannot reach, 4 refused.
 """
 
 from typing import ClassVar
@@ -83,8 +83,8 @@ class ListenFailed(TransportError):
     retriable = False
 
 
-# SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer says "not now". Plain numbers, because the table of codes
-# lives a floor higher (wire/codes.py).
+# SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer says "not now". Plain numbers, because the table of
+# codes lives a floor higher (wire/codes.py).
 _RETRIABLE_CODES = frozenset({2, 14, 215})
 
 

@@ -1,6 +1,7 @@
 """Routes as a nameserver tells them: which brokers hold a topic, and where they listen."""
 
 import msgspec
+from msgspec.structs import force_setattr
 
 MASTER_ID = 0
 
@@ -21,6 +22,13 @@ class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     write_queue_nums: int
     perm: int
     topic_sys_flag: int = 0
+    topic_syn_flag: int | None = None
+    """What releases before 4.9 call `topic_sys_flag` when they send it; folded into that one at once."""
+
+    def __post_init__(self) -> None:
+        if self.topic_syn_flag is not None:
+            force_setattr(self, "topic_sys_flag", self.topic_sys_flag or self.topic_syn_flag)
+            force_setattr(self, "topic_syn_flag", None)
 
 
 class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,0 +1,80 @@
+"""Our nameserver among real RocketMQ programs: Apache brokers register at it, real clients and mqadmin ask it.
+
+    .venv/bin/python interop/nameserver.py                        # or: make interop
+    .venv/bin/python interop/nameserver.py --nameserver apache    # the same checks against Apache's own nameserver
+
+Needs a JDK 17 and Maven; the Go and Node clients are left out where Go or Node is not installed. Takes about four
+minutes, most of it start-up of Java programs. Exits 1 if a check failed.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from interop.apache import start_broker, start_nameserver
+from interop.broker_checks import MASTER_SETTINGS, BrokerChecks, plan_broker
+from interop.client_checks import ClientChecks
+from interop.mqadmin import Mqadmin
+from interop.mqadmin_checks import MqadminChecks
+from interop.processes import LOOPBACK, InteropError, exit_on_sigterm, free_port, running
+from interop.report import Report
+
+COMMAND = Path(sys.executable).parent / "ariane"
+# Takes a port and a directory for files.
+Nameserver = Callable[[int, Path], AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def our_nameserver(port: int, home: Path) -> Iterator[None]:
+    home.mkdir(exist_ok=True)
+    command = [str(COMMAND), "namesrv", "--listen", f"{LOOPBACK}:{port}"]
+    with running(command, ready="ready", log=home / "namesrv.log"):
+        yield
+
+
+def run_checks(nameserver: Nameserver, settings_are_fixed: bool, work: Path) -> int:
+    port = free_port()
+    address = f"{LOOPBACK}:{port}"
+    report = Report()
+    admin = Mqadmin(address, work / "mqadmin")
+    master = plan_broker(address, "interop-a", MASTER_SETTINGS)
+    brokers = BrokerChecks(admin, master, "JavaJSON", work)
+    with contextlib.ExitStack() as first_life:
+        first_life.enter_context(nameserver(port, work / "namesrv"))
+        print(f"nameserver on port {port}", flush=True)
+        with contextlib.ExitStack() as broker_life:
+            broker_life.enter_context(start_broker(master, work / "master"))
+            MqadminChecks(admin, master, settings_are_fixed).add_to(report)
+            ClientChecks(admin, master.cluster, work).add_to(report)
+            brokers.add_to(report)
+            first_life.close()
+            with nameserver(port, work / "namesrv"):
+                report.check("broker comes back after a restart of the nameserver", brokers.comes_back)
+                broker_life.close()
+                report.check("last broker leaves", brokers.is_gone)
+    return report.finish()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Real RocketMQ programs against a nameserver.")
+    parser.add_argument(
+        "--nameserver", choices=("ariane", "apache"), default="ariane", help="whose nameserver to check"
+    )
+    ours = parser.parse_args().nameserver == "ariane"
+    exit_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="ariane-interop-") as directory:
+        try:
+            return run_checks(our_nameserver if ours else start_nameserver, ours, Path(directory))
+        except InteropError as problem:
+            print(problem, file=sys.stderr)
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+r"""Log lines: a constant event and its fields, as text for people or JSON for machines.
+
+    log.info("broker registered", extra={"broker": "b1", "topics": 12})
+
+    2026-03-01T09:30:00.125Z INFO    ariane.broker: broker registered peer=10.0.0.7:50122 code=103 broker=b1 topics=12
+    {"time": "2026-03-01T09:30:00.125Z", "level": "INFO", "logger": "ariane.broker", "event": "broker registered", ...}
+
+Names and remarks in the fields come from peers. Whatever is not printable is escaped, so no peer can end a line and
+write the next one, colour a terminal or turn the direction of text. Every value is cut to a bounded length.
+
+A program that uses Ariane as a library keeps its own logging: only `configure`, called by our commands, writes.
+"""
+
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TextIO
+
+VALUE_LENGTH_MAX = 1_000
+_HANDLER = "ariane"
+_BARE = re.compile(r"[^\s\"=\\]+")
+# taskName came with Python 3.12; message and asctime are set by other formatters.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+logging.getLogger("ariane").addHandler(logging.NullHandler())
+
+
+class LogForm(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Whose request is being handled. Set for the time of a request, it is part of every line logged meanwhile."""
+
+    peer: str
+    code: int
+
+
+request_context: ContextVar[RequestContext | None] = ContextVar("request_context", default=None)
+
+
+def configure(level: str | int, form: LogForm, stream: TextIO) -> None:
+    """Sends the log of the whole process to `stream`. A second call replaces the first."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if handler.name == _HANDLER]:
+        root.removeHandler(handler)
+    handler = logging.StreamHandler(stream)
+    handler.name = _HANDLER
+    handler.setFormatter(JsonFormatter() if form is LogForm.JSON else TextFormatter())
+    root.addHandler(handler)
+    root.setLevel(level.upper() if isinstance(level, str) else level)
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {escaped(key)}={_quoted(value)}" for key, value in _fields(record))
+        event = escaped(record.getMessage())
+        line = f"{_utc(record)} {record.levelname:7} {record.name}: {event}{fields}"
+        return "\n    ".join([line, *(escaped(part) for part in _traceback(record).splitlines())])
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _utc(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        for key, value in _fields(record):
+            line[f"{key}_" if key in line else key] = _plain(value)
+        if traceback := _traceback(record):
+            line["traceback"] = traceback
+        return json.dumps(line)  # ASCII only: everything else is escaped
+
+
+def escaped(text: str) -> str:
+    """`text` with every character that is not printable, and the backslash that marks them, as an escape."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(_escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    if character.isprintable() and character != "\\":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _quoted(value: object) -> str:
+    text = str(_plain(value))
+    if _BARE.fullmatch(text) and text.isprintable():
+        return text
+    return '"' + escaped(text).replace('"', '\\"') + '"'
+
+
+def _plain(value: object) -> object:
+    """A value that JSON knows and that is not too long."""
+    if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    text = str(value)
+    return text if len(text) <= VALUE_LENGTH_MAX else f"{text[:VALUE_LENGTH_MAX]}... ({len(text)} characters)"
+
+
+def _fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    """The request's fields, then the line's own, which win where both have one."""
+    own = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+    request = request_context.get()
+    context = {} if request is None else {"peer": request.peer, "code": request.code}
+    yield from (context | own).items()
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    return record.exc_text or ""
+
+
+def _utc(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"

@@ -1,0 +1,25 @@
+"""One typed call for every request: `answer = await caller.call(address, GetMaxOffset("orders", 0))`."""
+
+from typing import Any, TypeVar
+
+from ariane.transport.pool import Pool
+from ariane.wire.codes import Serialization
+from ariane.wire.exchange import read_answer, request_command
+from ariane.wire.fields import Answer, Request
+
+A = TypeVar("A", bound=Answer)
+
+
+class Caller:
+    def __init__(self, pool: Pool, serialization: Serialization = Serialization.JSON) -> None:
+        self._pool = pool
+        self._serialization = serialization
+
+    async def call(self, address: str, ask: Request[A], timeout_s: float | None = None) -> A:
+        """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
+        command = request_command(ask, opaque=0, serialization=self._serialization)
+        return read_answer(ask, await self._pool.call(address, command, timeout_s))
+
+    async def oneway(self, address: str, ask: Request[Any]) -> None:
+        """Sends and does not wait: the peer will not answer, and nobody will know."""
+        await self._pool.send(address, request_command(ask, opaque=0, oneway=True, serialization=self._serialization))

@@ -1,0 +1,5 @@
+"""Fakes that ship: what Ariane's own tests use, for tests of programs built on it."""
+
+from ariane.testing.clock import FakeClock
+
+__all__ = ["FakeClock"]

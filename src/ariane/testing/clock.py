@@ -1,0 +1,44 @@
+"""A clock that a test moves by hand."""
+
+import asyncio
+import heapq
+from itertools import count
+
+from ariane.clock import Clock
+
+
+class FakeClock(Clock):
+    """Time stands still until `advance()`; sleepers then wake in order, each at its own moment."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._start_ms = now_ms
+        self._elapsed_s = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Event]] = []
+        self._ticket = count()
+
+    def now_ms(self) -> int:
+        return self._start_ms + round(self._elapsed_s * 1000)
+
+    def monotonic(self) -> float:
+        return self._elapsed_s
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        heapq.heappush(self._sleepers, (self._elapsed_s + seconds, next(self._ticket), woken))
+        await woken.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Moves time and lets everything that waited for it run."""
+        target = self._elapsed_s + seconds
+        await _let_others_run()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            self._elapsed_s, _, woken = heapq.heappop(self._sleepers)
+            woken.set()
+            await _let_others_run()
+        self._elapsed_s = target
+
+
+async def _let_others_run() -> None:
+    """A few turns of the loop: enough for a woken task to act and to go to sleep again."""
+    for _ in range(10):
+        await asyncio.sleep(0)

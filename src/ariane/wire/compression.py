@@ -1,0 +1,89 @@
+"""Message bodies, compressed and back: zlib, lz4 (frame format) and zstd, as the sysFlag says.
+
+Decompressing is where a few bytes from a peer can ask for gigabytes. So every path here is told the most it may
+produce before it allocates, and one byte past the limit ends it.
+"""
+
+import zlib
+
+import lz4.frame
+import zstandard
+
+from ariane.errors import RecordError
+from ariane.wire.sys_flag import Compression, compression_of
+
+# A zstd frame may ask its reader for a window of gigabytes. 8 MiB is what the format's specification (RFC 8878) wants
+# every reader to offer and every writer to stay within; the levels that producers use need at most 4 MiB.
+_ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+
+
+def compress(body: bytes, kind: Compression, level: int = 5) -> bytes:
+    """`body` compressed; the caller marks the sysFlag (`with_compression`). lz4 has no levels here, as in Java."""
+    match kind:
+        case Compression.ZLIB:
+            return zlib.compress(body, level)
+        case Compression.ZSTD:
+            return zstandard.ZstdCompressor(level=level).compress(body)
+        case Compression.LZ4:
+            packed: bytes = lz4.frame.compress(body)
+            return packed
+
+
+def decompress(body: bytes, sys_flag: int, limit: int) -> bytes:
+    """The plain body of at most `limit` bytes; `body` itself when `sys_flag` says that it is not compressed."""
+    kind = compression_of(sys_flag)
+    if kind is None:
+        return body
+    try:
+        plain = _DECOMPRESSORS[kind](body, limit)
+    except (zlib.error, zstandard.ZstdError, RuntimeError) as error:  # RuntimeError: all that lz4 ever raises
+        # zstd does not tell a frame that is cut short from one that is too large, so the words cover both.
+        raise RecordError(
+            f"the {kind.name.lower()} body of {len(body)} bytes is damaged, cut short or larger than the limit of "
+            f"{limit} bytes when unpacked: {error}"
+        ) from None
+    if len(plain) > limit:
+        raise _too_large(kind, limit)
+    return plain
+
+
+def _inflate(body: bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj()
+    plain = stream.decompress(body, limit + 1)
+    _check_end(Compression.ZLIB, len(plain) > limit or stream.eof, stream.unused_data)
+    return plain
+
+
+def _decompress_lz4(body: bytes, limit: int) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = stream.decompress(body, max_length=limit + 1)
+    _check_end(Compression.LZ4, len(plain) > limit or stream.eof, stream.unused_data)
+    return plain
+
+
+def _decompress_zstd(body: bytes, limit: int) -> bytes:
+    # When the frame declares its size the library allocates that much and ignores max_output_size, so we look first.
+    # Java's streaming producer declares none: then max_output_size is what is allocated, and holds.
+    declared = zstandard.get_frame_parameters(body).content_size
+    if declared != zstandard.CONTENTSIZE_UNKNOWN and declared > limit:
+        raise _too_large(Compression.ZSTD, limit)
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    return unpacker.decompress(body, max_output_size=limit + 1, allow_extra_data=False)
+
+
+def _check_end(kind: Compression, at_end: bool, trailing: bytes | None) -> None:
+    if not at_end:
+        raise RecordError(f"the {kind.name.lower()} body is cut short: its stream has no end")
+    if trailing:
+        raise RecordError(f"{len(trailing)} bytes follow the end of the {kind.name.lower()} body")
+
+
+def _too_large(kind: Compression, limit: int) -> RecordError:
+    return RecordError(f"the {kind.name.lower()} body unpacks to more than the limit of {limit} bytes")
+
+
+_DECOMPRESSORS = {
+    Compression.ZLIB: _inflate,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,124 @@
+"""Requests and answers as structs, to commands and back: what server and client share.
+
+A struct's `body` attribute, when it has one, is the frame's body: raw `bytes`, a text (`str`), or a JSON body.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from ariane.errors import BodyError, RequestFailed
+from ariane.wire.body import decode_json, encode_json
+from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
+from ariane.wire.command import Command
+from ariane.wire.declare import Declaration, declaration_of
+from ariane.wire.fields import Answer, Request, to_ext
+
+A = TypeVar("A", bound=Answer)
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def request_command(
+    ask: Request[Any], *, opaque: int, oneway: bool = False, serialization: Serialization = Serialization.JSON
+) -> Command:
+    return Command(
+        code=declaration_of(type(ask)).code,
+        opaque=opaque,
+        flag=HeaderFlag.ONEWAY if oneway else HeaderFlag.REQUEST,
+        ext_texts=to_ext(ask) or None,
+        body=_body_bytes(getattr(ask, "body", b"")),
+        serialization=serialization,
+    )
+
+
+def read_request(declaration: Declaration, command: Command) -> Request[Any]:
+    return _with_body(command.fields(declaration.request), command.body)
+
+
+def answer_command(asked: Command, answer: Answer, body: bytes | None = None) -> Command:
+    """The answer to `asked`, in its serialisation. `body` replaces the answer's own: encoded once, sent often."""
+    ext = to_ext(answer)
+    return Command(
+        code=answer.code,
+        opaque=asked.opaque,
+        flag=HeaderFlag.RESPONSE,
+        remark=answer.remark,
+        # An answer with a struct of its own always has extFields, at least {}: Java dereferences it unchecked.
+        ext_texts=ext if ext or type(answer) is not Answer else None,
+        body=_body_bytes(getattr(answer, "body", b"")) if body is None else body,
+        serialization=asked.serialization,
+    )
+
+
+def read_answer(asked: Request[A], command: Command) -> A:
+    """The answer to `asked`; RequestFailed when the code is not one that the answer accepts as an outcome."""
+    declaration = declaration_of(type(asked))
+    if command.code not in declaration.answer.accepts:
+        raise RequestFailed(_named(command.code), f"{command.remark or ''} [{declaration.code.name}]".strip())
+    answer = _with_body(command.fields(declaration.answer), command.body)
+    force_setattr(answer, "code", command.code)
+    force_setattr(answer, "remark", command.remark)
+    return answer  # type: ignore[return-value]  # the declaration pairs request and answer
+
+
+def _named(code: int) -> int:
+    try:
+        return ResponseCode(code)
+    except ValueError:  # a code of a later release: the number still says more than nothing
+        return code
+
+
+def _with_body(value: S, data: bytes) -> S:
+    body = _body_field(type(value))
+    if body is not None:
+        force_setattr(value, "body", _read_body(body.kind, data) if data else body.default())
+    return value
+
+
+def _read_body(kind: Any, data: bytes) -> object:
+    if kind is bytes:
+        return data
+    if kind is not str:
+        return decode_json(data, kind)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError(f"the body must be UTF-8 text, but byte {error.start} is not") from error
+
+
+def _body_bytes(body: object) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode()
+    return b"" if body is None else encode_json(body)
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyField:
+    kind: Any
+    default: Callable[[], object]
+
+
+@cache
+def _body_field(struct: type[msgspec.Struct]) -> _BodyField | None:
+    """The declared type of `body`, without its `| None`, and its default; None when the struct has no body."""
+    for field in msgspec.structs.fields(struct):
+        if field.name == "body":
+            kinds = [kind for kind in get_args(field.type) if kind is not NoneType]
+            is_optional = isinstance(field.type, UnionType) and len(kinds) == 1
+            factory = field.default_factory
+            return _BodyField(
+                kinds[0] if is_optional else field.type,
+                partial(_same, field.default) if factory is msgspec.NODEFAULT else factory,
+            )
+    return None
+
+
+def _same(value: object) -> object:
+    return value

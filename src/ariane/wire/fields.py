@@ -1,0 +1,125 @@
+"""Typed structs to header fields (`extFields`) and back.
+
+A request or an answer is one msgspec Struct. Its attributes are header fields: snake_case in Python, camelCase on the
+wire unless the declaration names another (`msgspec.field(name="clientID")`). On the wire every value is text. Reading
+is tried twice: by msgspec in one C pass, which takes all that well-behaved clients send, then by `coerce`, which takes
+what fastjson takes ("007", numbers for strings, any word for false). So leniency costs only those who need it.
+"""
+
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from ariane.errors import BodyError, FieldError, HeaderError
+from ariane.wire import fastjson
+from ariane.wire.coerce import coerce
+
+S = TypeVar("S", bound=msgspec.Struct)
+A_co = TypeVar("A_co", bound="Answer", covariant=True)
+
+# What a struct carries beside its header fields. These attributes get wire names that no Java field can have; a peer
+# who sends such a name all the same gains nothing, because `exchange` sets them after reading.
+BESIDE_THE_HEADER = frozenset({"body", "code", "remark"})
+
+
+def wire_name(attribute: str) -> str:
+    """`queue_id` is `queueId` on the wire; an attribute beside the header has no name there."""
+    if attribute in BESIDE_THE_HEADER:
+        return f"\x7f{attribute}"
+    head, *tail = attribute.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
+    """Base of all answers: the response code, the remark, and what subclasses add."""
+
+    accepts: ClassVar[frozenset[int]] = frozenset({0})
+    """Response codes that are outcomes to look at; any other is a failure and raises RequestFailed at the caller."""
+
+    code: int = 0
+    remark: str | None = None
+
+
+class Request(msgspec.Struct, Generic[A_co], frozen=True, rename=wire_name):
+    """Base of all requests; `Request[OffsetAnswer]` names the answer. A body is declared as `body` with a default."""
+
+
+def to_ext(value: msgspec.Struct) -> dict[str, str]:
+    """The header fields of `value`; None is left out, as RocketMQ does."""
+    ext = {}
+    for name, attribute in _plan(type(value)):
+        member = getattr(value, attribute)
+        if member is not None:
+            ext[name] = member if type(member) is str else _text(member)
+    return ext
+
+
+def from_ext(kind: type[S], ext: dict[str, str]) -> S:
+    """`kind` from header fields that are already text."""
+    try:
+        return msgspec.convert(ext, kind, strict=False)
+    except (msgspec.ValidationError, TypeError):
+        return _coerced(kind, ext)
+
+
+def from_json(kind: type[S], raw: bytes | msgspec.Raw) -> S:
+    """`kind` from the bytes of the JSON object `extFields`."""
+    decoder = _decoder(kind)
+    if decoder is not None:
+        try:
+            return decoder.decode(raw)  # type: ignore[no-any-return]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+    return _coerced(kind, ext_from_json(raw))
+
+
+_TEXTS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+
+
+def ext_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
+    """All header fields as text: what signatures are made of, and what the tolerant reading starts from."""
+    try:
+        return _TEXTS.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        parsed = fastjson.parse(bytes(raw))
+    except BodyError as error:
+        raise HeaderError(f"extFields is not readable: {error}") from error
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict):
+        raise HeaderError(f"extFields must be an object, got {type(parsed).__name__}")
+    return {str(name): _text(value) for name, value in parsed.items() if value is not None}
+
+
+def _coerced(kind: type[S], ext: dict[str, str]) -> S:
+    value = coerce(kind, ext, where=kind.__name__)
+    if not isinstance(value, kind):
+        raise FieldError(f"{kind.__name__}: header fields expected, got {type(value).__name__}")
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))  # an IntFlag prints its name otherwise
+    if isinstance(value, (str, float)):
+        return str(value)
+    raise HeaderError(f"a header field holds text, a number or a boolean, not {type(value).__name__}")
+
+
+@cache
+def _plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    fields = msgspec.structs.fields(kind)
+    return tuple((field.encode_name, field.name) for field in fields if field.name not in BESIDE_THE_HEADER)
+
+
+@cache
+def _decoder(kind: type[msgspec.Struct]) -> "msgspec.json.Decoder[Any] | None":
+    try:
+        return msgspec.json.Decoder(kind, strict=False)
+    except TypeError:  # the body's type has keys that JSON has not (fastjson's object keys): coerce reads the header
+        return None

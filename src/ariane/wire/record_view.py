@@ -1,0 +1,206 @@
+"""A stored record checked where it lies: recovery, dispatch and walks need its facts, but not its body as a message.
+
+Whatever the bytes are, `verify` returns a value and never raises: a store decides what a broken record means.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from ariane.model.message import Property
+from ariane.wire.crc import crc32
+from ariane.wire.java_hash import tags_code
+from ariane.wire.properties import decode_properties
+from ariane.wire.record import (
+    BLANK_BYTES_MIN,
+    BLANK_MAGIC,
+    HEAD_V4,
+    HOST_BITS,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    SHORT,
+    SIZE_AND_MAGIC,
+    TOPIC_BYTES_MAX_V1,
+    head_of,
+)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# Plain strings: the hash of an enum member is Python code, and would cost as much as reading the properties.
+_TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
+
+
+class DispatchFacts(msgspec.Struct, frozen=True, gc=False):
+    """What the consume queue and the index keep of a message's properties."""
+
+    tags_code: int
+    unique_key: str | None
+    keys: Sequence[str]
+
+
+class RecordView(msgspec.Struct, frozen=True, gc=False):
+    """A valid record at `position` of some buffer. It holds copies, not the buffer: a file may be unmapped under it."""
+
+    position: int
+    body_position: int
+    topic: str
+    property_text: bytes
+    size: int  # from here on in the order of the layout, as they are unpacked
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_length: int
+
+    def body(self, buffer: Buffer) -> bytes:
+        """The body as stored, copied out of the buffer that the view was made from."""
+        return bytes(buffer[self.body_position : self.body_position + self.body_length])
+
+    def properties(self) -> dict[str, str]:
+        """The decoded properties, made anew on each call; a RecordError if they are not UTF-8."""
+        return decode_properties(self.property_text)
+
+    def dispatch_facts(self) -> DispatchFacts:
+        """Tags code, unique key and keys; a RecordError if the properties are not UTF-8."""
+        properties = self.properties()
+        keys = properties.get(_KEYS)
+        code = tags_code(properties.get(_TAGS))
+        return DispatchFacts(code, properties.get(_UNIQUE_KEY), keys.split() if keys else ())
+
+
+class BlankRecord(msgspec.Struct, frozen=True, gc=False):
+    """The rest of a commit log file: the next record starts `size` bytes on, in the next file."""
+
+    position: int
+    size: int
+
+
+class Fault(StrEnum):
+    EMPTY = "empty"  # zeros: nothing was ever written here
+    TORN = "torn"  # the buffer ends before the record does
+    BAD_MAGIC = "bad magic"
+    BAD_SIZE = "bad size"
+    BAD_LENGTHS = "bad lengths"
+    BAD_TEXT = "bad text"
+    BAD_CRC = "bad crc"
+
+
+class BrokenRecord(msgspec.Struct, frozen=True, gc=False):
+    """Not a record. `size` is how far a reader may skip to try the next one, 0 when that is not known."""
+
+    position: int
+    size: int
+    fault: Fault
+    reason: str
+
+
+Verdict: TypeAlias = RecordView | BlankRecord | BrokenRecord
+
+
+def verify(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    end: int | None = None,
+    check_body_crc: bool = True,
+    size_max: int = RECORD_BYTES_MAX,
+) -> Verdict:
+    """What stands at `position` of `buffer`, of which only the bytes before `end` count.
+
+    Properties are checked to lie inside, not to be text: some other writer's odd property must not make a recovery
+    throw away every message behind it.
+    """
+    end = len(buffer) if end is None else min(end, len(buffer))
+    if position < 0:  # struct would count it from the other end
+        return BrokenRecord(position, 0, Fault.TORN, "a position before the start")
+    if end - position < BLANK_BYTES_MIN:
+        return _torn(position, end)
+    size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return _not_a_record(position, size, magic)
+    if not RECORD_BYTES_MIN <= size <= size_max:
+        return BrokenRecord(
+            position, 0, Fault.BAD_SIZE, f"a size of {size}, not {RECORD_BYTES_MIN} to {size_max} bytes"
+        )
+    if size > end - position:
+        return _torn(position, end, size)
+    view = _view(buffer, position, size, magic)
+    if check_body_crc and isinstance(view, RecordView) and view.body_length:
+        return _check_crc(buffer, view)
+    return view
+
+
+def _view(buffer: Buffer, position: int, size: int, magic: int) -> RecordView | BrokenRecord:
+    """The record of `size` bytes, all of which are there. Every length is checked before it is followed."""
+    record_end = position + size
+    fields = HEAD_V4.unpack_from(buffer, position)
+    body_position = position + HEAD_V4.size
+    sys_flag = fields[7]
+    if sys_flag & HOST_BITS:
+        head = head_of(sys_flag)
+        body_position = position + head.size
+        if body_position > record_end:
+            return _bad_lengths(position, size, "IPv6 hosts that do not fit")
+        fields = head.unpack_from(buffer, position)
+
+    body_length = fields[14]
+    body_end = body_position + body_length
+    topic_position = body_end + (1 if magic == MAGIC_V1 else 2)
+    if body_length < 0 or topic_position > record_end:
+        return _bad_lengths(position, size, f"a body of {body_length} bytes")
+    if magic == MAGIC_V1:
+        topic_length = buffer[body_end]
+        is_negative = topic_length > TOPIC_BYTES_MAX_V1
+    else:
+        (topic_length,) = SHORT.unpack_from(buffer, body_end)
+        is_negative = topic_length < 0
+    topic_end = topic_position + topic_length
+    if is_negative or topic_end + 2 > record_end:
+        return _bad_lengths(position, size, f"a topic of {topic_length} bytes")
+    (properties_length,) = SHORT.unpack_from(buffer, topic_end)
+    if topic_end + 2 + properties_length != record_end:
+        return _bad_lengths(position, size, f"properties of {properties_length} bytes")
+    try:
+        topic = str(buffer[topic_position:topic_end], "utf-8")
+    except UnicodeDecodeError:
+        return BrokenRecord(position, size, Fault.BAD_TEXT, "a topic that is not UTF-8")
+    return RecordView(position, body_position, topic, bytes(buffer[topic_end + 2 : record_end]), *fields)
+
+
+def _check_crc(buffer: Buffer, view: RecordView) -> RecordView | BrokenRecord:
+    found = crc32(memoryview(buffer)[view.body_position : view.body_position + view.body_length])
+    if found == view.body_crc:
+        return view
+    reason = f"a body whose checksum is {found:#x}, not the stored {view.body_crc:#x}"
+    return BrokenRecord(view.position, view.size, Fault.BAD_CRC, reason)
+
+
+def _not_a_record(position: int, size: int, magic: int) -> BlankRecord | BrokenRecord:
+    if magic == BLANK_MAGIC and size >= BLANK_BYTES_MIN:
+        return BlankRecord(position, size)
+    if magic == BLANK_MAGIC:
+        return BrokenRecord(position, 0, Fault.BAD_SIZE, f"a blank record of {size} bytes")
+    if size == 0 and magic == 0:
+        return BrokenRecord(position, 0, Fault.EMPTY, "zeros: nothing was written here")
+    return BrokenRecord(position, 0, Fault.BAD_MAGIC, f"magic {magic:#010x}, which no record has")
+
+
+def _torn(position: int, end: int, size: int = BLANK_BYTES_MIN) -> BrokenRecord:
+    return BrokenRecord(position, 0, Fault.TORN, f"{max(end - position, 0)} bytes of a record of at least {size}")
+
+
+def _bad_lengths(position: int, size: int, what: str) -> BrokenRecord:
+    return BrokenRecord(position, size, Fault.BAD_LENGTHS, f"{what} in a record of {size}")

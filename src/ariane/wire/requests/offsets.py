@@ -1,0 +1,125 @@
+"""Offsets: how far groups have come, and where queues begin and end."""
+
+# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
+
+from ariane.model.ids import QueueOffset
+from ariane.wire.body import JsonBody
+from ariane.wire.codes import RequestCode
+from ariane.wire.declare import ServedBy, request
+from ariane.wire.fields import Answer, Request
+
+
+class OffsetAnswer(Answer, frozen=True, kw_only=True):
+    offset: QueueOffset
+
+
+@request(RequestCode.QUERY_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
+class GetConsumerOffset(Request[OffsetAnswer], frozen=True):
+    """QUERY_NOT_FOUND, and no other code, tells a client that the group has no offset here."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool | None = None
+    """From 5.x clients."""
+
+
+class OffsetStored(Answer, frozen=True):
+    """No field, yet a header of its own: clients find extFields `{}` in the answer."""
+
+
+@request(RequestCode.UPDATE_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
+class UpdateConsumerOffset(Request[OffsetStored], frozen=True):
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: QueueOffset
+
+
+@request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, served_by=ServedBy.BROKER)
+class SearchOffset(Request[OffsetAnswer], frozen=True):
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str | None = None
+    """From 5.x clients: LOWER (the default) or UPPER, for the first or the last of messages with one timestamp."""
+
+
+@request(RequestCode.GET_MAX_OFFSET, served_by=ServedBy.BROKER)
+class GetMaxOffset(Request[OffsetAnswer], frozen=True):
+    topic: str
+    queue_id: int
+    committed: bool | None = None
+    """From 5.x clients: only what is safely replicated counts."""
+
+
+@request(RequestCode.GET_MIN_OFFSET, served_by=ServedBy.BROKER)
+class GetMinOffset(Request[OffsetAnswer], frozen=True):
+    topic: str
+    queue_id: int
+
+
+class StoreTimeAnswer(Answer, frozen=True, kw_only=True):
+    timestamp: int
+    """-1 when the queue is empty."""
+
+
+@request(RequestCode.GET_EARLIEST_MSG_STORETIME, served_by=ServedBy.BROKER)
+class GetEarliestStoreTime(Request[StoreTimeAnswer], frozen=True):
+    topic: str
+    queue_id: int
+
+
+class ConsumerOffsetTable(JsonBody, frozen=True):
+    offset_table: dict[str, dict[int, int]] = {}
+    """By "topic@group", then by queue id."""
+
+
+class ConsumerOffsetsAnswer(Answer, frozen=True):
+    body: ConsumerOffsetTable = ConsumerOffsetTable()
+
+
+@request(RequestCode.GET_ALL_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
+class GetAllConsumerOffsets(Request[ConsumerOffsetsAnswer], frozen=True):
+    """What a slave copies from its master."""
+
+
+class DelayOffsetTable(JsonBody, frozen=True):
+    offset_table: dict[int, int] = {}
+    """By delay level: how far its queue has been delivered."""
+
+
+class DelayOffsetsAnswer(Answer, frozen=True):
+    body: DelayOffsetTable = DelayOffsetTable()
+
+
+@request(RequestCode.GET_ALL_DELAY_OFFSET, served_by=ServedBy.BROKER)
+class GetAllDelayOffsets(Request[DelayOffsetsAnswer], frozen=True):
+    """What a slave copies from its master."""
+
+
+class CorrectionOffsets(JsonBody, frozen=True):
+    correction_offsets: dict[int, int] = {}
+
+
+class CorrectionOffsetsAnswer(Answer, frozen=True):
+    body: CorrectionOffsets = CorrectionOffsets()
+
+
+@request(RequestCode.QUERY_CORRECTION_OFFSET, served_by=ServedBy.BROKER)
+class GetCorrectionOffsets(Request[CorrectionOffsetsAnswer], frozen=True, kw_only=True):
+    """By queue id, the smallest offset of the topic's groups that lies below that of `compare_group`."""
+
+    compare_group: str
+    topic: str
+    filter_groups: str | None = None
+    """Groups to leave out, joined by commas."""
+
+
+@request(RequestCode.CLONE_GROUP_OFFSET, served_by=ServedBy.BROKER)
+class CloneGroupOffset(Request[Answer], frozen=True, kw_only=True):
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    """None or empty: every topic of the source group."""
+    offline: bool = False

@@ -1,0 +1,69 @@
+"""Pulling messages, which is how every consumer receives them."""
+
+from enum import IntFlag
+from typing import ClassVar
+
+from ariane.model.ids import QueueOffset
+from ariane.wire.codes import RequestCode, ResponseCode
+from ariane.wire.declare import ServedBy, request
+from ariane.wire.fields import Answer, Request
+
+
+class PullSysFlag(IntFlag):
+    COMMIT_OFFSET = 1
+    """`commit_offset` is valid: store it."""
+    SUSPEND = 2
+    """Nothing there? Wait up to `suspend_timeout_millis` before answering."""
+    SUBSCRIPTION = 4
+    """The subscription in this request counts, not the one of the heartbeat."""
+    CLASS_FILTER = 8
+    """Dead since filter servers are."""
+    LITE_PULL = 16
+    """Informational: the consumer assigns its queues itself."""
+
+
+class PullAnswer(Answer, frozen=True, kw_only=True):
+    """What was found, and where to go on. Clients need the four numbers with every code in `accepts`."""
+
+    accepts: ClassVar[frozenset[int]] = frozenset(
+        {
+            ResponseCode.SUCCESS,
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            ResponseCode.PULL_OFFSET_MOVED,
+        }
+    )
+
+    suggest_which_broker_id: int
+    next_begin_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
+    body: bytes = b""
+    """Stored messages back to back; never empty with SUCCESS."""
+
+
+class Pull(Request[PullAnswer], frozen=True, kw_only=True):
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: QueueOffset
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: QueueOffset
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    """Missing (C++) or empty (Go): TAG."""
+    max_msg_bytes: int | None = None
+    """From 5.x clients."""
+
+
+@request(RequestCode.PULL_MESSAGE, served_by=ServedBy.BROKER)
+class PullMessage(Pull, frozen=True, kw_only=True):
+    pass
+
+
+@request(RequestCode.LITE_PULL_MESSAGE, served_by=ServedBy.BROKER)
+class LitePull(Pull, frozen=True, kw_only=True):
+    """What the lite pull consumer of 5.x sends; it means the same."""

@@ -1,0 +1,145 @@
+"""Sending messages and replies.
+
+Two spellings of one set of fields: `SendMessage` uses Apache's long names, `SendMessageV2` the letters a to n that came
+later to save bytes. The attributes are the same, so a handler takes a `Send` and never asks which it was.
+"""
+
+from typing import ClassVar
+
+from msgspec import field
+
+from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.wire.codes import RequestCode, ResponseCode
+from ariane.wire.declare import ServedBy, request
+from ariane.wire.fields import Answer, Request
+
+
+class SendAnswer(Answer, frozen=True, kw_only=True):
+    """Where the message was stored. Clients fail without the first three fields, so these have no default."""
+
+    # Stored, though not as safely as asked for: the caller decides.
+    accepts: ClassVar[frozenset[int]] = frozenset(
+        {
+            ResponseCode.SUCCESS,
+            ResponseCode.FLUSH_DISK_TIMEOUT,
+            ResponseCode.SLAVE_NOT_AVAILABLE,
+            ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        }
+    )
+
+    msg_id: str
+    """The offset id; for a batch one per message, joined by commas."""
+    queue_id: int
+    queue_offset: QueueOffset
+    transaction_id: str | None = None
+    msg_region: str = field(name="MSG_REGION", default="DefaultRegion")
+    trace_on: bool = field(name="TRACE_ON", default=True)
+
+
+class Send(Request[SendAnswer], frozen=True, kw_only=True):
+    """The fields of every send, under their long names."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+    batch: bool | int = False
+    """Read it through `is_batch`."""
+    broker_name: str | None = field(name="bname", default=None)
+    body: bytes = b""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the body holds several messages: told by this field, never by the request code.
+
+        Only the word "true" counts. C++ 1.x says `batch=1`, which is false in Java: the body is stored as one message.
+        """
+        return self.batch is True
+
+
+class SendByLetters(Send, frozen=True, kw_only=True):
+    """The same fields under one-letter names."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: int = field(name="d")
+    queue_id: int = field(name="e")
+    sys_flag: int = field(name="f")
+    born_timestamp: int = field(name="g")
+    flag: int = field(name="h")
+    properties: str | None = field(name="i", default=None)
+    reconsume_times: int | None = field(name="j", default=None)
+    unit_mode: bool = field(name="k", default=False)
+    max_reconsume_times: int | None = field(name="l", default=None)
+    batch: bool | int = field(name="m", default=False)
+    broker_name: str | None = field(name="n", default=None)
+
+
+@request(RequestCode.SEND_MESSAGE, served_by=ServedBy.BROKER)
+class SendMessage(Send, frozen=True, kw_only=True):
+    pass
+
+
+@request(RequestCode.SEND_MESSAGE_V2, served_by=ServedBy.BROKER)
+class SendMessageV2(SendByLetters, frozen=True, kw_only=True):
+    pass
+
+
+@request(RequestCode.SEND_BATCH_MESSAGE, served_by=ServedBy.BROKER)
+class SendBatch(SendByLetters, frozen=True, kw_only=True):
+    pass
+
+
+@request(RequestCode.SEND_REPLY_MESSAGE, served_by=ServedBy.BROKER)
+class SendReply(Send, frozen=True, kw_only=True):
+    """The answer to a request message; the property REPLY_TO_CLIENT says which client waits for it."""
+
+
+@request(RequestCode.SEND_REPLY_MESSAGE_V2, served_by=ServedBy.BROKER)
+class SendReplyV2(SendByLetters, frozen=True, kw_only=True):
+    pass
+
+
+@request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, served_by=ServedBy.CLIENT)
+class PushReply(Request[Answer], frozen=True, kw_only=True):
+    """A reply on its way to the client that waits for it, matched there by the property CORRELATION_ID."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    born_host: str
+    store_host: str
+    store_timestamp: int = 0
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool = False
+    body: bytes = b""
+
+
+@request(RequestCode.CONSUMER_SEND_MSG_BACK, served_by=ServedBy.BROKER)
+class SendBack(Request[Answer], frozen=True, kw_only=True):
+    """A consumer could not use a message: deliver it again later, or file it as a dead letter."""
+
+    offset: PhysicalOffset
+    group: str
+    delay_level: int
+    """Below 0: a dead letter at once. 0: the broker chooses by the number of attempts."""
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+    """None from old clients: the group's own maximum holds."""

@@ -1,0 +1,130 @@
+"""Topics: create and delete them at brokers, list them at nameservers."""
+
+# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
+
+from ariane.model.route import MessageQueue
+from ariane.model.topic import DataVersion, TopicConfig
+from ariane.wire.body import JsonBody
+from ariane.wire.codes import RequestCode
+from ariane.wire.declare import ServedBy, request
+from ariane.wire.fields import Answer, Request
+
+# --- at a broker
+
+
+@request(RequestCode.UPDATE_AND_CREATE_TOPIC, served_by=ServedBy.BROKER)
+class UpdateTopic(Request[Answer], frozen=True, kw_only=True):
+    topic: str
+    default_topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_filter_type: str
+    topic_sys_flag: int | None = None
+    order: bool = False
+
+
+@request(RequestCode.DELETE_TOPIC_IN_BROKER, served_by=ServedBy.BROKER)
+class DeleteTopicInBroker(Request[Answer], frozen=True):
+    topic: str
+
+
+class TopicTable(JsonBody, frozen=True):
+    data_version: DataVersion = DataVersion()
+    topic_config_table: dict[str, TopicConfig] = {}
+
+
+class TopicTableAnswer(Answer, frozen=True):
+    body: TopicTable = TopicTable()
+
+
+@request(RequestCode.GET_ALL_TOPIC_CONFIG, served_by=ServedBy.BROKER)
+class GetTopicTable(Request[TopicTableAnswer], frozen=True):
+    pass
+
+
+class TopicConfigAnswer(Answer, frozen=True):
+    body: TopicConfig | None = None
+
+
+@request(RequestCode.GET_TOPIC_CONFIG, served_by=ServedBy.BROKER)
+class GetTopicConfig(Request[TopicConfigAnswer], frozen=True):
+    """Asked by the administration tool of 5.x."""
+
+    topic: str
+
+
+class TopicOffset(JsonBody, frozen=True):
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(JsonBody, frozen=True):
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+
+
+class TopicStatsAnswer(Answer, frozen=True):
+    body: TopicStats = TopicStats()
+
+
+@request(RequestCode.GET_TOPIC_STATS_INFO, served_by=ServedBy.BROKER)
+class GetTopicStats(Request[TopicStatsAnswer], frozen=True):
+    topic: str
+
+
+# --- lists of names
+
+
+class TopicList(JsonBody, frozen=True):
+    topic_list: list[str] = []
+    broker_addr: str | None = None
+    """With the nameserver's system topics: a broker to ask for the rest."""
+
+
+class TopicListAnswer(Answer, frozen=True):
+    body: TopicList = TopicList()
+
+
+@request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, served_by=ServedBy.BROKER)
+class ListSystemTopicsInBroker(Request[TopicListAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, served_by=ServedBy.NAMESERVER)
+class ListSystemTopics(Request[TopicListAnswer], frozen=True):
+    """The names of clusters and brokers, which are topics too."""
+
+
+@request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, served_by=ServedBy.NAMESERVER)
+class ListTopics(Request[TopicListAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.GET_TOPICS_BY_CLUSTER, served_by=ServedBy.NAMESERVER)
+class ListTopicsByCluster(Request[TopicListAnswer], frozen=True):
+    cluster: str
+
+
+@request(RequestCode.GET_UNIT_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
+class ListUnitTopics(Request[TopicListAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
+class ListUnitSubscribedTopics(Request[TopicListAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
+class ListUnitSubscribedPlainTopics(Request[TopicListAnswer], frozen=True):
+    """Topics with a unit subscription that are no unit topics themselves."""
+
+
+@request(RequestCode.DELETE_TOPIC_IN_NAMESRV, served_by=ServedBy.NAMESERVER)
+class DeleteTopicInNameserver(Request[Answer], frozen=True):
+    """Forgets the routes; they come back with the next registration of a broker that still has the topic."""
+
+    topic: str
+    cluster_name: str | None = None
+    """From 4.9 on: at the brokers of this cluster only."""

@@ -1,0 +1,288 @@
+"""The route table against a naive model, over any sequence of what brokers, networks and administrators do.
+
+The model keeps one record per live address and one per (topic, broker), scans them for every answer, and knows no index
+and no version. After every step both tell the same, and a topic's version moved exactly if its route did.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ariane.model.route import BrokerData, QueueData, TopicRoute
+from ariane.model.topic import DataVersion, TopicConfig, TopicSysFlag
+from ariane.nameserver.registration import Registration
+from ariane.nameserver.route_table import RouteTable
+
+TOPICS = ("t1", "t2", "t3")
+NAMES = ("a", "b")
+CLUSTERS = ("c1", "c2")
+ADDRESSES = ("h1:1", "h2:1", "h3:1")
+IDS = (0, 0, 1)  # mostly masters: only they bring topics
+CONNECTIONS = ("k1", "k2", "k3")
+
+topic_tables = st.dictionaries(
+    st.sampled_from(TOPICS),
+    st.builds(
+        TopicConfig,
+        topic_name=st.just(""),
+        read_queue_nums=st.integers(1, 2),
+        perm=st.sampled_from([4, 6]),
+        topic_sys_flag=st.integers(0, 3),
+    ),
+).map(lambda table: {name: _named(name, config) for name, config in table.items()})
+
+
+def _named(name: str, config: TopicConfig) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=config.read_queue_nums,
+        perm=config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+    )
+
+
+fields = {
+    "cluster": st.sampled_from(CLUSTERS),
+    "broker_name": st.sampled_from(NAMES),
+    "broker_id": st.sampled_from(IDS),
+    "address": st.sampled_from(ADDRESSES),
+    "connection": st.sampled_from(CONNECTIONS),
+    "data_version": st.builds(DataVersion, counter=st.integers(0, 2)),
+    "topics": st.none() | topic_tables,
+    "filter_servers": st.none() | st.lists(st.sampled_from(["f1", "f2"]), max_size=1),
+    "expiry_seconds": st.sampled_from([60.0, 120.0]),
+}
+registrations = st.builds(Registration, **fields)
+later_changes = ("broker_id", "connection", "data_version", "topics", "filter_servers")
+changes = st.fixed_dictionaries({}, optional={name: fields[name] for name in later_changes})
+
+
+@dataclass
+class Live:
+    ask: Registration
+    seen: float
+    table_size: int
+
+
+class Model:
+    def __init__(self) -> None:
+        self.live: dict[str, Live] = {}
+        self.cluster: dict[str, str] = {}
+        self.queues: dict[tuple[str, str], QueueData] = {}
+
+    def register(self, ask: Registration, now: float) -> None:
+        known = self.live.get(ask.address)
+        if known and known.ask.broker_name != ask.broker_name:
+            self.drop(lambda live: live is known)
+            known = None
+        self.live = {
+            address: live
+            for address, live in self.live.items()
+            if (live.ask.broker_name, live.ask.broker_id) != (ask.broker_name, ask.broker_id) or address == ask.address
+        }
+        size = known.table_size if known else 0
+        if self.counts(ask, known):
+            assert ask.topics is not None
+            size = len(ask.topics)
+            for config in ask.topics.values():
+                self.queues[config.topic_name, ask.broker_name] = QueueData(
+                    broker_name=ask.broker_name,
+                    read_queue_nums=config.read_queue_nums,
+                    write_queue_nums=config.write_queue_nums,
+                    perm=int(config.perm),
+                    topic_sys_flag=config.topic_sys_flag,
+                )
+        if ask.filter_servers is None:
+            ask = replace(ask, filter_servers=known.ask.filter_servers if known else [])
+        self.live[ask.address] = Live(ask, now, size)
+        self.cluster[ask.broker_name] = ask.cluster
+
+    def counts(self, ask: Registration, known: Live | None) -> bool:
+        if ask.broker_id != 0 or ask.topics is None:
+            return False
+        if known is None or known.ask.broker_id != 0:
+            return True
+        return known.ask.data_version != ask.data_version or len(ask.topics) > known.table_size
+
+    def drop(self, gone: Callable[[Live], bool]) -> set[str]:
+        dropped = {address for address, live in self.live.items() if gone(live)}
+        self.live = {address: live for address, live in self.live.items() if address not in dropped}
+        names = {live.ask.broker_name for live in self.live.values()}
+        self.queues = {place: queues for place, queues in self.queues.items() if place[1] in names}
+        return dropped
+
+    def addresses(self, name: str) -> dict[int, str]:
+        return {live.ask.broker_id: address for address, live in self.live.items() if live.ask.broker_name == name}
+
+    def names(self) -> set[str]:
+        return {live.ask.broker_name for live in self.live.values()}
+
+    def route(self, topic: str) -> TopicRoute | None:
+        holders = [name for name in NAMES if (topic, name) in self.queues]
+        addresses = [address for name in holders for address in self.addresses(name).values()]
+        if not holders:
+            return None
+        return TopicRoute(
+            queue_datas=[self.queues[topic, name] for name in holders],
+            broker_datas=[self.broker_data(name) for name in holders],
+            filter_server_table={
+                address: list(servers) for address in addresses if (servers := self.live[address].ask.filter_servers)
+            },
+        )
+
+    def broker_data(self, name: str) -> BrokerData:
+        return BrokerData(cluster=self.cluster[name], broker_name=name, broker_addrs=self.addresses(name))
+
+
+class RouteTableMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = RouteTable()
+        self.model = Model()
+        self.now = 0.0
+        self.told = self.answers()
+
+    def answers(self) -> dict[str, tuple[TopicRoute | None, int]]:
+        return {topic: (self.table.route(topic), self.table.route_version(topic)) for topic in TOPICS}
+
+    @rule(ask=registrations)
+    def register(self, ask: Registration) -> None:
+        result = self.table.register(ask, self.now)
+        self.model.register(ask, self.now)
+        master = self.model.addresses(ask.broker_name).get(0)
+        assert result.master_address == (master if ask.broker_id else None)
+
+    @rule(data=st.data(), changes=changes)
+    def register_again(self, data: Any, changes: dict[str, Any]) -> None:
+        """What brokers do all day: the same again, at times with something new."""
+        if not self.model.live:
+            return
+        ask = data.draw(st.sampled_from([live.ask for live in self.model.live.values()]))
+        before = self.answers()
+        # Two brokers of one name may quarrel about its cluster; then even the same again is a change.
+        is_same = changes.keys() <= {"connection"} and ask.cluster == self.model.cluster[ask.broker_name]
+        self.register(replace(ask, **changes))
+        assert not is_same or self.answers() == before
+
+    @rule(
+        cluster=st.sampled_from(CLUSTERS),
+        name=st.sampled_from(NAMES),
+        broker_id=st.sampled_from(IDS),
+        address=st.sampled_from(ADDRESSES),
+    )
+    def unregister(self, cluster: str, name: str, broker_id: int, address: str) -> None:
+        wanted = (cluster, name, broker_id, address)
+        dropped = self.model.drop(
+            lambda live: (live.ask.cluster, live.ask.broker_name, live.ask.broker_id, live.ask.address) == wanted
+        )
+        assert self.table.unregister(cluster, name, broker_id, address) == bool(dropped)
+
+    @rule(connection=st.sampled_from(CONNECTIONS))
+    def close(self, connection: str) -> None:
+        dropped = self.model.drop(lambda live: live.ask.connection == connection)
+        assert {live.address for live in self.table.drop_connection(connection)} == dropped
+
+    @rule(seconds=st.sampled_from([1.0, 29.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        dropped = self.model.drop(lambda live: self.now - live.seen > live.ask.expiry_seconds)
+        assert {live.address for live in self.table.expire(self.now)} == dropped
+
+    @rule(address=st.sampled_from(ADDRESSES))
+    def heartbeat(self, address: str) -> None:
+        assert self.table.touch(address, self.now) == (address in self.model.live)
+        if address in self.model.live:
+            self.model.live[address].seen = self.now
+
+    @rule(topic=st.sampled_from(TOPICS), cluster=st.none() | st.sampled_from(CLUSTERS))
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        gone = [
+            place
+            for place in self.model.queues
+            if place[0] == topic and cluster in (None, self.model.cluster[place[1]])
+        ]
+        for place in gone:
+            del self.model.queues[place]
+        assert self.table.delete_topic(topic, cluster) == bool(gone)
+
+    @rule(name=st.sampled_from(NAMES), writable=st.booleans())
+    def change_permission(self, name: str, writable: bool) -> None:
+        places = [place for place in self.model.queues if place[1] == name]
+        for place in places:
+            old = self.model.queues[place]
+            self.model.queues[place] = QueueData(
+                broker_name=name,
+                read_queue_nums=old.read_queue_nums,
+                write_queue_nums=old.write_queue_nums,
+                perm=6 if writable else 4,
+                topic_sys_flag=old.topic_sys_flag,
+            )
+        change = self.table.add_write_permission if writable else self.table.wipe_write_permission
+        assert change(name) == len(places)
+
+    @invariant()
+    def routes_are_those_of_the_model(self) -> None:
+        for topic in TOPICS:
+            assert self.table.route(topic) == self.model.route(topic)
+
+    @invariant()
+    def a_version_moves_exactly_when_the_route_does(self) -> None:
+        told = self.answers()
+        for topic in TOPICS:
+            assert (told[topic][0] == self.told[topic][0]) == (told[topic][1] == self.told[topic][1])
+        self.told = told
+
+    @invariant()
+    def no_route_leads_nowhere(self) -> None:
+        for route in filter(None, (self.table.route(topic) for topic in TOPICS)):
+            assert route.queue_datas
+            assert {queues.broker_name for queues in route.queue_datas} == {
+                broker.broker_name for broker in route.broker_datas
+            }
+            assert all(broker.broker_addrs for broker in route.broker_datas)
+
+    @invariant()
+    def every_live_address_has_one_place_and_the_dead_have_none(self) -> None:
+        brokers = self.table.cluster_map().broker_addr_table
+        assert brokers == {name: self.model.broker_data(name) for name in self.model.names()}
+        places = [address for broker in brokers.values() for address in broker.broker_addrs.values()]
+        assert sorted(places) == sorted(self.model.live)
+        for address in ADDRESSES:
+            live = self.model.live.get(address)
+            assert self.table.data_version(address) == (live.ask.data_version if live else None)
+
+    @invariant()
+    def clusters_hold_each_broker_once(self) -> None:
+        clusters = self.table.cluster_map().cluster_addr_table
+        assert all(clusters.values())
+        pairs = sorted((name, cluster) for cluster, names in clusters.items() for name in names)
+        assert pairs == sorted((name, self.model.cluster[name]) for name in self.model.names())
+
+    @invariant()
+    def topic_lists_agree_with_routes(self) -> None:
+        routes = {topic: route for topic in TOPICS if (route := self.table.route(topic)) is not None}
+        assert sorted(self.table.topics()) == sorted(routes)
+        for cluster in CLUSTERS:
+            here = [t for t, route in routes.items() if cluster in {data.cluster for data in route.broker_datas}]
+            assert sorted(self.table.topics_of_cluster(cluster)) == sorted(here)
+        unit = [t for t, route in routes.items() if route.queue_datas[0].topic_sys_flag & TopicSysFlag.UNIT]
+        assert sorted(self.table.flagged_topics(TopicSysFlag.UNIT)) == sorted(unit)
+
+    def teardown(self) -> None:
+        """Whatever happened, when all connections close nothing is left in any table."""
+        for connection in CONNECTIONS:
+            self.table.drop_connection(connection)
+        assert _contents(self.table) == _contents(RouteTable())
+
+
+def _contents(table: RouteTable) -> list[object]:
+    live, queues = table._live, table._queues
+    return [table._brokers, live._by_address, live._addresses_on, queues._topics, queues._topics_of]
+
+
+TestRouteTable = RouteTableMachine.TestCase
+TestRouteTable.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

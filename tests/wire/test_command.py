@@ -1,0 +1,140 @@
+import json
+import struct
+
+import pytest
+
+from ariane.errors import HeaderError
+from ariane.wire.binary_header import encode_binary_header
+from ariane.wire.codes import Language, Serialization
+from ariane.wire.command import EXT_FIELDS_MAX, EXT_VALUE_MAX, Command
+from ariane.wire.frame import decode_header
+from ariane.wire.json_header import encode_json_header
+
+
+def read(header: str | bytes | dict[str, object], serialization: int = Serialization.JSON) -> Command:
+    if isinstance(header, dict):
+        header = json.dumps(header)
+    return decode_header(serialization, header.encode() if isinstance(header, str) else header, b"")
+
+
+def test_trap_02_numbers_and_booleans_in_ext_fields_become_text() -> None:
+    command = read('{"code":310,"extFields":{"e":0,"k":false,"m":true,"g":1700000000000,"t":1.5,"x":null,"b":"T"}}')
+    assert command.ext == {"e": "0", "k": "false", "m": "true", "g": "1700000000000", "t": "1.5", "b": "T"}
+
+
+def test_trap_02_emitted_ext_values_are_strings() -> None:
+    header = json.loads(encode_json_header(Command(code=0, ext_texts={"queueId": "1", "offset": "22"})))
+    assert header["extFields"] == {"queueId": "1", "offset": "22"}
+
+
+@pytest.mark.parametrize("ext", ["", ',"extFields":{}', ',"extFields":null'])
+def test_ext_fields_may_be_missing_empty_or_null(ext: str) -> None:
+    assert read(f'{{"code":105{ext}}}').ext == {}
+
+
+def test_a_newline_behind_the_header_is_taken() -> None:
+    assert read('{"code":105,"extFields":{"topic":"T"}}\n').ext == {"topic": "T"}
+
+
+def test_unknown_members_are_ignored() -> None:
+    assert read('{"code":105,"serializeTypeCurrentRPC":"JSON","later":{"a":[1]}}').code == 105
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ('"JAVA"', Language.JAVA), ('"other"', Language.OTHER), ('"go"', Language.GO), ("3", Language.PYTHON),
+        ('"COBOL"', Language.OTHER), ("99", Language.OTHER), ("null", Language.OTHER),
+    ],
+)  # fmt: skip
+def test_a_language_is_a_name_in_any_case_or_a_number(sent: str, meant: Language) -> None:
+    assert read(f'{{"code":1,"language":{sent}}}').language_code is meant
+
+
+def test_headers_that_only_fastjson_reads_are_read() -> None:
+    command = read("{code:105,'opaque':'7',extFields:{topic:'T',n:4,},flag:0,}")
+    assert (command.code, command.opaque, command.ext) == (105, 7, {"topic": "T", "n": "4"})
+
+
+def test_no_peer_can_set_what_is_beside_the_header() -> None:
+    command = read({"code": 1, "body": "x", "\x7fbody": "eA==", "\x7fserialization": 1, "\x7fext": {"a": "b"}})
+    assert (command.body, command.serialization, command.ext) == (b"", Serialization.JSON, {})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"", b"{", b"[]", b"5", b"null", b'"x"', b"{}", b'{"code":"x"}', b'{"code":99999999999}', b"\xff\xfe",
+        b'{"code":1,"opaque":3000000000}', b'{"code":1,"extFields":[]}', b'{"code":1,"extFields":{"a":{"b":1}}}',
+        b'{"code":1,"remark":"\xff"}', b'{"code":1,"extFields":{"a":"\xff"}}',
+    ],
+)  # fmt: skip
+def test_a_header_that_makes_no_sense_is_a_header_error(header: bytes) -> None:
+    with pytest.raises(HeaderError):
+        read(header).ext  # noqa: B018 - reading the fields is what finds some of the faults
+
+
+def test_nesting_is_limited() -> None:
+    def nested(depth: int) -> bytes:
+        return b'{"code":1,"x":' + b"[" * depth + b"]" * depth + b"}"
+
+    assert read(nested(31)).code == 1
+    with pytest.raises(HeaderError, match="32"):
+        read(nested(32))
+    with pytest.raises(HeaderError):
+        read(nested(30_000))
+
+
+def test_brackets_in_strings_are_not_nesting() -> None:
+    command = read({"code": 1, "extFields": {"i": "[{" * 500, "j": '"' * 3 + "{" * 100}})
+    assert command.ext["i"] == "[{" * 500
+
+
+def test_the_number_and_the_size_of_fields_are_limited() -> None:
+    assert len(read({"code": 1, "extFields": {f"k{n}": "v" for n in range(EXT_FIELDS_MAX)}}).ext) == EXT_FIELDS_MAX
+    with pytest.raises(HeaderError, match="at most 256"):
+        read({"code": 1, "extFields": {f"k{n}": "v" for n in range(EXT_FIELDS_MAX + 1)}})
+    with pytest.raises(HeaderError, match="'topic' has 32769 characters"):
+        read({"code": 1, "extFields": {"topic": "x" * (EXT_VALUE_MAX + 1)}})
+
+
+def test_a_long_property_text_reaches_the_broker_which_refuses_it_with_a_code() -> None:
+    assert len(read({"code": 310, "extFields": {"i": "x" * 40_000}}).ext["i"]) == 40_000
+
+
+class TestBinary:
+    def header(self, **changes: object) -> bytes:
+        ext = changes.pop("ext", {"topic": "T"})
+        assert isinstance(ext, dict)
+        return encode_binary_header(Command(code=105, opaque=9, ext_texts=ext, **changes))  # type: ignore[arg-type]
+
+    def test_round_trip(self) -> None:
+        command = read(self.header(remark="é", ext={"topic": "订单", "empty": ""}), Serialization.BINARY)
+        assert (command.remark, command.ext, command.opaque) == ("é", {"topic": "订单", "empty": ""}, 9)
+
+    def test_every_truncation_is_a_header_error(self) -> None:
+        whole = self.header(remark="remark", ext={"topic": "T", "key": "value"})
+        for length in range(len(whole)):
+            with pytest.raises(HeaderError):
+                read(whole[:length], Serialization.BINARY)
+
+    @pytest.mark.parametrize("length", [-1, 2**31 - 1, 1_000_000])
+    def test_lengths_that_lie_are_header_errors(self, length: int) -> None:
+        whole = self.header()
+        for position in (13, 17):  # the remark's length and the fields' length
+            lying = whole[:position] + struct.pack(">i", length) + whole[position + 4 :]
+            with pytest.raises(HeaderError):
+                read(lying, Serialization.BINARY)
+
+    def test_too_many_fields_are_refused(self) -> None:
+        with pytest.raises(HeaderError, match="at most 256"):
+            read(self.header(ext={f"k{n}": "" for n in range(300)}), Serialization.BINARY)
+
+    def test_a_code_beyond_16_bits_is_refused_with_the_cure(self) -> None:
+        with pytest.raises(HeaderError, match="use JSON"):
+            encode_binary_header(Command(code=200050))
+
+
+def test_trap_01_unknown_serialisation_is_refused() -> None:
+    with pytest.raises(HeaderError, match="unknown header serialisation 2"):
+        read(b"{}", serialization=2)

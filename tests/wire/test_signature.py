@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.wire.signature import access_key_of, content_to_sign, sign, verify
+
+SECRET = "12345678"
+
+
+def signed(ext: dict[str, str], body: bytes | None = None, *, with_unique_key_query: bool = False) -> dict[str, str]:
+    content = content_to_sign(ext, body, with_unique_key_query=with_unique_key_query)
+    return ext | {"Signature": sign(SECRET, content)}
+
+
+def test_the_signature_is_base64_of_hmac_sha1() -> None:
+    assert sign("adiaushdiaushd", b"Hello RocketMQ Client ACL Feature") == "tAb/54Rwwcq+pbH8Loi7FWX4QSQ="
+
+
+def test_a_route_request_is_signed_as_java_signs_it() -> None:
+    ext = {"topic": "T", "AccessKey": "RocketMQ"}
+    assert content_to_sign(ext, None, with_unique_key_query=False) == b"RocketMQT"
+    assert signed(ext)["Signature"] == "qij/uwizWhQy5fp70E15Y7+y++Q="
+
+
+def test_values_stand_in_the_order_of_their_keys_with_upper_case_first() -> None:
+    ext = {"b": "2", "a": "1", "B": "0", "Signature": "x", "SecurityToken": "s", "_": "_"}
+    assert content_to_sign(ext, b"body", with_unique_key_query=False) == b"0s_12body"
+
+
+def test_keys_are_ordered_by_utf16_unit_as_java_does() -> None:
+    # By code point the first key is the smaller one; by unit the second, which starts with a surrogate.
+    assert content_to_sign({"\uffff": "2", "😀": "1"}, b"", with_unique_key_query=False) == b"12"
+
+
+def test_a_body_is_signed_as_it_is_sent() -> None:
+    assert content_to_sign({}, b"\x00\xff", with_unique_key_query=True) == b"\x00\xff"
+
+
+@pytest.mark.parametrize("signs_it", [False, True])
+def test_trap_17_a_signature_with_or_without_the_unique_key_query_is_right(signs_it: bool) -> None:
+    ext = {"AccessKey": "RocketMQ", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
+    request = signed(ext, b"body", with_unique_key_query=signs_it)
+    assert content_to_sign(ext, b"", with_unique_key_query=signs_it) == (b"RocketMQtrueT" if signs_it else b"RocketMQT")
+    assert verify(SECRET, request, b"body")
+
+
+def test_trap_17_keys_that_a_server_does_not_know_are_signed_too() -> None:
+    request = signed({"AccessKey": "RocketMQ", "topic": "T", "OnsChannel": "ALIYUN"})
+    assert verify(SECRET, request, None)
+    del request["OnsChannel"]
+    assert not verify(SECRET, request, None)
+
+
+@pytest.mark.parametrize("ext", [{}, {"AccessKey": ""}])
+def test_trap_17_an_empty_access_key_means_no_credentials(ext: dict[str, str]) -> None:
+    assert access_key_of(ext) is None
+
+
+def test_a_signed_request_names_its_key() -> None:
+    assert access_key_of({"AccessKey": "RocketMQ"}) == "RocketMQ"
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.text(max_size=5).filter(lambda key: key != "Signature"), st.text(max_size=10), max_size=5),
+    st.binary(max_size=20),
+    st.booleans(),
+)
+def test_what_was_signed_is_verified_and_nothing_else(ext: dict[str, str], body: bytes, signs_it: bool) -> None:
+    request = signed(ext, body, with_unique_key_query=signs_it)
+    assert verify(SECRET, request, body)
+    assert not verify(SECRET, request, body + b"x")
+    assert not verify(SECRET, request | {"zz": "more"}, body)
+    assert not verify("another secret", request, body)
+
+
+@pytest.mark.parametrize("claimed", ["", "é", "\ud800", "qij/uwizWhQy5fp70E15Y7+y++Q", "QIJ/UWIZWHQY5FP70E15Y7+Y++Q="])
+def test_a_false_signature_is_false_whatever_it_holds(claimed: str) -> None:
+    assert not verify(SECRET, {"topic": "T", "AccessKey": "RocketMQ", "Signature": claimed}, None)
+
+
+def test_a_request_without_a_signature_is_not_verified() -> None:
+    assert not verify(SECRET, {"topic": "T", "AccessKey": "RocketMQ"}, None)
+
+
+def test_half_a_surrogate_pair_is_signed_as_java_does() -> None:
+    assert content_to_sign({"a": "x\ud800"}, None, with_unique_key_query=False) == b"x?"
