@@ -5,7 +5,7 @@ python scripts/protocol_docs.py
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -74,6 +74,9 @@ def _field_text(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _type_name(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        plain, bounds = get_args(kind)
+        return "long" if bounds.le > 2**31 else "int" if plain is int else _type_name(plain)
     if get_origin(kind) in (dict, list):
         return f"{get_origin(kind).__name__} of {' to '.join(_type_name(arm) for arm in get_args(kind))}"
     arms = [arm for arm in get_args(kind) if arm is not type(None)]

@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from hypothesis import strategies as st
@@ -32,7 +32,10 @@ def structs(kind: type[S], **given: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 @cache
 def values(kind: Any) -> st.SearchStrategy[Any]:
-    kind = getattr(kind, "__supertype__", kind)  # a NewType
+    if get_origin(kind) is Annotated:
+        bounds = get_args(kind)[1]
+        return st.integers(bounds.ge, bounds.le)
+    kind = _plain(kind)
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if get_origin(kind) in (Union, UnionType):
@@ -51,4 +54,10 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 def smallest(kind: type[S]) -> S:
     """`kind` with nothing but its required fields, all of them empty or zero."""
     required = [field for field in msgspec.structs.fields(kind) if field.required]
-    return kind(**{field.name: _ZEROES[getattr(field.type, "__supertype__", field.type)] for field in required})
+    return kind(**{field.name: _ZEROES[_plain(field.type)] for field in required})
+
+
+def _plain(kind: Any) -> Any:
+    """The type below an annotation and a NewType."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return getattr(kind, "__supertype__", kind)

@@ -4,13 +4,13 @@ A `Command` is what msgspec decodes the JSON header into, so a header costs one 
 until somebody knows their type: `command.fields(SendMessageV2)` then reads them straight into the struct.
 """
 
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ariane.errors import HeaderError
 from ariane.wire.codes import HeaderFlag, Language, Serialization, Version
-from ariane.wire.fields import ext_from_json, from_ext, from_json
+from ariane.wire.fields import Int32, ext_from_json, from_ext, from_json
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -25,8 +25,6 @@ _OUR_VERSION = int(Version.V4_7_1)
 _LANGUAGES = dict(Language.__members__)
 _LANGUAGE_NUMBERS: dict[int | None, Language] = {language.value: language for language in Language}
 _NO_EXT = msgspec.Raw(b"")
-
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class Command(msgspec.Struct, kw_only=True):

@@ -18,6 +18,11 @@ from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.command import Command
 from ariane.wire.declare import Declaration, declaration_of
 from ariane.wire.fields import Answer, Request, to_ext
+from ariane.wire.frame import FRAME_BYTES_MAX
+
+# Only C++ and Lua clients need the tolerant reading for a request's body, and theirs (heartbeats, locks) are short. A
+# longer one could hold the event loop for seconds.
+_REQUEST_TOLERANT_BYTES_MAX = 256 * 1024
 
 A = TypeVar("A", bound=Answer)
 S = TypeVar("S", bound=msgspec.Struct)
@@ -37,7 +42,7 @@ def request_command(
 
 
 def read_request(declaration: Declaration, command: Command) -> Request[Any]:
-    return _with_body(command.fields(declaration.request), command.body)
+    return _with_body(command.fields(declaration.request), command.body, _REQUEST_TOLERANT_BYTES_MAX)
 
 
 def answer_command(asked: Command, answer: Answer, body: bytes | None = None) -> Command:
@@ -60,7 +65,7 @@ def read_answer(asked: Request[A], command: Command) -> A:
     declaration = declaration_of(type(asked))
     if command.code not in declaration.answer.accepts:
         raise RequestFailed(_named(command.code), f"{command.remark or ''} [{declaration.code.name}]".strip())
-    answer = _with_body(command.fields(declaration.answer), command.body)
+    answer = _with_body(command.fields(declaration.answer), command.body, FRAME_BYTES_MAX)
     force_setattr(answer, "code", command.code)
     force_setattr(answer, "remark", command.remark)
     return answer  # type: ignore[return-value]  # the declaration pairs request and answer
@@ -73,18 +78,18 @@ def _named(code: int) -> int:
         return code
 
 
-def _with_body(value: S, data: bytes) -> S:
+def _with_body(value: S, data: bytes, tolerant_bytes_max: int) -> S:
     body = _body_field(type(value))
     if body is not None:
-        force_setattr(value, "body", _read_body(body.kind, data) if data else body.default())
+        force_setattr(value, "body", _read_body(body.kind, data, tolerant_bytes_max) if data else body.default())
     return value
 
 
-def _read_body(kind: Any, data: bytes) -> object:
+def _read_body(kind: Any, data: bytes, tolerant_bytes_max: int) -> object:
     if kind is bytes:
         return data
     if kind is not str:
-        return decode_json(data, kind)
+        return decode_json(data, kind, tolerant_bytes_max=tolerant_bytes_max)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -7,16 +7,25 @@ what fastjson takes ("007", numbers for strings, any word for false). So lenienc
 """
 
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from ariane.errors import BodyError, FieldError, HeaderError
+from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.wire import fastjson
 from ariane.wire.coerce import coerce
 
 S = TypeVar("S", bound=msgspec.Struct)
 A_co = TypeVar("A_co", bound="Answer", covariant=True)
+
+# Java's int and long. Python's integers have no end, but what a peer sends will be packed into 32 or 64 bits somewhere.
+_BITS_32 = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
+_BITS_64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
+Int32 = Annotated[int, _BITS_32]
+Int64 = Annotated[int, _BITS_64]
+QueueOffset64 = Annotated[QueueOffset, _BITS_64]
+PhysicalOffset64 = Annotated[PhysicalOffset, _BITS_64]
 
 # What a struct carries beside its header fields. These attributes get wire names that no Java field can have; a peer
 # who sends such a name all the same gains nothing, because `exchange` sets them after reading.

@@ -4,8 +4,6 @@ From 4.9 on, Apache's tool can name the file that a change goes to (`aclFileFull
 purpose: no request may name a file.
 """
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request

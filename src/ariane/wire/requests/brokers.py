@@ -5,7 +5,7 @@ from msgspec import field
 from ariane.model.topic import DataVersion
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, Request
 from ariane.wire.requests.configs import KeyValueTable
 
 
@@ -22,12 +22,12 @@ class RegisterBroker(Request[RegisterAnswer], frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
     ha_server_addr: str = ""
     compressed: bool = False
-    body_crc32: int = 0
+    body_crc32: Int32 = 0
     """0: unchecked."""
-    heartbeat_timeout_millis: int | None = None
+    heartbeat_timeout_millis: Int64 | None = None
     """From 5.x: forget me after so long a silence."""
     enable_acting_master: bool | None = None
     """From 5.x."""
@@ -42,7 +42,7 @@ class UnregisterBroker(Request[Answer], frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
 
 
 class DataVersionAnswer(Answer, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class QueryDataVersion(Request[DataVersionAnswer], frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Int64
     body: DataVersion | None = None
 
 
@@ -70,19 +70,19 @@ class BrokerHeartbeat(Request[Answer], frozen=True, kw_only=True):
     cluster_name: str
     broker_addr: str
     broker_name: str
-    broker_id: int | None = None
-    epoch: int | None = None
-    max_offset: int | None = None
-    confirm_offset: int | None = None
-    heartbeat_timeout_mills: int | None = None
-    election_priority: int | None = None
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_mills: Int64 | None = None
+    election_priority: Int32 | None = None
 
 
 # --- permissions, changed in the nameserver's memory
 
 
 class WipedAnswer(Answer, frozen=True, kw_only=True):
-    wipe_topic_count: int
+    wipe_topic_count: Int32
 
 
 @request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)
@@ -93,7 +93,7 @@ class WipeWritePermission(Request[WipedAnswer], frozen=True):
 
 
 class AddedAnswer(Answer, frozen=True, kw_only=True):
-    add_topic_count: int
+    add_topic_count: Int32
 
 
 @request(RequestCode.ADD_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)

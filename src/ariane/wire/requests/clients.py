@@ -1,7 +1,5 @@
 """Clients and their broker: heartbeats, who is connected, and the locks of ordered consumption."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from msgspec import field
 
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription

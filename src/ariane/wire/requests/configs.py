@@ -3,8 +3,6 @@
 Settings travel as the text of a Java properties file: `name=value` lines.
 """
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request

@@ -1,7 +1,5 @@
 """Who is connected to a broker, and what one consumer is doing right now."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from enum import StrEnum
 
 from msgspec import field

@@ -1,7 +1,5 @@
 """Consumer groups: their settings, and how far behind they are."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from ariane.model.group import GroupConfig
 from ariane.model.route import MessageQueue
 from ariane.model.topic import DataVersion

@@ -1,20 +1,17 @@
 """Finding stored messages: by key, by id, by place in a queue."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from msgspec import field
 
 from ariane.model.group import Subscription
-from ariane.model.ids import PhysicalOffset
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, PhysicalOffset64, Request
 
 
 class QueryAnswer(Answer, frozen=True, kw_only=True):
-    index_last_update_timestamp: int
-    index_last_update_phyoffset: PhysicalOffset
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: PhysicalOffset64
     body: bytes = b""
     """Stored messages back to back. The index knows hashes only: the caller compares the keys itself."""
 
@@ -23,9 +20,9 @@ class QueryAnswer(Answer, frozen=True, kw_only=True):
 class QueryMessages(Request[QueryAnswer], frozen=True, kw_only=True):
     topic: str
     key: str
-    max_num: int
-    begin_timestamp: int
-    end_timestamp: int
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
     unique_key_query: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
     """`key` is a client's message id."""
 
@@ -37,7 +34,7 @@ class MessageAnswer(Answer, frozen=True):
 
 @request(RequestCode.VIEW_MESSAGE_BY_ID, served_by=ServedBy.BROKER)
 class ViewMessage(Request[MessageAnswer], frozen=True):
-    offset: PhysicalOffset
+    offset: PhysicalOffset64
 
 
 class ConsumeQueueEntry(JsonBody, frozen=True):
@@ -68,7 +65,7 @@ class QueryConsumeQueue(Request[ConsumeQueueAnswer], frozen=True):
     """Entries of one queue's index, as they are: for looking into a fault."""
 
     topic: str
-    queue_id: int
-    index: int
-    count: int
+    queue_id: Int32
+    index: Int64
+    count: Int32
     consumer_group: str | None = None

@@ -1,16 +1,13 @@
 """Offsets: how far groups have come, and where queues begin and end."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
-from ariane.model.ids import QueueOffset
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
 
 
 class OffsetAnswer(Answer, frozen=True, kw_only=True):
-    offset: QueueOffset
+    offset: QueueOffset64
 
 
 @request(RequestCode.QUERY_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
@@ -19,7 +16,7 @@ class GetConsumerOffset(Request[OffsetAnswer], frozen=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int32
     set_zero_if_not_found: bool | None = None
     """From 5.x clients."""
 
@@ -32,15 +29,15 @@ class OffsetStored(Answer, frozen=True):
 class UpdateConsumerOffset(Request[OffsetStored], frozen=True):
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: QueueOffset
+    queue_id: Int32
+    commit_offset: QueueOffset64
 
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, served_by=ServedBy.BROKER)
 class SearchOffset(Request[OffsetAnswer], frozen=True):
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int32
+    timestamp: Int64
     boundary_type: str | None = None
     """From 5.x clients: LOWER (the default) or UPPER, for the first or the last of messages with one timestamp."""
 
@@ -48,7 +45,7 @@ class SearchOffset(Request[OffsetAnswer], frozen=True):
 @request(RequestCode.GET_MAX_OFFSET, served_by=ServedBy.BROKER)
 class GetMaxOffset(Request[OffsetAnswer], frozen=True):
     topic: str
-    queue_id: int
+    queue_id: Int32
     committed: bool | None = None
     """From 5.x clients: only what is safely replicated counts."""
 
@@ -56,18 +53,18 @@ class GetMaxOffset(Request[OffsetAnswer], frozen=True):
 @request(RequestCode.GET_MIN_OFFSET, served_by=ServedBy.BROKER)
 class GetMinOffset(Request[OffsetAnswer], frozen=True):
     topic: str
-    queue_id: int
+    queue_id: Int32
 
 
 class StoreTimeAnswer(Answer, frozen=True, kw_only=True):
-    timestamp: int
+    timestamp: Int64
     """-1 when the queue is empty."""
 
 
 @request(RequestCode.GET_EARLIEST_MSG_STORETIME, served_by=ServedBy.BROKER)
 class GetEarliestStoreTime(Request[StoreTimeAnswer], frozen=True):
     topic: str
-    queue_id: int
+    queue_id: Int32
 
 
 class ConsumerOffsetTable(JsonBody, frozen=True):

@@ -3,10 +3,9 @@
 from enum import IntFlag
 from typing import ClassVar
 
-from ariane.model.ids import QueueOffset
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
 
 
 class PullSysFlag(IntFlag):
@@ -34,10 +33,10 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
         }
     )
 
-    suggest_which_broker_id: int
-    next_begin_offset: QueueOffset
-    min_offset: QueueOffset
-    max_offset: QueueOffset
+    suggest_which_broker_id: Int64
+    next_begin_offset: QueueOffset64
+    min_offset: QueueOffset64
+    max_offset: QueueOffset64
     body: bytes = b""
     """Stored messages back to back; never empty with SUCCESS."""
 
@@ -45,17 +44,17 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
 class Pull(Request[PullAnswer], frozen=True, kw_only=True):
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: QueueOffset
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: QueueOffset
-    suspend_timeout_millis: int
-    sub_version: int
+    queue_id: Int32
+    queue_offset: QueueOffset64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: QueueOffset64
+    suspend_timeout_millis: Int64
+    sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
     """Missing (C++) or empty (Go): TAG."""
-    max_msg_bytes: int | None = None
+    max_msg_bytes: Int32 | None = None
     """From 5.x clients."""
 
 

@@ -3,14 +3,12 @@
 An administrator asks the broker (222, 223); the broker asks each member over the member's own connection (220, 221).
 """
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
 
 
 class OffsetsByQueue(JsonBody, frozen=True):
@@ -45,7 +43,7 @@ def as_list(offsets: OffsetsByQueue) -> OffsetList:
 class ResetClientOffset(Request[Answer], frozen=True, kw_only=True):
     topic: str
     group: str
-    timestamp: int = 0
+    timestamp: Int64 = 0
     is_force: bool = False
     body: OffsetsByQueue | OffsetList = OffsetsByQueue()
     """To a C++ client an `OffsetList`, to all others `OffsetsByQueue`."""
@@ -59,13 +57,13 @@ class ResetOffsetsAnswer(Answer, frozen=True):
 class ResetOffsets(Request[ResetOffsetsAnswer], frozen=True, kw_only=True):
     topic: str
     group: str
-    timestamp: int = 0
+    timestamp: Int64 = 0
     """-1: the end of each queue."""
     is_force: bool = False
     """Also forwards; otherwise an offset only ever goes back."""
-    queue_id: int | None = None
+    queue_id: Int32 | None = None
     """From 5.x: this queue alone."""
-    offset: QueueOffset | None = None
+    offset: QueueOffset64 | None = None
     """From 5.x: this offset instead of a time."""
 
 

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from msgspec import field
 
-from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Int64, PhysicalOffset64, QueueOffset64, Request
 
 
 class SendAnswer(Answer, frozen=True, kw_only=True):
@@ -29,8 +28,8 @@ class SendAnswer(Answer, frozen=True, kw_only=True):
 
     msg_id: str
     """The offset id; for a batch one per message, joined by commas."""
-    queue_id: int
-    queue_offset: QueueOffset
+    queue_id: Int32
+    queue_offset: QueueOffset64
     transaction_id: str | None = None
     msg_region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: bool = field(name="TRACE_ON", default=True)
@@ -42,15 +41,15 @@ class Send(Request[SendAnswer], frozen=True, kw_only=True):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int32 | None = None
     unit_mode: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
     batch: bool | int = False
     """Read it through `is_batch`."""
     broker_name: str | None = field(name="bname", default=None)
@@ -71,15 +70,15 @@ class SendByLetters(Send, frozen=True, kw_only=True):
     producer_group: str = field(name="a")
     topic: str = field(name="b")
     default_topic: str = field(name="c")
-    default_topic_queue_nums: int = field(name="d")
-    queue_id: int = field(name="e")
-    sys_flag: int = field(name="f")
-    born_timestamp: int = field(name="g")
-    flag: int = field(name="h")
+    default_topic_queue_nums: Int32 = field(name="d")
+    queue_id: Int32 = field(name="e")
+    sys_flag: Int32 = field(name="f")
+    born_timestamp: Int64 = field(name="g")
+    flag: Int32 = field(name="h")
     properties: str | None = field(name="i", default=None)
-    reconsume_times: int | None = field(name="j", default=None)
+    reconsume_times: Int32 | None = field(name="j", default=None)
     unit_mode: bool = field(name="k", default=False)
-    max_reconsume_times: int | None = field(name="l", default=None)
+    max_reconsume_times: Int32 | None = field(name="l", default=None)
     batch: bool | int = field(name="m", default=False)
     broker_name: str | None = field(name="n", default=None)
 
@@ -116,16 +115,16 @@ class PushReply(Request[Answer], frozen=True, kw_only=True):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     born_host: str
     store_host: str
-    store_timestamp: int = 0
+    store_timestamp: Int64 = 0
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int32 | None = None
     unit_mode: bool = False
     body: bytes = b""
 
@@ -134,12 +133,12 @@ class PushReply(Request[Answer], frozen=True, kw_only=True):
 class SendBack(Request[Answer], frozen=True, kw_only=True):
     """A consumer could not use a message: deliver it again later, or file it as a dead letter."""
 
-    offset: PhysicalOffset
+    offset: PhysicalOffset64
     group: str
-    delay_level: int
+    delay_level: Int32
     """Below 0: a dead letter at once. 0: the broker chooses by the number of attempts."""
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
     """None from old clients: the group's own maximum holds."""

@@ -1,13 +1,11 @@
 """Topics: create and delete them at brokers, list them at nameservers."""
 
-# ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 from ariane.model.route import MessageQueue
 from ariane.model.topic import DataVersion, TopicConfig
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, Request
 
 # --- at a broker
 
@@ -16,11 +14,11 @@ from ariane.wire.fields import Answer, Request
 class UpdateTopic(Request[Answer], frozen=True, kw_only=True):
     topic: str
     default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
     topic_filter_type: str
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int32 | None = None
     order: bool = False
 
 

@@ -2,10 +2,9 @@
 
 from enum import IntEnum
 
-from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Answer, Int32, PhysicalOffset64, QueueOffset64, Request
 
 
 class Decision(IntEnum):
@@ -21,10 +20,10 @@ class EndTransaction(Request[Answer], frozen=True, kw_only=True):
     """Usually one-way; C++ clients wait for the answer."""
 
     producer_group: str
-    tran_state_table_offset: QueueOffset
+    tran_state_table_offset: QueueOffset64
     """Where the half message stands in its queue, as the answer to its send told."""
-    commit_log_offset: PhysicalOffset
-    commit_or_rollback: int
+    commit_log_offset: PhysicalOffset64
+    commit_or_rollback: Int32
     """A `Decision`."""
     msg_id: str
     from_transaction_check: bool = False
@@ -35,8 +34,8 @@ class EndTransaction(Request[Answer], frozen=True, kw_only=True):
 class CheckTransaction(Request[Answer], frozen=True, kw_only=True):
     """One-way, with the half message as body: what became of this? The client answers with an `EndTransaction`."""
 
-    tran_state_table_offset: QueueOffset
-    commit_log_offset: PhysicalOffset
+    tran_state_table_offset: QueueOffset64
+    commit_log_offset: PhysicalOffset64
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
