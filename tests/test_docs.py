@@ -1,9 +1,12 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
 from ariane.settings import describe
+from tests.nameserver.servers import caller, nameserver, registration
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,3 +23,21 @@ def test_the_page_of_settings_has_every_setting_and_every_key() -> None:
     keys = [key.name for declared in describe(NameserverSettings) for key in declared.keys]
     for word in (*names, *keys, *UNSUPPORTED):
         assert f"`{word}`" in page, word
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+    assert len(named) > 10
+    missing = [name for name in named if not any((ROOT / root / name).exists() for root in ("", "src/ariane"))]
+    assert not missing
+
+
+async def test_the_python_of_the_readme_asks_a_running_nameserver() -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    async with nameserver() as address, caller() as broker:
+        await broker.call(address, registration("orders"))
+        route = await names["route"](address, "orders")
+    assert [queues.broker_name for queues in route.queue_datas] == ["broker-a"]

@@ -12,6 +12,8 @@ from ariane.wire.codes import Serialization
 from ariane.wire.command import EXT_FIELDS_MAX, Command, check_ext
 
 _FIXED = struct.Struct(">hBhiii")  # up to the remark's length
+_key_length = struct.Struct(">h").unpack_from
+_value_length = struct.Struct(">i").unpack_from
 _BINARY = Serialization.BINARY
 
 
@@ -42,15 +44,16 @@ def _fields(header: bytes, position: int, end: int) -> dict[str, str]:
     """Straight-line on purpose: a send has fourteen fields, and a call for each text would double the cost."""
     ext: dict[str, str] = {}
     while position < end and len(ext) <= EXT_FIELDS_MAX:
-        key_at = position + 2
-        key_end = key_at + int.from_bytes(header[position:key_at], "big", signed=True)
-        value_at = key_end + 4
-        if not key_at <= key_end <= end - 4:
-            raise HeaderError(f"a key of {key_end - key_at} bytes at {position} does not fit the binary header")
-        value_end = value_at + int.from_bytes(header[key_end:value_at], "big", signed=True)
-        if not value_at <= value_end <= end:
-            raise HeaderError(f"a value of {value_end - value_at} bytes at {key_end} does not fit the binary header")
-        ext[header[key_at:key_end].decode()] = header[value_at:value_end].decode()
+        try:
+            (key_length,) = _key_length(header, position)
+            key_end = position + 2 + key_length
+            (value_length,) = _value_length(header, key_end)
+        except struct.error as error:
+            raise HeaderError(f"the binary header ends inside the field at {position}") from error
+        value_end = key_end + 4 + value_length
+        if key_length < 0 or value_length < 0 or value_end > end:
+            raise HeaderError(f"a key of {key_length} and a value of {value_length} bytes at {position} do not fit")
+        ext[header[position + 2 : key_end].decode()] = header[key_end + 4 : value_end].decode()
         position = value_end
     return ext
 

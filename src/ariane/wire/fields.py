@@ -59,8 +59,13 @@ def to_ext(value: msgspec.Struct) -> dict[str, str]:
     ext = {}
     for name, attribute in _plan(type(value)):
         member = getattr(value, attribute)
-        if member is not None:
-            ext[name] = member if type(member) is str else _text(member)
+        kind = type(member)
+        if kind is str:
+            ext[name] = member
+        elif kind is int:
+            ext[name] = str(member)
+        elif member is not None:
+            ext[name] = _text(member)
     return ext
 
 

@@ -20,7 +20,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_json_header(header: bytes) -> Command:
-    fastjson.check_depth(header, DEPTH_MAX, HeaderError)
+    if header.count(b"{") + header.count(b"[") > DEPTH_MAX:  # the cheap half of check_depth, without the call
+        fastjson.check_depth(header, DEPTH_MAX, HeaderError)
     try:
         command = _decode(header)
         command.ext_texts = None
