@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -29,12 +30,12 @@ TOPICS = [
     TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8),
     TopicConfig(topic_name="payments", read_queue_nums=4, write_queue_nums=4),
 ]
-console = Console()
+console = Console(width=100)  # the same table in a narrow terminal, a log or a pipe
 
 
 @contextmanager
 def nameserver() -> Iterator[str]:
-    command = [sys.executable, "-m", "ariane", "namesrv", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "ariane", "namesrv", "--listen", "127.0.0.1:0", "--log-level", "error"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -65,17 +66,13 @@ def registration() -> RegisterBroker:
     )
 
 
-def show(topic: str, route: TopicRoute) -> None:
-    table = Table(title=f"Route of {topic}", title_justify="left")
-    for heading in ("broker", "cluster", "address", "write queues", "read queues", "permission"):
-        table.add_column(heading)
+def rows(topic: str, route: TopicRoute) -> Iterator[tuple[str, ...]]:
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for queues in route.queue_datas:
         broker = brokers[queues.broker_name]
-        addresses = ", ".join(f"{number}: {address}" for number, address in broker.broker_addrs.items())
+        addresses = ", ".join(f"{number}={address}" for number, address in broker.broker_addrs.items())
         counts = str(queues.write_queue_nums), str(queues.read_queue_nums), str(queues.perm)
-        table.add_row(queues.broker_name, broker.cluster, addresses, *counts)
-    console.print(table)
+        yield topic, broker.cluster, broker.broker_name, addresses, *counts
 
 
 async def run(address: str) -> None:
@@ -84,9 +81,14 @@ async def run(address: str) -> None:
         caller = Caller(pool)
         await caller.call(address, registration())
         console.print("[green]✓[/] broker-a registered with 2 topics", highlight=False)
+        table = Table(title="Routes, as a client gets them", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+        for heading in ("topic", "cluster", "broker", "address", "write", "read", "perm"):
+            table.add_column(heading, no_wrap=True)
         for topic in TOPICS:
             answer = await caller.call(address, GetRoute(topic.topic_name))
-            show(topic.topic_name, answer.body)
+            for row in rows(topic.topic_name, answer.body):
+                table.add_row(*row)
+        console.print(table)
 
 
 def main() -> None:

@@ -24,10 +24,12 @@ Part = Literal["server", "client"]
 Serialisation = Literal["JSON", "ROCKETMQ"]
 
 POM = Path(__file__).resolve().parents[1] / "scripts" / "golden" / "pom.xml"
-# Java 17 closes the packages through which the 4.9 store frees its mapped files.
 JVM_FLAGS = (
     "-Xms128m",
     "-Xmx512m",
+    # Otherwise message ids carry whatever IPv6 address the machine has, and take the longer form.
+    "-Djava.net.preferIPv4Stack=true",
+    # Java 17 closes the packages through which the 4.9 store frees its mapped files.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",

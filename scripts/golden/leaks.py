@@ -1,6 +1,7 @@
 """Golden frames are published: they may not tell anything about the machine that recorded them."""
 
 import getpass
+import ipaddress
 import re
 import socket
 import zlib
@@ -9,8 +10,10 @@ from pathlib import Path
 
 # Loopback, unset, and the networks reserved for documentation (RFC 5737).
 HARMLESS = re.compile(r"^(127\.|0\.0\.0\.0$|192\.0\.2\.|198\.51\.100\.|203\.0\.113\.)")
-# A message's unique key begins with the sender's address in hex; the separator is escaped in JSON headers.
-UNIQUE_KEY = re.compile(r"UNIQ_KEY(?:\x01|\\u0001)([0-9A-F]{8})[0-9A-F]{24}(?![0-9A-F])")
+# A message's unique key is the sender's address in hex, 4 bytes or 16, and 12 bytes more: the separator before it is
+# escaped in JSON headers.
+UNIQUE_KEY = re.compile(r"UNIQ_KEY(?:\x01|\\u0001)([0-9A-F]{32}(?:[0-9A-F]{24})?)(?![0-9A-F])")
+UNIQUE_KEY_TAIL_DIGITS = 24
 DOTTED = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 
 
@@ -22,13 +25,13 @@ def find_leaks(frames: Iterable[bytes]) -> set[str]:
         for content in _readings(frame):
             text = content.decode("latin-1")
             leaks |= {name for name in names if name in text}
-            addresses = [*DOTTED.findall(text), *(_dotted(key) for key in UNIQUE_KEY.findall(text))]
+            addresses = [*DOTTED.findall(text), *(_sender(key) for key in UNIQUE_KEY.findall(text))]
             leaks |= {address for address in addresses if not HARMLESS.match(address)}
     return leaks
 
 
-def _dotted(address_hex: str) -> str:
-    return ".".join(str(byte) for byte in bytes.fromhex(address_hex))
+def _sender(unique_key: str) -> str:
+    return str(ipaddress.ip_address(bytes.fromhex(unique_key[:-UNIQUE_KEY_TAIL_DIGITS])))
 
 
 def _private_names() -> set[str]:
