@@ -14,6 +14,13 @@
     │   ├── CallTimeout                              no answer in time: the outcome is unknown
     │   ├── TooManyInFlight                          this end already awaits as many answers as it may
     │   └── ListenFailed                no           our own port cannot be opened
+    ├── StoreError                      no       1   files
+    │   ├── StoreInUse                               another process holds the store's lock
+    │   ├── StoreMismatch                            the files do not fit the settings, or each other
+    │   ├── StoreCorrupt                             bytes that were durable have changed
+    │   ├── StoreFull                   yes          no space: writes are refused until there is some
+    │   ├── StoreReadOnly                            a sync failed: what is on disk is unknown, so nothing more is taken
+    │   └── MessageRefused                           too large, or a field that the record cannot hold
     └── RequestFailed(code, remark)     by code  4   the peer refused; raised by a handler, it is the answer
 
 `retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types.
@@ -81,6 +88,34 @@ class TooManyInFlight(TransportError):
 
 class ListenFailed(TransportError):
     retriable = False
+
+
+class StoreError(ArianeError):
+    pass
+
+
+class StoreInUse(StoreError):
+    pass
+
+
+class StoreMismatch(StoreError):
+    pass
+
+
+class StoreCorrupt(StoreError):
+    pass
+
+
+class StoreFull(StoreError):
+    retriable = True
+
+
+class StoreReadOnly(StoreError):
+    pass
+
+
+class MessageRefused(StoreError):
+    pass
 
 
 # SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer says "not now". Plain numbers, because the table of

@@ -1,0 +1,134 @@
+"""How far each file is safe, and how the last run ended.
+
+`checkpoint` has 4096 bytes. The first three numbers are Apache's, for Apache to read; the rest of what it leaves alone
+holds two slots of ours, written in turn, so that one of them is whole after any crash:
+
+    offset  bytes  field
+         0      8  physicTimestamp    store time of the last message that is durable in the commit log, ms
+         8      8  logicsTimestamp    ... in the consume queues
+        16      8  indexTimestamp     ... in index files that are full
+      1024     44  slot A             2048: slot B
+                8  "ARIANE 1"
+                8  sequence           the slot with the higher one counts
+                8  flushedTo          the commit log is durable up to this physical offset
+                8  dispatchedTo       queues and index are durable for all records below this physical offset
+                8  storeTimestamp     of the last record below dispatchedTo, ms
+                4  CRC-32 of the above, 31 bits
+
+`abort` is there while a broker runs: found at a start, it means that the last run ended in a crash. Apache leaves it
+empty; we put the kernel's boot id in. The same id: only the process died, and the page cache still holds every write.
+Another id, or none: the machine may have, and what was not synced may be lost.
+"""
+
+import struct
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from ariane.store.disk import Disk, read_all, replace_all
+from ariane.wire.crc import crc32
+
+CHECKPOINT_BYTES = 4096
+_TIMESTAMPS = struct.Struct(">qqq")
+_SLOT = struct.Struct(">8sqqqq")
+_CRC = struct.Struct(">i")
+_MAGIC = b"ARIANE 1"
+_SLOT_POSITIONS = (1024, 2048)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    physic_timestamp_ms: int = 0
+    logics_timestamp_ms: int = 0
+    index_timestamp_ms: int = 0
+    flushed_to: int = 0
+    dispatched_to: int = 0
+    store_timestamp_ms: int = 0
+    sequence: int = 0
+    is_ours: bool = False
+    """Whether a slot of ours was found whole: Apache's own checkpoints have timestamps only."""
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """What a checkpoint file says; all zero when it is missing or too short."""
+    if len(data) < _TIMESTAMPS.size:
+        return Checkpoint()
+    physic, logics, index = _TIMESTAMPS.unpack_from(data)
+    apache = Checkpoint(physic_timestamp_ms=physic, logics_timestamp_ms=logics, index_timestamp_ms=index)
+    slots = [slot for position in _SLOT_POSITIONS if (slot := _decode_slot(data, position, apache)) is not None]
+    return max(slots, key=lambda slot: slot.sequence, default=apache)
+
+
+def _decode_slot(data: bytes, position: int, apache: Checkpoint) -> Checkpoint | None:
+    slot = data[position : position + _SLOT.size]
+    if len(slot) < _SLOT.size or data[position + _SLOT.size :][: _CRC.size] != _CRC.pack(crc32(slot)):
+        return None
+    magic, sequence, flushed_to, dispatched_to, timestamp_ms = _SLOT.unpack(slot)
+    if magic != _MAGIC:
+        return None
+    return replace(
+        apache,
+        sequence=sequence,
+        flushed_to=flushed_to,
+        dispatched_to=dispatched_to,
+        store_timestamp_ms=timestamp_ms,
+        is_ours=True,
+    )
+
+
+def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
+    return decode_checkpoint(read_all(disk, path, CHECKPOINT_BYTES) or b"")
+
+
+def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Writes and syncs it; the one with its new sequence number. Blocks: call it in a thread."""
+    following = replace(checkpoint, sequence=checkpoint.sequence + 1, is_ours=True)
+    if disk.size(path) != CHECKPOINT_BYTES:
+        replace_all(disk, path, bytes(CHECKPOINT_BYTES))
+    slot = _SLOT.pack(
+        _MAGIC, following.sequence, following.flushed_to, following.dispatched_to, following.store_timestamp_ms
+    )
+    file = disk.open(path, writable=True)
+    try:
+        file.write(slot + _CRC.pack(crc32(slot)), _SLOT_POSITIONS[following.sequence % 2])
+        times = following.physic_timestamp_ms, following.logics_timestamp_ms, following.index_timestamp_ms
+        file.write(_TIMESTAMPS.pack(*times), 0)
+        file.sync()
+    finally:
+        file.close()
+    return following
+
+
+class LastExit(Enum):
+    CLEAN = "clean"
+    PROCESS_CRASH = "process crash"
+    """The kernel has kept every write."""
+    MACHINE_CRASH = "machine crash"
+    """What was not synced may be lost, in any order."""
+
+
+def boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:  # not Linux: then every crash counts as one of the machine
+        return ""
+
+
+def last_exit(disk: Disk, abort: Path, boot: str) -> LastExit:
+    marker = read_all(disk, abort, 256)
+    if marker is None:
+        return LastExit.CLEAN
+    return (
+        LastExit.PROCESS_CRASH if boot and marker.decode(errors="replace").strip() == boot else LastExit.MACHINE_CRASH
+    )
+
+
+def mark_running(disk: Disk, abort: Path, boot: str) -> None:
+    replace_all(disk, abort, boot.encode())
+
+
+def mark_clean(disk: Disk, abort: Path) -> None:
+    if disk.size(abort) is not None:
+        disk.remove(abort)
+        disk.sync_directory(abort.parent)

@@ -1,0 +1,110 @@
+"""The commit log: every record of the broker, one after the other, by physical offset.
+
+A record never crosses files. When it does not fit, the rest of the file becomes a blank record and the next file
+begins: so a file always keeps the eight bytes that a blank record needs. The next file is made ready by a thread while
+the active one fills, because taking its blocks may take long.
+"""
+
+from concurrent.futures import Executor, Future
+
+from ariane.errors import StoreFull
+from ariane.store.segments import Segment, Segments
+from ariane.wire.record import BLANK_BYTES_MIN, pack_blank
+
+
+class CommitLog:
+    """Appends by `pwrite`, reads through a read-only mapping. Recovery calls `set_end` before the first append."""
+
+    def __init__(self, segments: Segments, executor: Executor | None = None) -> None:
+        self._segments = segments
+        self._executor = executor
+        self._end = segments.base
+        self._active: Segment | None = None
+        self._preparing: Future[Segment] | None = None
+
+    @property
+    def segments(self) -> Segments:
+        return self._segments
+
+    @property
+    def min_offset(self) -> int:
+        return self._segments.base
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next record will begin, unless it has to begin a new file."""
+        return self._end
+
+    def set_end(self, offset: int) -> None:
+        """Recovery's finding: records end here."""
+        self._end = offset
+        self._active = self._segments.find(offset)
+
+    def room(self) -> int:
+        """Bytes of records that still fit the active file."""
+        return self._active.end - self._end - BLANK_BYTES_MIN if self._active is not None else 0
+
+    def append(self, records: bytes | bytearray | memoryview) -> int:
+        """Writes records that fit `room()`; their physical offset. StoreFull, and nothing taken, if they cannot be."""
+        active = self._active
+        assert active is not None, "roll() begins a file"
+        assert len(records) <= self.room(), "ask room() first"
+        offset = self._end
+        self._write(active, records)
+        self._end = offset + len(records)
+        return offset
+
+    def roll(self) -> None:
+        """Ends the active file with a blank record and begins the next. StoreFull, and nothing changed, if not."""
+        active = self._active
+        following = self._following(self._end if active is None else active.end)
+        if active is not None and self._end < active.end:
+            self._write(active, pack_blank(active.end - self._end))
+        self._active = following
+        self._end = following.base
+        self._prepare()
+
+    def _write(self, active: Segment, data: bytes | bytearray | memoryview) -> None:
+        try:
+            active.file.write(data, self._end - active.base)
+        except OSError as error:
+            raise StoreFull(f"the commit log cannot be written: {error.strerror}") from error
+
+    def _following(self, base: int) -> Segment:
+        found = self._segments.find(base)
+        if found is not None:
+            return found
+        preparing, self._preparing = self._preparing, None
+        try:
+            segment = self._create(base) if preparing is None else preparing.result()
+        except OSError as error:
+            raise StoreFull(
+                f"no space for a commit log file of {self._segments.segment_bytes} bytes: {error.strerror}"
+            ) from error
+        self._segments.adopt(segment)
+        return segment
+
+    def _prepare(self) -> None:
+        active = self._active
+        if self._executor is not None and active is not None and self._segments.find(active.end) is None:
+            self._preparing = self._executor.submit(self._create, active.end)
+
+    def _create(self, base: int) -> Segment:
+        return self._segments.create(base, allocated=self._segments.segment_bytes)
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """`size` bytes at `offset`, none of them copied; None when they are not there (any more)."""
+        segment = self._segments.find(offset)
+        if segment is None or offset + size > self._end or offset + size > segment.end:
+            return None
+        start = offset - segment.base
+        return segment.file.view()[start : start + size]
+
+    def close(self) -> None:
+        """A file made ready but never used is removed, as Apache does on a clean stop."""
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None and preparing.exception() is None:
+            self._segments.adopt(preparing.result())
+        while self._segments.last is not None and self._segments.last.base > self._end:
+            self._segments.drop_last()
+        self._segments.close()

@@ -1,0 +1,209 @@
+"""What the store asks of a file system, and nothing more, so that tests can cut its power.
+
+`RealDisk` is Linux. `ariane.testing.SimulatedDisk` keeps apart what was written and what was synced, and lets a seed
+choose what survives. The rules that both keep:
+
+* A write is there for every later read at once. It survives a crash of the process. It survives a crash of the machine
+  only after `sync` of that file returned, and a new name only after `sync_directory` of its directory did.
+* Nothing is written through a mapping but the slots of an index, whose blocks are allocated first: a full disk is an
+  OSError from a call, never a SIGBUS.
+"""
+
+import errno
+import mmap
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file. All numbers are bytes."""
+
+    @property
+    def size(self) -> int: ...
+    def write(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Writes all of it or raises OSError; a partial write may then have happened."""
+
+    def read(self, length: int, position: int) -> bytes:
+        """At most `length` bytes; fewer at the end of the file."""
+
+    def view(self) -> memoryview:
+        """The whole file, read-only, mapped once. It stays valid while somebody holds it, even after `close`."""
+
+    def writable_view(self, length: int) -> memoryview:
+        """The first `length` bytes, which must be allocated."""
+
+    def sync(self) -> None:
+        """Makes what was written durable. Blocks without holding the interpreter: call it in a thread."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def create(self, path: Path, size: int, *, allocated: int) -> File:
+        """A new file of zeros. The blocks of its first `allocated` bytes are taken now; the rest is sparse."""
+
+    def open(self, path: Path, *, writable: bool) -> File: ...
+    def names(self, directory: Path) -> list[str]:
+        """Sorted; empty when there is no such directory."""
+
+    def size(self, path: Path) -> int | None:
+        """None when there is no such file."""
+
+    def modified_ms(self, path: Path) -> int: ...
+    def remove(self, path: Path) -> None: ...
+    def remove_directory(self, path: Path) -> None:
+        """An empty one."""
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents; each new name synced."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None: ...
+    def used_ratio(self, path: Path) -> float:
+        """How much of the file system that holds `path` is taken, 0 to 1."""
+
+
+class RealFile:
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._map: mmap.mmap | None = None
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def write(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written != len(data):
+            self._write_rest(memoryview(data), written, position)
+
+    def _write_rest(self, data: memoryview, written: int, position: int) -> None:
+        while written < len(data):
+            step = os.pwrite(self._descriptor, data[written:], position + written)
+            if not step:
+                raise OSError(errno.ENOSPC, "no byte was written")
+            written += step
+
+    def read(self, length: int, position: int) -> bytes:
+        return os.pread(self._descriptor, length, position)
+
+    def view(self) -> memoryview:
+        if self._map is None:
+            self._map = mmap.mmap(self._descriptor, self._size, prot=mmap.PROT_READ)
+        return memoryview(self._map)
+
+    def writable_view(self, length: int) -> memoryview:
+        return memoryview(mmap.mmap(self._descriptor, length))
+
+    def is_cached(self, position: int, length: int) -> bool:
+        """Whether a read would come from the page cache. Where the kernel cannot tell, it is taken to be."""
+        try:
+            os.preadv(self._descriptor, [bytearray(min(length, 1))], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:  # this file system does not know RWF_NOWAIT
+            return True
+        return True
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Readers may still hold the mapping: it is let go, and the last of them unmaps it."""
+        self._map = None
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    def create(self, path: Path, size: int, *, allocated: int) -> RealFile:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if allocated:
+                os.posix_fallocate(descriptor, 0, allocated)
+            os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            path.unlink()
+            raise
+        return RealFile(descriptor, size)
+
+    def open(self, path: Path, *, writable: bool) -> RealFile:
+        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        return RealFile(descriptor, os.fstat(descriptor).st_size)
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def make_directory(self, path: Path) -> None:
+        missing = []
+        while not path.exists():
+            missing.append(path)
+            path = path.parent
+        for new in reversed(missing):
+            new.mkdir(mode=0o700, exist_ok=True)
+            self.sync_directory(new.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def used_ratio(self, path: Path) -> float:
+        usage = shutil.disk_usage(path)
+        return usage.used / usage.total
+
+
+def read_all(disk: Disk, path: Path, length_max: int) -> bytes | None:
+    """The content of a small file, None when there is none; at most `length_max` bytes of it."""
+    if disk.size(path) is None:
+        return None
+    file = disk.open(path, writable=False)
+    try:
+        return file.read(length_max, 0)
+    finally:
+        file.close()
+
+
+def replace_all(disk: Disk, path: Path, content: bytes) -> None:
+    """Writes a small file so that after any crash either the old or the new content is there, whole."""
+    beside = path.with_name(path.name + ".tmp")
+    if disk.size(beside) is not None:
+        disk.remove(beside)
+    file = disk.create(beside, len(content), allocated=0)
+    try:
+        file.write(content, 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(beside, path)
+    disk.sync_directory(path.parent)

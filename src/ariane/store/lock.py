@@ -1,0 +1,42 @@
+"""One process per store: Apache's lock file, locked as Java locks it, so that the two keep each other out as well."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ariane.errors import StoreInUse
+
+_CONTENT = b"lock"
+_held: set[tuple[int, int]] = set()
+"""Files that this process has locked: a POSIX lock does not keep a process out of its own files."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    status = os.fstat(descriptor)
+    identity = (status.st_dev, status.st_ino)
+    try:
+        _take(descriptor, identity, path)
+        try:
+            os.pwrite(descriptor, _CONTENT, 0)
+            yield
+        finally:
+            _held.discard(identity)
+    finally:
+        os.close(descriptor)  # and with it the lock
+
+
+def _take(descriptor: int, identity: tuple[int, int], path: Path) -> None:
+    try:
+        if identity in _held:
+            raise BlockingIOError
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError as error:
+        raise StoreInUse(
+            f"{path.parent} is in use by another broker (its file `lock` is locked): stop that one, or choose another "
+            "directory"
+        ) from error
+    _held.add(identity)

@@ -1,0 +1,113 @@
+"""A run of files of equal size that together are one long array of bytes: the commit log, or one consume queue.
+
+name = offset of the first byte      00000000000000000000  00000000001073741824  00000000002147483648
+                                     |--- segment_bytes --||-------------------||-------------------|
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ariane.errors import StoreMismatch
+from ariane.store.disk import Disk, File
+from ariane.store.layout import offset_name, offset_of
+
+
+@dataclass(eq=False, slots=True)
+class Segment:
+    base: int
+    path: Path
+    file: File
+
+    @property
+    def end(self) -> int:
+        return self.base + self.file.size
+
+
+class Segments:
+    """Oldest first, without gaps. Opens what is there; `add` appends, `drop_*` remove from either end."""
+
+    def __init__(self, disk: Disk, directory: Path, segment_bytes: int, *, writable: bool) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._writable = writable
+        self._segments: list[Segment] = []
+        for name in disk.names(directory):
+            base = offset_of(name)
+            if base is not None:
+                self._open(name, base)
+
+    def _open(self, name: str, base: int) -> None:
+        path = self._directory / name
+        size = self._disk.size(path)
+        if size != self._segment_bytes:
+            raise StoreMismatch(
+                f"{path} has {size} bytes, the settings say {self._segment_bytes}: set the size that the store was "
+                "written with, or move the file away"
+            )
+        if self._segments and base != self._segments[-1].end:
+            raise StoreMismatch(f"{path} does not follow {self._segments[-1].path}: a file between them is missing")
+        self._segments.append(Segment(base, path, self._disk.open(path, writable=self._writable)))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._segment_bytes
+
+    @property
+    def first(self) -> Segment | None:
+        return self._segments[0] if self._segments else None
+
+    @property
+    def last(self) -> Segment | None:
+        return self._segments[-1] if self._segments else None
+
+    @property
+    def base(self) -> int:
+        """The first offset that is there, 0 when nothing is."""
+        return self._segments[0].base if self._segments else 0
+
+    def find(self, offset: int) -> Segment | None:
+        """The segment that holds `offset`."""
+        index = (offset - self.base) // self._segment_bytes
+        return self._segments[index] if 0 <= index < len(self._segments) else None
+
+    def before(self, offset: int) -> list[Segment]:
+        """The segments that end at or before `offset`."""
+        return [segment for segment in self._segments if segment.end <= offset]
+
+    def create(self, base: int, *, allocated: int) -> Segment:
+        """A new file, durable as an empty one. Changes nothing here, so a thread may do it; then `adopt` it."""
+        path = self._directory / offset_name(base)
+        file = self._disk.create(path, self._segment_bytes, allocated=allocated)
+        file.sync()
+        self._disk.sync_directory(self._directory)
+        return Segment(base, path, file)
+
+    def adopt(self, segment: Segment) -> None:
+        assert not self._segments or segment.base == self._segments[-1].end, "segments follow each other"
+        self._segments.append(segment)
+
+    def drop_first(self) -> Segment:
+        """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
+        return self._drop(0)
+
+    def drop_last(self) -> Segment:
+        return self._drop(-1)
+
+    def _drop(self, index: int) -> Segment:
+        segment = self._segments.pop(index)
+        segment.file.close()
+        self._disk.remove(segment.path)
+        return segment
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.file.close()
+        self._segments.clear()

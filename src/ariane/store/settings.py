@@ -1,0 +1,107 @@
+"""What a store can be told, and the RocketMQ keys it knows but does not use."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from ariane.settings import setting
+
+KiB = 1024
+MiB = 1024 * KiB
+GiB = 1024 * MiB
+
+
+class FlushDiskType(StrEnum):
+    SYNC = "SYNC_FLUSH"
+    ASYNC = "ASYNC_FLUSH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    root: Path = setting(Path("store"), key="storePathRootDir", doc="Directory of every store file.")
+    commit_log_path: Path | None = setting(
+        None,
+        key="storePathCommitLog",
+        doc="Directory of the commit log, when it is not `commitlog` under the root.",
+    )
+    segment_bytes: int = setting(
+        1 * GiB,
+        key=("mappedFileSizeCommitLog",),
+        minimum=4 * KiB,
+        maximum=2 * GiB - 1,
+        doc="Size of one commit log file. All files of a store have the size it was first written with.",
+    )
+    queue_segment_bytes: int = setting(
+        6_000_000,
+        key="mappedFileSizeConsumeQueue",
+        minimum=20,
+        maximum=2_000_000_000,
+        doc="Size of one consume queue file: 300,000 entries of 20 bytes. Rounded up to whole entries.",
+    )
+    index_enable: bool = setting(True, key="messageIndexEnable", doc="Index messages by their keys.")
+    index_slots: int = setting(
+        5_000_000, key="maxHashSlotNum", minimum=1, maximum=2**31 - 1, doc="Hash slots of one index file."
+    )
+    index_entries: int = setting(
+        20_000_000, key="maxIndexNum", minimum=2, maximum=2**31 - 1, doc="Entries of one index file."
+    )
+    max_message_bytes: int = setting(
+        4 * MiB,
+        key="maxMessageSize",
+        minimum=1 * KiB,
+        maximum=15 * MiB,
+        doc="Largest record: body, topic, properties and 91 bytes of fields. A frame holds 16 MiB.",
+    )
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.SYNC,
+        key="flushDiskType",
+        doc="When an append counts as stored: SYNC_FLUSH after a sync of the disk, shared by all who wait; ASYNC_FLUSH "
+        "at once, with a sync every flush_interval_ms. Apache's default is ASYNC_FLUSH; ours loses nothing when a "
+        "broker that is alone loses its power.",
+    )
+    flush_interval_ms: int = setting(
+        500, key="flushIntervalCommitLog", minimum=1, maximum=60_000, doc="Time between two syncs with ASYNC_FLUSH."
+    )
+    flush_least_pages: int = setting(
+        4,
+        key="flushCommitLogLeastPages",
+        minimum=0,
+        maximum=1_000_000,
+        doc="With ASYNC_FLUSH, a sync waits until so many pages of 4 KiB are new, or for the thorough interval.",
+    )
+    flush_thorough_interval_ms: int = setting(
+        10_000,
+        key="flushCommitLogThoroughInterval",
+        minimum=1,
+        maximum=3_600_000,
+        doc="With ASYNC_FLUSH, the longest time between two syncs of a log that is written to.",
+    )
+    queue_flush_interval_ms: int = setting(
+        1_000,
+        key="flushIntervalConsumeQueue",
+        minimum=1,
+        maximum=60_000,
+        doc="Time between two rounds that write the new entries of consume queues to their files.",
+    )
+    queue_flush_thorough_interval_ms: int = setting(
+        60_000,
+        key="flushConsumeQueueThoroughInterval",
+        minimum=1,
+        maximum=3_600_000,
+        doc="Time between two rounds that also sync queues and index and write the checkpoint, which bounds the work "
+        "of the next start after a crash.",
+    )
+    sync_flush_timeout_ms: int = setting(
+        5_000,
+        key="syncFlushTimeout",
+        minimum=1,
+        maximum=600_000,
+        doc="How long an append waits for its sync; then its outcome is unknown (FLUSH_DISK_TIMEOUT).",
+    )
+    page_cache_busy_timeout_ms: int = setting(
+        1_000,
+        key="osPageCacheBusyTimeOutMills",
+        minimum=1,
+        maximum=600_000,
+        doc="An append that takes longer than this marks the store busy: senders are told to slow down.",
+    )
