@@ -137,8 +137,8 @@ def _rounds(peer: socket.socket, chunks: list[bytes], expected: int, seconds: fl
 
 @contextmanager
 def apache() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory() as home, start_nameserver(port := free_port(), Path(home)) as process:
-        yield Server(f"Apache {SERVER_VERSION}", f"127.0.0.1:{port}", process.pid)
+    with tempfile.TemporaryDirectory() as home, start_nameserver(port := free_port(), Path(home)) as process_id:
+        yield Server(f"Apache {SERVER_VERSION}", f"127.0.0.1:{port}", process_id)
 
 
 def run(kind: Callable[[], AbstractContextManager[Server]], seconds: float) -> tuple[str, dict[int, Sample]]:

@@ -135,10 +135,11 @@ def compile_java(sources: Sequence[Path], classpath: str, target: Path) -> str:
 
 
 @contextlib.contextmanager
-def start_nameserver(port: int, home: Path, serialisation: Serialisation = "JSON") -> Iterator[None]:
+def start_nameserver(port: int, home: Path, serialisation: Serialisation = "JSON") -> Iterator[int]:
+    """Its process id, while it runs."""
     main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    with _server(main_class, "namesrv", f"listenPort={port}\n", home, serialisation):
-        yield
+    with _server(main_class, "namesrv", f"listenPort={port}\n", home, serialisation) as process_id:
+        yield process_id
 
 
 @contextlib.contextmanager
@@ -149,7 +150,7 @@ def start_broker(plan: BrokerPlan, home: Path, serialisation: Serialisation = "J
 
 
 @contextlib.contextmanager
-def _server(main_class: str, kind: str, settings: str, home: Path, serialisation: Serialisation) -> Iterator[None]:
+def _server(main_class: str, kind: str, settings: str, home: Path, serialisation: Serialisation) -> Iterator[int]:
     """Run one Apache server until the end of the block, with all its files below `home`."""
     _prepare_home(home)
     config = home / "conf" / f"{kind}.conf"
@@ -162,5 +163,5 @@ def _server(main_class: str, kind: str, settings: str, home: Path, serialisation
         home=home,
         properties={"rocketmq.serialize.type": serialisation},
     )
-    with running(command, ready="boot success", log=home / f"{kind}.log"):
-        yield
+    with running(command, ready="boot success", log=home / f"{kind}.log") as process_id:
+        yield process_id

@@ -12,7 +12,13 @@ from interop.report import Report, expect, expect_in
 COMMON_TOPIC = "SELF_TEST_TOPIC"
 # Registers as often as is allowed, so that no check waits for half a minute, and only when the nameserver says that
 # its data version is news: otherwise every broker would register anew each time, whatever it is told.
-MASTER_SETTINGS = {"registerNameServerPeriod": "10000", "forceRegister": "false"}
+MASTER_SETTINGS = {
+    "registerNameServerPeriod": "10000",
+    "forceRegister": "false",
+    # The first look at open transactions makes a topic, and with it a full registration, by default after a minute;
+    # such a registration gives back write permissions in the middle of the check that has just wiped them.
+    "transactionCheckInterval": "3600000",
+}
 SLAVE_SETTINGS = {**MASTER_SETTINGS, "brokerId": "1", "brokerRole": "SLAVE", "compressedRegister": "true"}
 
 

@@ -27,7 +27,7 @@ from interop.report import Report
 
 COMMAND = Path(sys.executable).parent / "ariane"
 # Takes a port and a directory for files.
-Nameserver = Callable[[int, Path], AbstractContextManager[None]]
+Nameserver = Callable[[int, Path], AbstractContextManager[object]]
 
 
 @contextlib.contextmanager

@@ -81,8 +81,8 @@ def running(
     log: Path,
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = 60.0,
-) -> Iterator[None]:
-    """Run a server for the length of the block; enter it once the server has printed a line containing `ready`."""
+) -> Iterator[int]:
+    """Run a server for the length of the block; enter it, with its id, once it has printed a line with `ready`."""
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -94,7 +94,7 @@ def running(
         settled.wait(timeout_seconds)
         if not seen_ready.is_set():
             raise InteropError(f"{shlex.join(command)[:200]} ... never said {ready!r}:\n{_tail(log)}")
-        yield
+        yield process.pid
     finally:
         _stop(process)
         reader.join(STOP_SECONDS)
