@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo fuzz bench interop clean
+.PHONY: help install check test demo fuzz chaos bench interop clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,9 +32,14 @@ demo: $(STAMP) ## The main job end to end
 fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz
 
+chaos: $(STAMP) ## Kill -9 two hundred times; cut the power of a loop-mounted disk (needs root)
+	@ARIANE_KILLS=200 $(BIN)/pytest tests/store/test_kill.py
+	@$(BIN)/python -m tests.chaos.power_cut
+
 bench: $(STAMP) ## Figures for docs/performance.md
 	@$(BIN)/python -m bench.wire
 	@$(BIN)/python -m bench.nameserver
+	@$(BIN)/python -m bench.store
 
 interop: $(STAMP) ## Real Apache RocketMQ parts against our servers (needs Java and Maven)
 	@$(BIN)/python -m interop.nameserver

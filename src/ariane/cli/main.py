@@ -13,6 +13,7 @@ import click
 
 from ariane import __version__
 from ariane.cli.servers import namesrv
+from ariane.cli.store import store
 from ariane.errors import ArianeError
 
 EXIT_BROKEN_PIPE = 1
@@ -44,6 +45,7 @@ def ariane(invocation: Invocation, debug: bool) -> None:
 
 
 ariane.add_command(namesrv)
+ariane.add_command(store)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,10 @@ holds two slots of ours, written in turn, so that one of them is whole after any
                 8  dispatchedTo       queues and index are durable for all records below this physical offset
                 8  storeTimestamp     of the last record below dispatchedTo, ms
                 4  CRC-32 of the above, 31 bits
+      3072     20  the written mark, rewritten every second and never synced: it outlives the process, which is enough
+                8  "ARIANE W"
+                8  writtenTo          queues and index are written for all records below this physical offset
+                4  CRC-32 of the above, 31 bits
 
 `abort` is there while a broker runs: found at a start, it means that the last run ended in a crash. Apache leaves it
 empty; we put the kernel's boot id in. The same id: only the process died, and the page cache still holds every write.
@@ -25,7 +29,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from ariane.store.disk import Disk, read_all, replace_all
+from ariane.store.disk import Disk, File, read_all, replace_all
 from ariane.wire.crc import crc32
 
 CHECKPOINT_BYTES = 4096
@@ -34,6 +38,9 @@ _SLOT = struct.Struct(">8sqqqq")
 _CRC = struct.Struct(">i")
 _MAGIC = b"ARIANE 1"
 _SLOT_POSITIONS = (1024, 2048)
+_MARK = struct.Struct(">8sq")
+_MARK_MAGIC = b"ARIANE W"
+_MARK_POSITION = 3072
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -44,6 +51,8 @@ class Checkpoint:
     index_timestamp_ms: int = 0
     flushed_to: int = 0
     dispatched_to: int = 0
+    written_to: int = 0
+    """Only to be believed after a crash of the process; at least `dispatched_to`."""
     store_timestamp_ms: int = 0
     sequence: int = 0
     is_ours: bool = False
@@ -57,7 +66,16 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     physic, logics, index = _TIMESTAMPS.unpack_from(data)
     apache = Checkpoint(physic_timestamp_ms=physic, logics_timestamp_ms=logics, index_timestamp_ms=index)
     slots = [slot for position in _SLOT_POSITIONS if (slot := _decode_slot(data, position, apache)) is not None]
-    return max(slots, key=lambda slot: slot.sequence, default=apache)
+    ours = max(slots, key=lambda slot: slot.sequence, default=apache)
+    return replace(ours, written_to=max(ours.dispatched_to, _decode_mark(data)))
+
+
+def _decode_mark(data: bytes) -> int:
+    mark = data[_MARK_POSITION : _MARK_POSITION + _MARK.size]
+    if len(mark) < _MARK.size or data[_MARK_POSITION + _MARK.size :][: _CRC.size] != _CRC.pack(crc32(mark)):
+        return 0
+    magic, written_to = _MARK.unpack(mark)
+    return int(written_to) if magic == _MARK_MAGIC else 0
 
 
 def _decode_slot(data: bytes, position: int, apache: Checkpoint) -> Checkpoint | None:
@@ -98,6 +116,12 @@ def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoi
     finally:
         file.close()
     return following
+
+
+def write_mark(file: File, written_to: int) -> None:
+    """Notes in an open checkpoint file how far queues and index are written."""
+    mark = _MARK.pack(_MARK_MAGIC, written_to)
+    file.write(mark + _CRC.pack(crc32(mark)), _MARK_POSITION)
 
 
 class LastExit(Enum):

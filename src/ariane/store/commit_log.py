@@ -21,6 +21,8 @@ class CommitLog:
         self._end = segments.base
         self._active: Segment | None = None
         self._preparing: Future[Segment] | None = None
+        self._stale_to = 0
+        """Up to here a write that failed may have left whole records, which must not follow the next one."""
 
     @property
     def segments(self) -> Segments:
@@ -50,8 +52,10 @@ class CommitLog:
         assert active is not None, "roll() begins a file"
         assert len(records) <= self.room(), "ask room() first"
         offset = self._end
-        self._write(active, records)
-        self._end = offset + len(records)
+        end = offset + len(records)
+        self._write(active, records if self._stale_to <= end else bytes(records) + bytes(self._stale_to - end))
+        self._end = end
+        self._stale_to = 0
         return offset
 
     def roll(self) -> None:
@@ -62,12 +66,14 @@ class CommitLog:
             self._write(active, pack_blank(active.end - self._end))
         self._active = following
         self._end = following.base
+        self._stale_to = 0
         self._prepare()
 
     def _write(self, active: Segment, data: bytes | bytearray | memoryview) -> None:
         try:
             active.file.write(data, self._end - active.base)
         except OSError as error:
+            self._stale_to = max(self._stale_to, self._end + len(data))
             raise StoreFull(f"the commit log cannot be written: {error.strerror}") from error
 
     def _following(self, base: int) -> Segment:
@@ -94,11 +100,12 @@ class CommitLog:
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """`size` bytes at `offset`, none of them copied; None when they are not there (any more)."""
+        end = offset + size
         segment = self._segments.find(offset)
-        if segment is None or offset + size > self._end or offset + size > segment.end:
+        if segment is None or end > self._end or end > segment.end:
             return None
-        start = offset - segment.base
-        return segment.file.view()[start : start + size]
+        base = segment.base
+        return segment.file.view()[offset - base : end - base]
 
     def close(self) -> None:
         """A file made ready but never used is removed, as Apache does on a clean stop."""

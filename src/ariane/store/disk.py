@@ -28,11 +28,17 @@ class File(Protocol):
     def read(self, length: int, position: int) -> bytes:
         """At most `length` bytes; fewer at the end of the file."""
 
+    def next_data(self, position: int) -> int | None:
+        """The first position from here on that may hold something else than zeros; None when there is none."""
+
     def view(self) -> memoryview:
         """The whole file, read-only, mapped once. It stays valid while somebody holds it, even after `close`."""
 
     def writable_view(self, length: int) -> memoryview:
         """The first `length` bytes, which must be allocated."""
+
+    def is_cached(self, position: int) -> bool:
+        """Whether reading this byte through the mapping would not wait for the disk."""
 
     def sync(self) -> None:
         """Makes what was written durable. Blocks without holding the interpreter: call it in a thread."""
@@ -69,7 +75,7 @@ class RealFile:
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
         self._size = size
-        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
 
     @property
     def size(self) -> int:
@@ -94,18 +100,31 @@ class RealFile:
     def read(self, length: int, position: int) -> bytes:
         return os.pread(self._descriptor, length, position)
 
+    def next_data(self, position: int) -> int | None:
+        # Without this, a read of what is found would read ahead into the hole, whose pages would then count as data.
+        os.posix_fadvise(self._descriptor, position, 0, os.POSIX_FADV_RANDOM)
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_NORMAL)
+            if error.errno == errno.ENXIO:  # only a hole is left
+                return None
+            return position if position < self._size else None  # this file system does not know holes
+
     def view(self) -> memoryview:
-        if self._map is None:
-            self._map = mmap.mmap(self._descriptor, self._size, prot=mmap.PROT_READ)
-        return memoryview(self._map)
+        if self._view is None:
+            self._check_open()
+            self._view = memoryview(mmap.mmap(self._descriptor, self._size, prot=mmap.PROT_READ))
+        return self._view
 
     def writable_view(self, length: int) -> memoryview:
+        self._check_open()
         return memoryview(mmap.mmap(self._descriptor, length))
 
-    def is_cached(self, position: int, length: int) -> bool:
-        """Whether a read would come from the page cache. Where the kernel cannot tell, it is taken to be."""
+    def is_cached(self, position: int) -> bool:
+        """Where the kernel cannot tell, it is taken to be."""
         try:
-            os.preadv(self._descriptor, [bytearray(min(length, 1))], position, os.RWF_NOWAIT)
+            os.preadv(self._descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError:  # this file system does not know RWF_NOWAIT
@@ -113,12 +132,19 @@ class RealFile:
         return True
 
     def sync(self) -> None:
+        self._check_open()
         os.fdatasync(self._descriptor)
+
+    def _check_open(self) -> None:
+        """For calls that take -1 for something else: mmap would map memory that is no file's."""
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def close(self) -> None:
         """Readers may still hold the mapping: it is let go, and the last of them unmaps it."""
-        self._map = None
-        os.close(self._descriptor)
+        self._view = None
+        descriptor, self._descriptor = self._descriptor, -1  # a number that is used again would be another file's
+        os.close(descriptor)
 
 
 class RealDisk:

@@ -5,7 +5,7 @@ name = offset of the first byte      00000000000000000000  00000000001073741824 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ariane.errors import StoreMismatch
@@ -18,10 +18,10 @@ class Segment:
     base: int
     path: Path
     file: File
+    end: int = field(init=False)
 
-    @property
-    def end(self) -> int:
-        return self.base + self.file.size
+    def __post_init__(self) -> None:
+        self.end = self.base + self.file.size
 
 
 class Segments:
@@ -35,8 +35,17 @@ class Segments:
         self._segments: list[Segment] = []
         for name in disk.names(directory):
             base = offset_of(name)
-            if base is not None:
+            if base is not None and not self._is_unfinished(name):
                 self._open(name, base)
+
+    def _is_unfinished(self, name: str) -> bool:
+        """A file whose name outlived a crash and whose size did not: nothing was ever written to it."""
+        path = self._directory / name
+        if self._disk.size(path):
+            return False
+        if self._writable:
+            self._disk.remove(path)
+        return True
 
     def _open(self, name: str, base: int) -> None:
         path = self._directory / name
@@ -86,8 +95,13 @@ class Segments:
         """A new file, durable as an empty one. Changes nothing here, so a thread may do it; then `adopt` it."""
         path = self._directory / offset_name(base)
         file = self._disk.create(path, self._segment_bytes, allocated=allocated)
-        file.sync()
-        self._disk.sync_directory(self._directory)
+        try:
+            file.sync()
+            self._disk.sync_directory(self._directory)
+        except OSError:  # nothing was ever in it; its name must not stand in the way of the next attempt
+            file.close()
+            self._disk.remove(path)
+            raise
         return Segment(base, path, file)
 
     def adopt(self, segment: Segment) -> None:
@@ -105,6 +119,7 @@ class Segments:
         segment = self._segments.pop(index)
         segment.file.close()
         self._disk.remove(segment.path)
+        self._disk.sync_directory(self._directory)  # one by one: a crash must not undo one removal and keep the next
         return segment
 
     def close(self) -> None:

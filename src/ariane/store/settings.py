@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ariane.settings import setting
+from ariane.settings import Key, setting
+from ariane.store.delay_levels import DEFAULT_LEVELS
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -105,3 +106,96 @@ class StoreSettings:
         maximum=600_000,
         doc="An append that takes longer than this marks the store busy: senders are told to slow down.",
     )
+    message_delay_levels: str = setting(
+        DEFAULT_LEVELS, key="messageDelayLevel", doc="The delay of each level, level 1 first."
+    )
+    retention_hours: int = setting(
+        72,
+        key="fileReservedTime",
+        minimum=0,
+        maximum=24 * 365 * 10,
+        doc="Age at which a commit log file may go, counted from its last write.",
+        reloadable=True,
+    )
+    delete_when: str = setting(
+        "04",
+        key="deleteWhen",
+        doc="Hours of the day, local time, at which old files go; several separated by semicolons.",
+        reloadable=True,
+    )
+    disk_max_used_ratio: float = setting(
+        0.75,
+        key=Key("diskMaxUsedSpaceRatio", per_unit=100),
+        minimum=0.1,
+        maximum=0.95,
+        doc="Above this disk use old files go at any hour. RocketMQ's key counts in percent.",
+        reloadable=True,
+    )
+    force_clean_ratio: float = setting(
+        0.85,
+        key=Key("diskSpaceCleanForciblyRatio", per_unit=100),
+        minimum=0.3,
+        maximum=1.0,
+        doc="Above this disk use the oldest files go whether they are old enough or not.",
+        reloadable=True,
+    )
+    refuse_writes_ratio: float = setting(
+        0.90,
+        key=Key("diskSpaceWarningLevelRatio", per_unit=100),
+        minimum=0.35,
+        maximum=1.0,
+        doc="Above this disk use writes are refused; reads and deletes go on.",
+        reloadable=True,
+    )
+    clean_forcibly: bool = setting(
+        True, key="cleanFileForciblyEnable", doc="Whether a full disk may cost files that are not old enough yet."
+    )
+    clean_interval_ms: int = setting(
+        10_000,
+        key="cleanResourceInterval",
+        minimum=10,
+        maximum=3_600_000,
+        doc="Time between two looks at the disk's use and the files' age.",
+    )
+    memory_ratio: float = setting(
+        0.40,
+        key=Key("accessMessageInMemoryMaxRatio", per_unit=100),
+        minimum=0.0,
+        maximum=0.95,
+        doc="How much of the machine's memory the end of the log is taken to occupy: a reader that is further behind "
+        "gets shorter answers and the hint to ask a slave.",
+    )
+
+
+_NO_MAPPED_WRITES = (
+    "the log is appended by pwrite and never written through a mapping, so there is nothing to warm or pin"
+)
+
+UNSUPPORTED: dict[str, str] = {
+    "transientStorePoolEnable": "a staging pool protects mapped writes from page faults; our appends do not go "
+    "through a mapping, so acknowledged messages are never only in a pool",
+    "transientStorePoolSize": "there is no transient store pool",
+    "fastFailIfNoBufferInStorePool": "there is no transient store pool",
+    "commitIntervalCommitLog": "there is no transient store pool to commit",
+    "commitCommitLogLeastPages": "there is no transient store pool to commit",
+    "commitCommitLogThoroughInterval": "there is no transient store pool to commit",
+    "warmMapedFileEnable": _NO_MAPPED_WRITES,
+    "flushLeastPagesWhenWarmMapedFile": _NO_MAPPED_WRITES,
+    "useReentrantLockWhenPutMessage": "one event loop appends: there is no lock to choose",
+    "putMsgIndexHightWater": "queues and index are fed with the append, so they cannot fall behind",
+    "flushCommitLogTimed": "a sync is always timed, or asked for by somebody who waits",
+    "flushConsumeQueueLeastPages": "new entries of all queues are written every flushIntervalConsumeQueue",
+    "destroyMapedFileIntervalForcibly": "a deleted file is unlinked at once and unmapped by its last reader",
+    "redeleteHangedFileInterval": "a deleted file cannot hang: see destroyMapedFileIntervalForcibly",
+    "deleteCommitLogFilesInterval": "unlinking needs no pause: no mapping is torn down by it",
+    "deleteConsumeQueueFilesInterval": "unlinking needs no pause: no mapping is torn down by it",
+    "checkCRCOnRecover": "recovery always checks",
+    "messageIndexSafe": "the checkpoint always covers the index",
+    "mappedFileSizeConsumeQueueExt": "extensions are read, not written",
+    "enableConsumeQueueExt": "extensions are read, not written",
+    "bitMapLengthConsumeQueueExt": "extensions are read, not written",
+    "maxMsgsNumBatch": "a query returns at most 64 messages, as Apache's default",
+    "debugLockEnable": "there is no lock to debug",
+    "duplicationEnable": "replication decides what is duplicated",
+    "diskFallRecorded": "statistics count it always",
+}

@@ -1,0 +1,233 @@
+"""One queue of a topic: for each message, in order, where its record is. See queue_entry.py for the bytes.
+
+    files                                        memory
+    |---------------------------------------|    |..................|------------|
+    ^ first file        ^ min_offset        ^    ^ tail             ^ written    ^ max_offset
+
+An append only adds to the tail, so it is visible at once and costs no system call. `write`, on a tick, moves the new
+entries to the files and keeps the last few in memory, where the readers are that wait for more. What a crash takes is
+read again from the commit log, and comes back through `append_at`.
+"""
+
+import logging
+from bisect import bisect_left, bisect_right
+
+from ariane.errors import StoreCorrupt
+from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.store.queue_files import QueueFiles
+from ariane.store.queue_recovery import find_end
+from ariane.store.unsynced import Unsynced
+
+log = logging.getLogger(__name__)
+
+KEPT_ENTRIES = 100
+"""How many written entries stay in memory: the last 2 KB, three pulls of 32."""
+
+_pack = ENTRY.pack
+_PHYSICAL_MAX = 2**63 - 1
+
+
+class ConsumeQueue:
+    """For one thread. Offsets are numbers of entries; `recover` comes first when there are files.
+
+    The public attributes are for reading. They are no properties because every append and every pull looks at them.
+    """
+
+    __slots__ = (
+        "_dirty", "_files", "_tail", "_tail_offset", "_written",
+        "max_offset", "max_physical", "min_offset", "queue_id", "topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, queue_id: int, files: QueueFiles, dirty: "set[ConsumeQueue]") -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self._files = files
+        self._dirty = dirty  # of all queues, those with something to write
+        self._tail = bytearray()
+        self._begin(0)
+
+    def _begin(self, offset: int) -> None:
+        """Empty, the next entry at `offset`."""
+        self._tail.clear()
+        self._tail_offset = self._written = offset
+        self.min_offset = offset
+        """The first entry whose record is still there."""
+        self.max_offset = offset
+        """Where the next entry will be."""
+        self.max_physical = 0
+        """Where the record of the last entry ends, 0 when there is no entry."""
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> int:
+        """The queue offset of the new entry. The hot path: no checks, no I/O."""
+        self._tail += _pack(physical_offset, size, tags_code)
+        offset = self.max_offset
+        if offset == self._written:
+            self._dirty.add(self)
+        self.max_offset = offset + 1
+        self.max_physical = physical_offset + size
+        return offset
+
+    def append_packed(self, entries: bytes | bytearray, count: int, end_physical: int) -> int:
+        """Many at once, back to back; the last one's record ends at `end_physical`. The offset of the first one."""
+        assert len(entries) == count * ENTRY_BYTES
+        offset = self.max_offset
+        if count:
+            self._tail += entries
+            self._dirty.add(self)
+            self.max_offset = offset + count
+            self.max_physical = end_physical
+        return offset
+
+    def append_at(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        """An entry read from the log, for the offset that its record names; whether it was taken.
+
+        The log may be read again from any point, so an entry that is here already is passed over. Otherwise the record
+        is right and the queue gives way:
+
+        * A queue without entries begins at `queue_offset`, with fillers before it in its first file.
+        * Offset 0 once more: the topic was deleted and made anew, as the queue is now.
+        * Another offset below the end: the record's number is wrong. It is passed over, as Apache does it.
+        * A gap: the log has lost records. So that every entry stands at its offset, the missing ones point to the next
+          record there is. Apache moves up instead, and every later message has another offset than it says. A gap of
+          more than a file is no gap but damage: StoreCorrupt.
+        """
+        if physical_offset + size <= self.max_physical:
+            return False
+        if queue_offset != self.max_offset and not self._make_way(queue_offset, physical_offset, size, tags_code):
+            return False
+        self.append(physical_offset, size, tags_code)
+        return True
+
+    def _make_way(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        facts = {"topic": self.topic, "queue": self.queue_id, "offset": queue_offset, "end": self.max_offset}
+        if queue_offset == 0 or (self.max_physical == 0 and queue_offset > 0):
+            if self.max_physical:
+                log.warning("queue begins anew: its topic was deleted and made again", extra=facts)
+            if self._files:
+                self._files.destroy()
+            self._begin(queue_offset)
+            return True
+        if 0 < queue_offset < self.max_offset:
+            log.error("entry passed over: the queue is already past its offset", extra=facts)
+            return False
+        missing = queue_offset - self.max_offset
+        if not 0 < missing <= self._files.segment_bytes // ENTRY_BYTES:
+            raise StoreCorrupt(
+                f"queue {self.queue_id} of topic {self.topic} ends at {self.max_offset}, and the record at physical "
+                f"offset {physical_offset} says that it is number {queue_offset}: one of them is damaged. Restore the "
+                f"commit log from a copy or a replica, or move {self._files.directory} away to begin at that number"
+            )
+        log.error("entries are missing: they will point to the next record", extra=facts)
+        self.append_packed(_pack(physical_offset, size, tags_code) * missing, missing, physical_offset + size)
+        return True
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def entries(self, offset: int, count: int) -> bytes:
+        """Whole entries from `offset` on, at most `count`; none when `offset` is not inside the queue."""
+        end = min(offset + count, self.max_offset)
+        return self._read(offset, end) if self.min_offset <= offset < end else b""
+
+    def _read(self, offset: int, end: int) -> bytes:
+        tail_offset = self._tail_offset
+        if offset >= tail_offset:
+            return bytes(self._tail[(offset - tail_offset) * ENTRY_BYTES : (end - tail_offset) * ENTRY_BYTES])
+        if end <= tail_offset:
+            return self._files.read(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
+        return self._read(offset, tail_offset) + self._read(tail_offset, end)
+
+    def _physical_at(self, offset: int) -> int:
+        physical: int = ENTRY.unpack(self._read(offset, offset + 1))[0]
+        return physical
+
+    def _end_at(self, offset: int) -> int:
+        """Where the record of an entry ends: for a filler before all, where there is no entry behind all."""
+        entry = self._read(offset, offset + 1)
+        if entry == FILLER:
+            return 0
+        physical, size, _ = ENTRY.unpack(entry)
+        return physical + size if size > 0 else _PHYSICAL_MAX
+
+    def _is_entry(self, offset: int) -> bool:
+        return self._read(offset, offset + 1) != FILLER
+
+    @property
+    def _first(self) -> int:
+        """The first offset that has a place, be it a filler's."""
+        return self._files.base // ENTRY_BYTES if self._files else self._tail_offset
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.max_offset > self._written
+
+    def write(self) -> None:
+        """Moves new entries to the files. StoreFull when it fails: nothing is lost, and the next call tries again."""
+        if self._written < self.max_offset:
+            new = self._tail[(self._written - self._tail_offset) * ENTRY_BYTES :]
+            self._files.write(self._written * ENTRY_BYTES, new)
+            self._written = self.max_offset
+            surplus = self._written - self._tail_offset - KEPT_ENTRIES
+            if surplus > 0:
+                del self._tail[: surplus * ENTRY_BYTES]
+                self._tail_offset += surplus
+        self._dirty.discard(self)
+
+    def take_unsynced(self) -> list[Unsynced]:
+        """What a thread has to sync so that everything written until now is durable."""
+        return self._files.take_unsynced()
+
+    def doubt_from(self, physical: int) -> None:
+        """After a crash of the process: entries for records that end behind `physical` may not be durable."""
+        if self._files and self.max_physical > physical:
+            first = self._first
+            end = first + bisect_right(range(first, self._written), physical, key=self._end_at)
+            self._files.doubt_from(end * ENTRY_BYTES)
+        elif self._files:
+            self._files.doubt_from(None)
+
+    def recover(self) -> None:
+        """Finds the end of the entries in the files and removes whatever stands behind it."""
+        end = find_end(self._files)
+        self._files.drop_from(end.position)
+        self._files.zero_from(end.position)
+        self._begin(end.position // ENTRY_BYTES)
+        self.max_physical = end.last.end
+        self.min_offset = self._first
+        if self.min_offset < self.max_offset and not self._is_entry(self.min_offset):
+            self.min_offset += bisect_left(range(self.min_offset, self.max_offset), True, key=self._is_entry)
+
+    def truncate(self, physical: int) -> None:
+        """The log ends at `physical` now: drops the entries of records that do not end there or before."""
+        if self.max_physical <= physical:
+            return
+        first = self._first
+        end = first + bisect_right(range(first, self.max_offset), physical, key=self._end_at)
+        if end < self._written:
+            self._files.drop_from(end * ENTRY_BYTES)
+            self._files.zero_from(end * ENTRY_BYTES)
+        self._written = min(self._written, end)
+        self._tail_offset = min(self._tail_offset, end)
+        del self._tail[(end - self._tail_offset) * ENTRY_BYTES :]
+        self.max_offset = end
+        self.min_offset = min(self.min_offset, end)
+        self.max_physical = self._end_at(end - 1) if end > first else 0
+
+    def correct_min(self, log_min: int) -> None:
+        """The log begins at `log_min` now: entries that point below it count no more."""
+        if self.min_offset < self.max_offset and self._physical_at(self.min_offset) < log_min:
+            self.min_offset += bisect_left(range(self.min_offset, self.max_offset), log_min, key=self._physical_at)
+
+    def drop_before(self, log_min: int) -> int:
+        """Like `correct_min`, and removes the files whose entries all count no more, but never the last; how many."""
+        self.correct_min(log_min)
+        return self._files.drop_before(self.min_offset * ENTRY_BYTES)
+
+    def destroy(self) -> None:
+        """Removes the files; the queue is as new."""
+        self._files.destroy()
+        self._begin(0)
+        self._dirty.discard(self)

@@ -1,0 +1,162 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from ariane.errors import MessageRefused, StoreError
+from ariane.model.ids import topic_fault
+from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.disk import Disk
+from ariane.store.layout import Layout
+from ariane.store.open_files import OPEN_FILES_MAX, OpenFiles
+from ariane.store.queue_entry import ENTRY_BYTES
+from ariane.store.queue_files import QueueFiles
+from ariane.store.settings import StoreSettings
+from ariane.store.unsynced import Unsynced
+
+log = logging.getLogger(__name__)
+
+_QUEUE_ID_MAX = 2**31 - 1
+_NONE: Mapping[int, ConsumeQueue] = {}
+
+
+class ConsumeQueues:
+    """For one thread; only what `take_unsynced` lists is for another."""
+
+    def __init__(self, disk: Disk, layout: Layout, segment_bytes: int, open_files_max: int) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._segment_bytes = -(-segment_bytes // ENTRY_BYTES) * ENTRY_BYTES  # up to whole entries, as Apache does
+        self._open_files = OpenFiles(disk, open_files_max)
+        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._dirty: set[ConsumeQueue] = set()
+        self._names: list[Unsynced] = []  # of topics and queues, when they may not be durable
+
+    @classmethod
+    def open(
+        cls, disk: Disk, layout: Layout, settings: StoreSettings, *, open_files_max: int = OPEN_FILES_MAX
+    ) -> "ConsumeQueues":
+        """Every queue that is there, recovered from its own files. How far they agree with the log is not known yet."""
+        queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
+        try:
+            queues._load()
+        except OSError as error:
+            raise StoreError(f"{layout.consume_queues} cannot be read: {error.strerror}") from error
+        return queues
+
+    def _load(self) -> None:
+        root = self._layout.consume_queues
+        for topic in self._disk.names(root):
+            if (fault := topic_fault(topic)) is not None:
+                log.warning("ignored: no topic's directory", extra={"path": str(root / topic), "reason": fault})
+                continue
+            for name in self._disk.names(root / topic):
+                self._load_queue(topic, name)
+
+    def _load_queue(self, topic: str, name: str) -> None:
+        queue_id = _queue_id(name)
+        if queue_id is None:
+            path = self._layout.consume_queues / topic / name
+            log.warning("ignored: no queue's directory", extra={"path": str(path)})
+            return
+        self._make(topic, queue_id)
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._topics.get(topic, _NONE).get(queue_id)
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A new queue has no file until it is written. MessageRefused for a name that must not become a directory."""
+        queue = self._topics.get(topic, _NONE).get(queue_id)
+        return queue if queue is not None else self._make(topic, queue_id)
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        fault = topic_fault(topic)
+        if fault is not None:
+            raise MessageRefused(fault)
+        if not 0 <= queue_id <= _QUEUE_ID_MAX:
+            raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
+        files = QueueFiles(self._disk, self._open_files, self._layout.queue(topic, queue_id), self._segment_bytes)
+        queue = ConsumeQueue(topic, queue_id, files, self._dirty)
+        queue.recover()
+        self._topics.setdefault(topic, {})[queue_id] = queue
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """As they are now: some may be removed on the way."""
+        return iter([queue for queues in self._topics.values() for queue in queues.values()])
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues by id; none when there is no such topic."""
+        return self._topics.get(topic, _NONE)
+
+    # --- all of them ------------------------------------------------------------------------------------------------
+
+    @property
+    def max_physical(self) -> int:
+        """Up to where the log has been dispatched, as far as entries can tell."""
+        return max((queue.max_physical for queue in self), default=0)
+
+    def write_dirty(self) -> None:
+        """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
+        failures = []
+        for queue in tuple(self._dirty):
+            try:
+                queue.write()
+            except StoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def take_unsynced(self) -> list[Callable[[], None]]:
+        """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
+        names, self._names = self._names, []
+        files = (unsynced for queue in self for unsynced in queue.take_unsynced())
+        return [unsynced.sync for unsynced in (*files, *names)]
+
+    def doubt_from(self, physical: int) -> None:
+        """After a crash of the process: what was made of records behind `physical` may not be durable."""
+        for queue in self:
+            queue.doubt_from(physical)
+        root = self._layout.consume_queues
+        directories = (root, *(root / topic for topic in self._topics))
+        self._names = [Unsynced(self._disk, directory, is_directory=True) for directory in directories]
+
+    def truncate(self, physical: int) -> None:
+        """The log ends at `physical` now."""
+        for queue in self:
+            queue.truncate(physical)
+
+    def drop_before(self, log_min: int) -> int:
+        """The log begins at `log_min` now. How many files were removed."""
+        return sum(queue.drop_before(log_min) for queue in self)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """With its files and its directory. Nothing happens when there is no such queue."""
+        queue = self._topics.get(topic, {}).pop(queue_id, None)
+        if queue is not None:
+            queue.destroy()
+
+    def delete_topic(self, topic: str) -> None:
+        for queue_id in tuple(self.of_topic(topic)):
+            self.delete_queue(topic, queue_id)
+        if self._topics.pop(topic, None) is not None:
+            with suppress(OSError):  # something that is not ours is in it
+                self._disk.remove_directory(self._layout.consume_queues / topic)
+
+    def close(self) -> None:
+        """Lets go of the files. What `write_dirty` did not write is left to the log."""
+        self._open_files.close()
+
+
+def _queue_id(name: str) -> int | None:
+    """The id that a directory is named by; None when it is not one that we would have made."""
+    if not (name.isascii() and name.isdigit()):
+        return None
+    queue_id = int(name)
+    return queue_id if str(queue_id) == name and queue_id <= _QUEUE_ID_MAX else None

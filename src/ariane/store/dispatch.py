@@ -1,0 +1,122 @@
+"""From the log to the queues, the index and whoever waits for arrivals.
+
+Two ways lead here. An append tells what it has just written (`appended`), so a message is visible when it is
+acknowledged. After a crash, on a slave, and for a log that came from elsewhere, the log's records are read again
+(`follow`). Both end in the same entries.
+
+Index keys are collected and put in batches: hashing a thousand keys at once costs a tenth of hashing them one by one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ariane.errors import MessageRefused
+from ariane.model.message import Property
+from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
+from ariane.store.index import Index
+from ariane.wire.record_view import RecordView
+from ariane.wire.sys_flag import SysFlag, transaction_type
+
+log = logging.getLogger(__name__)
+
+_PREPARED = int(SysFlag.TRANSACTION_PREPARED)
+_ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
+_DELAY = Property.DELAY
+
+# What a long walk over the log keeps in memory before it goes to the files.
+_KEYS_MAX = 4096
+_ENTRIES_MAX = 100_000
+
+
+class Keyed(NamedTuple):
+    """One message for the index."""
+
+    physical_offset: int
+    store_timestamp_ms: int
+    topic: str
+    keys: tuple[str, ...]
+
+
+Arrival = Callable[[str, int, int, int], None]
+"""Told of a new message: topic, queue id, the queue's new end, tags code."""
+
+
+def is_queued(sys_flag: int) -> bool:
+    """Whether a message goes to its queue: prepared and rolled back ones do not."""
+    return transaction_type(sys_flag) not in (_PREPARED, _ROLLBACK)
+
+
+class Dispatcher:
+    def __init__(self, queues: ConsumeQueues, index: Index | None, delay_levels_ms: tuple[int, ...]) -> None:
+        self._queues = queues
+        self._index = index
+        self._delay_levels_ms = delay_levels_ms
+        self._keyed: list[Keyed] = []
+        self._listeners: list[Arrival] = []
+
+    def on_arrival(self, listener: Arrival) -> None:
+        self._listeners.append(listener)
+
+    def tell(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
+        for listener in self._listeners:
+            listener(topic, queue_id, end, tags_code)
+
+    @property
+    def keys_waiting(self) -> int:
+        """Messages whose keys are not in the index yet."""
+        return len(self._keyed)
+
+    def index_later(self, keyed: Keyed) -> None:
+        if self._index is not None:
+            self._keyed.append(keyed)
+
+    def write_index(self) -> None:
+        """Puts the collected keys; StoreFull, with all of them kept, when the disk is full."""
+        if self._keyed and self._index is not None:
+            self._index.put(self._keyed)
+            self._keyed = []
+
+    def follow(self, views: Iterable[RecordView]) -> int:
+        """Feeds records read from the log; how many. Those that a queue already has are passed over."""
+        number = 0
+        for view in views:
+            self._follow(view)
+            number += 1
+            if len(self._keyed) >= _KEYS_MAX:
+                self.write_index()
+            if number % _ENTRIES_MAX == 0:
+                self._queues.write_dirty()
+        self.write_index()
+        return number
+
+    def _follow(self, view: RecordView) -> None:
+        facts = view.dispatch_facts()
+        if is_queued(view.sys_flag):
+            tags_code = self._delivery_ms(view) or facts.tags_code
+            self._queue(view, tags_code)
+        if transaction_type(view.sys_flag) != _ROLLBACK:
+            keys = tuple(filter(None, (facts.unique_key, *facts.keys)))
+            if keys:
+                self.index_later(Keyed(view.physical_offset, view.store_timestamp_ms, view.topic, keys))
+
+    def _queue(self, view: RecordView, tags_code: int) -> None:
+        try:
+            queue = self._queues.get_or_create(view.topic, view.queue_id)
+        except MessageRefused as error:  # a name that another writer allowed and that we make no directory of
+            log.warning("record not queued", extra={"offset": view.physical_offset, "reason": str(error)})
+            return
+        queue.append_at(view.queue_offset, view.physical_offset, view.size, tags_code)
+        self.tell(view.topic, view.queue_id, queue.max_offset, tags_code)
+
+    def _delivery_ms(self, view: RecordView) -> int | None:
+        """A delayed message's entry carries its delivery time in place of the tags code."""
+        if view.topic != SCHEDULE_TOPIC:
+            return None
+        level = view.properties().get(_DELAY, "")
+        if not level.isdigit() or not int(level):
+            return None
+        return delivery_time_ms(
+            self._delay_levels_ms, min(int(level), len(self._delay_levels_ms)), view.store_timestamp_ms
+        )

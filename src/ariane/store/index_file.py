@@ -1,0 +1,221 @@
+"""One file of the index: a batch of entries goes in at once, the chain of a slot comes out newest first.
+
+Entries are appended by plain writes. Header and slots are a mapping, because a batch touches as many places of it as
+it has keys; its blocks are taken beforehand, so that a full disk is an OSError of a call and never a SIGBUS.
+
+    stage     slots are read, entries written behind the last        may fail: nothing is seen of it
+    publish   header, then slots, in memory                          cannot fail
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ariane.errors import StoreFull, StoreMismatch
+from ariane.store.disk import Disk, File
+from ariane.store.index_entries import SLOT_TYPE, KeyRows, pack_entries, previous_entries, rebuild, seconds_since
+from ariane.store.index_header import SECOND_MS, Header
+from ariane.store.index_layout import HEADER, HEADER_BYTES, SLOT_BYTES, entries_position, file_bytes
+from ariane.store.index_reader import IndexReader
+from ariane.store.key_hash import Int32s
+
+_COPY_BYTES = 1 << 20
+
+
+class Shape(NamedTuple):
+    """The two numbers that all files of an index share."""
+
+    slots: int
+    entries: int
+
+
+class Staged(NamedTuple):
+    """Entries that are written but not yet visible."""
+
+    header: Header
+    slots: Int32s
+    first_number: int
+
+
+class IndexFile:
+    """One writer; `find` may run in a thread meanwhile."""
+
+    def __init__(self, path: Path, file: File, shape: Shape, header: Header, *, has_blocks: bool) -> None:
+        self.path = path
+        self.changes = 0
+        """Grows with every change, so that a sync knows what it has covered."""
+        self.changes_synced = -1  # what another process wrote may not be durable, either
+        self._file = file
+        self._shape = shape
+        self._header = header
+        self._has_blocks = has_blocks
+        self._map: memoryview | None = None
+        self._reader = IndexReader(path, file, shape.slots)
+        self._sync_failed = False
+
+    @classmethod
+    def create(cls, disk: Disk, path: Path, shape: Shape, header: Header) -> "IndexFile":
+        file = disk.create(path, file_bytes(*shape), allocated=entries_position(shape.slots))
+        try:
+            file.sync()  # its size before its first entry: a file of another size that has entries is another broker's
+        except OSError:
+            file.close()
+            disk.remove(path)
+            raise
+        return cls(path, file, shape, header, has_blocks=True)
+
+    @classmethod
+    def open(cls, disk: Disk, path: Path, shape: Shape) -> "IndexFile | None":
+        """None when the file was never finished being made; StoreMismatch when it was made for another shape."""
+        file = disk.open(path, writable=True)
+        head = file.read(HEADER_BYTES, 0)
+        if file.size == file_bytes(*shape):
+            return cls(path, file, shape, Header.parse(head), has_blocks=False)
+        file.close()
+        if not any(head):
+            return None
+        raise StoreMismatch(
+            f"{path} has {file.size} bytes, {shape.slots} slots and {shape.entries} entries need {file_bytes(*shape)}: "
+            "set the numbers that the index was written with, or remove its directory to have it built anew"
+        )
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    @property
+    def is_empty(self) -> bool:
+        return self._header.is_empty
+
+    @property
+    def room(self) -> int:
+        """How many entries still fit."""
+        return max(self._shape.entries - self._header.entry_count, 0)
+
+    @property
+    def end_physical(self) -> int:
+        """The last message that this file, or the one before it, knows of; -1 for none."""
+        return self._header.end_physical if self._header.end_physical > 0 or not self.is_empty else -1
+
+    def stage(self, rows: KeyRows) -> Staged:
+        """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
+        number = self._header.entry_count
+        slots = rows.hashes % np.int32(self._shape.slots)
+        heads = self._heads()[slots].astype(np.int32)
+        heads[heads.view(np.uint32) >= number] = 0  # negative ones are large then, and no entry either
+        previous = previous_entries(slots, heads, number)
+        entries = pack_entries(rows, self._seconds(rows), previous)
+        self._file.write(entries.tobytes(), self._reader.position(number))
+        return Staged(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
+
+    def publish(self, staged: Staged) -> None:
+        """Shows what was staged last. The header first: a reader in a thread that sees a head then sees its entry."""
+        assert self._map is not None, "stage() maps the slots"
+        self._header = staged.header
+        HEADER.pack_into(self._map, 0, *staged.header)
+        # of entries in the same slot the last one stays
+        self._heads()[staged.slots] = np.arange(staged.first_number, staged.header.entry_count)
+        self.changes += 1
+        if not self.room:
+            self._map = None
+
+    def _seconds(self, rows: KeyRows) -> Int32s:
+        begin_ms = self._header.begin_timestamp_ms
+        if not self.is_empty:
+            return seconds_since(begin_ms, rows.timestamps_ms)
+        # As Apache counts: the first entry still from the end of the file before, the others from the first.
+        seconds = seconds_since(int(rows.timestamps_ms[0]), rows.timestamps_ms)
+        seconds[:1] = seconds_since(begin_ms, rows.timestamps_ms[:1])
+        return seconds
+
+    def _heads(self) -> Int32s:
+        """The slots as an array over the mapping."""
+        if self._map is None:
+            if not self._has_blocks:
+                self._take_blocks()
+            self._map = self._file.writable_view(entries_position(self._shape.slots))
+        return np.frombuffer(self._map, SLOT_TYPE, offset=HEADER_BYTES)
+
+    def _take_blocks(self) -> None:
+        """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0."""
+        end = entries_position(self._shape.slots)
+        for position in range(0, end, _COPY_BYTES):
+            self._file.write(self._file.read(min(_COPY_BYTES, end - position), position), position)
+        self._has_blocks = True
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets, newest first, under that hash and time. StoreCorrupt where a chain breaks off.
+
+        An entry knows its second only. Apache takes the begin of that second for the time, and so misses messages of
+        the first second of a query; here they are found, at the price of those stored up to a second earlier.
+        """
+        slot = key_hash % self._shape.slots
+        head = self._head(slot)
+        header = self._header  # looked at after the head, so that it knows the entry
+        for numbers, entries in self._reader.chain(slot, head, min(header.entry_count, self._shape.entries)):
+            times_ms = header.times_ms(numbers, entries["seconds"])
+            found = (entries["hash"] == key_hash) & (times_ms <= end_ms) & (times_ms > begin_ms - SECOND_MS)
+            yield from entries["physical"][found].tolist()
+            if times_ms[-1] <= begin_ms - SECOND_MS:
+                return
+
+    def _head(self, slot: int) -> int:
+        mapped = self._map  # the writer may let go of it between two looks
+        if mapped is None:
+            return self._reader.head(slot)
+        position = HEADER_BYTES + slot * SLOT_BYTES
+        return int.from_bytes(mapped[position : position + SLOT_BYTES], "big", signed=True)
+
+    def begins_as_told(self) -> bool:
+        """Whether header and first entry agree. Both are written once, so they do in a file that was ever synced."""
+        return self.is_empty or self._reader.physical_at(1) == self._header.begin_physical
+
+    def is_sound(self) -> bool:
+        """Whether the header agrees with the first and the last entry."""
+        if self._header.entry_count > self._shape.entries or not self.begins_as_told():
+            return False
+        return self.is_empty or self._reader.physical_at(self._header.entry_count - 1) == self._header.end_physical
+
+    def keep_before(self, physical: int) -> int:
+        """Forgets the messages from `physical` on, and makes header and slots anew from the entries that stay.
+
+        Returns `physical`, or less when an entry made no sense: it ends what stays, and because the message before it
+        may have lost some of its keys, that one goes as well.
+        """
+        begin, end = self._header.begin_physical, min(self._header.entry_count, self._shape.entries)
+        rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+        if rebuilt.entry_count < end and not rebuilt.reached_limit:
+            physical = min(physical, rebuilt.last_physical)
+            rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+        slot_count = int(np.count_nonzero(rebuilt.heads))
+        header = self._header.cut(rebuilt.entry_count, slot_count, rebuilt.last_physical, rebuilt.last_seconds)
+        self._rewrite(header, rebuilt.heads.tobytes())
+        return physical
+
+    def _rewrite(self, header: Header, slots: bytes) -> None:
+        try:
+            self._file.write(HEADER.pack(*header) + slots, 0)
+        except OSError as error:
+            raise StoreFull(f"{self.path} cannot be written: {error.strerror}") from error
+        self._header, self._has_blocks, self._map = header, True, None
+        self.changes += 1
+
+    def sync(self) -> None:
+        """Makes all of it durable, for a thread to call.
+
+        After one failure it fails for good: the kernel has dropped what it could not write, so a later success would
+        say nothing.
+        """
+        if self._sync_failed:
+            raise OSError(None, "an earlier sync failed")
+        try:
+            self._file.sync()
+        except OSError:
+            self._sync_failed = True
+            raise
+
+    def close(self) -> None:
+        self._map = None
+        self._file.close()

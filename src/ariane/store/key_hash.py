@@ -1,0 +1,93 @@
+"""The hash under which the index files a key, for one key or for many at once.
+
+    keyHash = |String.hashCode of `topic#key`|, and 0 where Java's Math.abs overflows
+
+For many keys, the texts `#key` stand joined in one array s of UTF-16 units. Multiplied by the powers of the inverse of
+31 (it is odd, so modulo 2^32 it has one), any stretch of it sums up to a hash, but for a factor:
+
+    hash of s[start:end] = sum of s[i] * 31^(end - 1 - i) = 31^(end - 1) * sum of s[i] * 31^-i
+
+and the topic goes in front as hash(topic) * 31^(end - start), so that it is hashed once and not with every key.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.wire.java_hash import java_hash
+
+Uint32s: TypeAlias = NDArray[np.uint32]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+_Units: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
+
+_MODULUS = 1 << 32
+_UNITS_MAX = 1 << 17  # of one pass: 3,000 keys of 40 characters
+_CACHED_TOPICS = 4096
+
+
+def _powers(base: int) -> Uint32s:
+    factors = np.full(_UNITS_MAX + 1, base, np.uint32)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint32)
+
+
+_POWERS = _powers(31)
+_INVERSE_POWERS = _powers(pow(31, -1, _MODULUS))
+
+
+@lru_cache(maxsize=_CACHED_TOPICS)
+def topic_hash(topic: str) -> int:
+    """Java's hash of the topic alone, unsigned. Few topics are in use at a time, and names are short."""
+    return java_hash(topic) % _MODULUS
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash of one `topic#key`."""
+    size = abs(java_hash(f"{topic}#{key}"))
+    return size if size < 1 << 31 else 0
+
+
+def key_hashes(topics: Uint32s, keys: Sequence[str]) -> Int32s:
+    """The hashes of many keys; `topics` holds the topic_hash that belongs to each."""
+    signed = _joined_hashes(topics, keys).view(np.int32)
+    return np.maximum(np.abs(signed), 0)
+
+
+def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+    joined = "#" + "#".join(keys)  # no stretch is empty, which reduceat could not sum
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    lengths += 1
+    if joined.isascii():
+        units: _Units = np.frombuffer(joined.encode("ascii"), np.uint8)
+    else:
+        units, lengths = _wide_units(joined, lengths)
+    if len(units) > _UNITS_MAX:
+        return _hashes_in_parts(topics, keys)
+    ends = lengths.cumsum()
+    sums = np.add.reduceat(units * _INVERSE_POWERS[: len(units)], ends - lengths, dtype=np.uint32)
+    hashes: Uint32s = sums * _POWERS[ends - 1] + topics * _POWERS[lengths]
+    return hashes
+
+
+def _wide_units(joined: str, lengths: Int64s) -> tuple[_Units, Int64s]:
+    """The UTF-16 units of the text, and the lengths in these rather than in characters."""
+    # surrogatepass: Java strings may hold a lone surrogate, and hash it like any other unit
+    characters = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<u4")
+    pairs = np.add.reduceat(characters > 0xFFFF, lengths.cumsum() - lengths, dtype=np.int64)
+    return np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), "<u2"), lengths + pairs
+
+
+def _hashes_in_parts(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+    """For more text than there are powers: half of the keys at a time, down to a single giant one."""
+    half = len(keys) // 2
+    if half:
+        return np.concatenate(
+            (_joined_hashes(topics[:half], keys[:half]), _joined_hashes(topics[half:], keys[half:])), dtype=np.uint32
+        )
+    units = 1 + len(keys[0].encode("utf-16-le", "surrogatepass")) // 2
+    total = int(topics[0]) * pow(31, units, _MODULUS) + java_hash("#" + keys[0])
+    return np.array([total % _MODULUS], np.uint32)

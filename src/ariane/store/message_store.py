@@ -1,0 +1,213 @@
+"""The store's parts, opened in order and closed in reverse; the rest of the broker sees this.
+
+Everything here runs on the event loop, or in a test, and does not wait. What blocks is cut out: the steps of a
+`DurableRound` and `flusher.sync_now` may run in a thread, as service.py has them.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+from ariane.clock import Clock
+from ariane.errors import StoreError, StoreFull, StoreReadOnly
+from ariane.store.append import Appender, Outcome
+from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint, write_mark
+from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.disk import Disk, File, RealDisk
+from ariane.store.draft import Draft
+from ariane.store.flush import Flusher
+from ariane.store.layout import Layout
+from ariane.store.query import Reader
+from ariane.store.queue_extension import QueueExtension
+from ariane.store.recovery import Parts, open_parts
+from ariane.store.retention import Cleaned, Retention
+from ariane.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+_BUSY_FOR_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DurableRound:
+    """What a thread has to do so that `checkpoint` becomes true: sync the log, the queues, the index, then write it."""
+
+    sync_log: Callable[[], int]
+    syncs: Sequence[Callable[[], None]]
+    checkpoint: Checkpoint
+
+    def run(self, disk: Disk, layout: Layout) -> Checkpoint:
+        flushed_to = self.sync_log()
+        for sync in self.syncs:
+            sync()
+        return write_checkpoint(disk, layout.checkpoint, replace(self.checkpoint, flushed_to=flushed_to))
+
+
+class MessageStore:
+    """Made by `open`, ended by `close` (or by a crash)."""
+
+    def __init__(self, parts: Parts, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
+        self.settings = settings
+        self.parts = parts
+        self._clock = clock
+        self._refusal: StoreError | None = None
+        self._append_ended = 0.0
+        self.append_s = 0.0
+        """How long the last append took: the page cache under pressure shows here first."""
+        self._checkpoint = parts.checkpoint
+        self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
+        self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
+        self.reader = Reader(
+            parts.commit_log, parts.queues, parts.index, self._extended_tags_code, _memory_bytes(settings.memory_ratio)
+        )
+        self._appender = Appender(
+            parts.commit_log, parts.queues, parts.dispatcher, clock, store_host, settings.max_message_bytes
+        )
+        self._appender.timestamp_ms = parts.last_timestamp_ms
+        self._retention = Retention(
+            parts.disk,
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            settings,
+            lambda ms: time.localtime(ms / 1000).tm_hour,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        settings: StoreSettings,
+        clock: Clock,
+        store_host: bytes,
+        *,
+        disk: Disk | None = None,
+        executor: Executor | None = None,
+        boot: str | None = None,
+    ) -> "MessageStore":
+        """Recovers what is there. The caller holds the store's lock."""
+        boot = boot_id() if boot is None else boot
+        parts = open_parts(disk or RealDisk(), settings, clock, executor, boot)
+        store = cls(parts, settings, clock, store_host)
+        store.make_durable()
+        mark_running(parts.disk, parts.layout.abort, boot)
+        return store
+
+    def _extended_tags_code(self, queue: ConsumeQueue, offset: int) -> int:
+        directory = self.parts.layout.consume_queue_extensions / queue.topic / str(queue.queue_id)
+        return QueueExtension(self.parts.disk, directory).unit(offset).tags_code
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """What became of each: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
+        if self._refusal is not None:
+            return [self._refusal] * len(drafts)
+        began = time.monotonic()
+        outcomes = self._appender.append(drafts)
+        self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
+        return outcomes
+
+    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """A client's batch: all or none."""
+        if self._refusal is not None:
+            return [self._refusal] * len(drafts)
+        return self._appender.append_together(drafts)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the last append, not a second ago, took so long that senders should slow down."""
+        limit_s = self.settings.page_cache_busy_timeout_ms / 1000
+        return self.append_s > limit_s and time.monotonic() - self._append_ended < _BUSY_FOR_S
+
+    @property
+    def refusal(self) -> StoreError | None:
+        """Why writes are refused, None when they are taken."""
+        return self._refusal
+
+    def _sync_failed(self, error: OSError) -> None:
+        self._refusal = StoreReadOnly(
+            f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
+        )
+        log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
+
+    # --- rounds -----------------------------------------------------------------------------------------------------
+
+    def write_derived(self) -> None:
+        """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
+        written_to = self.parts.commit_log.max_offset
+        self.parts.dispatcher.write_index()
+        self.parts.queues.write_dirty()
+        write_mark(self._mark, written_to)
+
+    @contextmanager
+    def durable_round(self) -> Iterator[DurableRound]:
+        """Prepares, on the loop, what a thread will make durable while the block lasts."""
+        self.write_derived()
+        with self.parts.index.syncing() if self.parts.index is not None else nullcontext() as plan:
+            yield self._round([] if plan is None else [plan.run])
+
+    def _round(self, index_syncs: list[Callable[[], None]]) -> DurableRound:
+        parts = self.parts
+        stamp = self._appender.timestamp_ms
+        syncs = [*parts.queues.take_unsynced(), *index_syncs]
+        checkpoint = replace(
+            self._checkpoint,
+            dispatched_to=parts.commit_log.max_offset,
+            store_timestamp_ms=stamp,
+            physic_timestamp_ms=stamp,
+            logics_timestamp_ms=stamp,
+            index_timestamp_ms=stamp,
+        )
+        return DurableRound(self.flusher.sync_now, syncs, checkpoint)
+
+    def finish_round(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self.flusher.flushed(checkpoint.flushed_to)
+
+    def make_durable(self) -> None:
+        """A whole round at once: at open, at close, in tests."""
+        with self.durable_round() as work:
+            self.finish_round(work.run(self.parts.disk, self.parts.layout))
+
+    def clean(self, *, by_hand: bool = False) -> Cleaned:
+        """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
+        cleaned = self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand)
+        if isinstance(self._refusal, StoreReadOnly):
+            return cleaned
+        was_full, is_full = self._refusal is not None, not cleaned.writes_allowed
+        if is_full and not was_full:
+            limit = self.settings.refuse_writes_ratio
+            self._refusal = StoreFull(
+                f"the disk is {cleaned.used_ratio:.0%} full, writes are refused above {limit:.0%} "
+                "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
+            )
+        elif was_full and not is_full:
+            self._refusal = None
+        if was_full != is_full:
+            log.warning(
+                "writes refused: disk full" if is_full else "writes taken again", extra={"used": cleaned.used_ratio}
+            )
+        return cleaned
+
+    # --- end --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Makes everything durable and says so. After a failed sync the abort marker stays: the next start recovers."""
+        parts = self.parts
+        if not isinstance(self._refusal, StoreReadOnly):
+            self.make_durable()
+        self._mark.close()
+        parts.commit_log.close()
+        parts.queues.close()
+        if parts.index is not None:
+            parts.index.close()
+        if not isinstance(self._refusal, StoreReadOnly):
+            mark_clean(parts.disk, parts.layout.abort)
+
+
+def _memory_bytes(ratio: float) -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * ratio)

@@ -1,0 +1,232 @@
+"""Reading: by queue offset with a filter, by key, by time, by physical offset.
+
+A read returns slices of the mapped log: nothing is decoded, nothing copied. The numbers are Apache's, so that consumers
+behave as they do there.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from ariane.store.commit_log import CommitLog
+from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.index import Index
+from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.wire.record_view import RecordView, verify
+
+SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
+BYTES_MAX_IN_MEMORY = 256 * 1024
+COUNT_MAX_IN_MEMORY = 32
+BYTES_MAX_ON_DISK = 64 * 1024
+COUNT_MAX_ON_DISK = 8
+QUERY_MAX = 64
+
+TagMatch = Callable[[int], bool]
+RecordMatch = Callable[[memoryview], bool]
+
+
+class ReadStatus(Enum):
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
+    status: ReadStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    slices: list[memoryview] = []
+    ranges: list[tuple[int, int]] = []
+    """Physical offset and size of each slice: what to fetch first when the page cache has lost it."""
+    suggest_slave: bool = False
+    """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
+
+
+class Reader:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        extended_tags_code: Callable[[ConsumeQueue, int], int],
+        memory_bytes_max: int,
+    ) -> None:
+        """`extended_tags_code` reads the tags code at an offset of a queue's extension, which only Apache writes;
+        `memory_bytes_max` is what of the log's end is taken to be in memory (40 % of the machine's, by default).
+        """
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._extended_tags_code = extended_tags_code
+        self._memory_bytes_max = memory_bytes_max
+
+    # --- by queue offset --------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        tag_match: TagMatch | None = None,
+        record_match: RecordMatch | None = None,
+    ) -> ReadResult:
+        """At most `count_max` messages from `offset` on; one at least when one is there, however large."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
+        beyond = _outside(queue, offset)
+        if beyond is not None:
+            return beyond
+        return self._gather(queue, offset, count_max, bytes_max, tag_match, record_match)
+
+    def _gather(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tag_match: TagMatch | None,
+        record_match: RecordMatch | None,
+    ) -> ReadResult:
+        slices: list[memoryview] = []
+        ranges: list[tuple[int, int]] = []
+        gathered = scanned = 0
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        last_physical = 0
+        # Without a filter every entry is taken: no more of them are looked at than can be answered.
+        filtered = tag_match is not None or record_match is not None
+        count_max = min(count_max, COUNT_MAX_IN_MEMORY)
+        entries = queue.entries(offset, max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max)
+        removed_below = self._log.min_offset
+        for physical, size, tags_code in ENTRY.iter_unpack(entries):
+            if not scanned and self._is_far_behind(physical):
+                count_max, bytes_max = min(count_max, COUNT_MAX_ON_DISK), min(bytes_max, BYTES_MAX_ON_DISK)
+            if slices and (len(slices) >= count_max or gathered + size > bytes_max):
+                break
+            scanned += 1
+            last_physical = physical
+            if physical < removed_below:
+                status = ReadStatus.MESSAGE_WAS_REMOVING
+                continue
+            if tag_match is not None and not tag_match(self._tags_code(queue, tags_code)):
+                continue
+            record = self._log.read(physical, size)
+            if record is None:
+                status = ReadStatus.MESSAGE_WAS_REMOVING
+                continue
+            if record_match is not None and not record_match(record):
+                continue
+            slices.append(record)
+            ranges.append((physical, size))
+            gathered += size
+        if not entries:
+            status = ReadStatus.OFFSET_FOUND_NULL
+        return ReadResult(
+            status=ReadStatus.FOUND if slices else status,
+            next_offset=offset + scanned,
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+            slices=slices,
+            ranges=ranges,
+            suggest_slave=self._is_far_behind(last_physical),
+        )
+
+    def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
+        at = extension_offset(tags_code)
+        return tags_code if at is None else self._extended_tags_code(queue, at)
+
+    def _is_far_behind(self, physical: int) -> bool:
+        return self._log.max_offset - physical > self._memory_bytes_max
+
+    # --- by physical offset, key and time ---------------------------------------------------------------------------
+
+    def record_at(self, physical: int) -> memoryview | None:
+        """The whole record that begins at `physical`; None when none does."""
+        head = self._log.read(physical, 4)
+        if head is None:
+            return None
+        record = self._log.read(physical, max(4, int.from_bytes(head, "big", signed=True)))
+        if record is None:
+            return None
+        view = verify(record, 0)
+        return record if isinstance(view, RecordView) and view.physical_offset == physical else None
+
+    def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Messages of `topic` with this key, newest first. Only those whose own key is this one: hashes collide."""
+        if self._index is None:
+            return []
+        # As many as a query may give, because some of them may be of another key with the same hash.
+        hits = self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms)
+        found = (self.record_at(physical) for physical in hits.offsets)
+        mine = [record for record in found if record is not None and _has_key(record, topic, key)]
+        return mine[:count_max]
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first offset whose message is not older; the queue's end when all are, 0 when there is no queue.
+
+        Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
+        one, and 5.x gives the first that is not earlier; so do we.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = self.store_time(queue, middle)
+            if stored_ms is None or stored_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
+        """When the message at `offset` was stored; None when it is gone."""
+        entry = queue.entries(offset, 1)
+        if len(entry) < ENTRY_BYTES:
+            return None
+        physical, size, _ = ENTRY.unpack(entry)
+        record = self._log.read(physical, size)
+        view = None if record is None else verify(record, 0, check_body_crc=False)
+        return view.store_timestamp_ms if isinstance(view, RecordView) else None
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """When the queue's first message was stored, -1 when it has none."""
+        queue = self._queues.get(topic, queue_id)
+        stored_ms = None if queue is None else self.store_time(queue, queue.min_offset)
+        return -1 if stored_ms is None else stored_ms
+
+
+def _outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
+    """The answer when `offset` is not inside the queue."""
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < low:
+        status, following = ReadStatus.OFFSET_TOO_SMALL, low
+    elif offset == high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    elif offset > high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, 0 if low == 0 else high
+    else:
+        return None
+    return ReadResult(status=status, next_offset=following, min_offset=low, max_offset=high)
+
+
+def _has_key(record: memoryview, topic: str, key: str) -> bool:
+    view = verify(record, 0, check_body_crc=False)
+    if not isinstance(view, RecordView) or view.topic != topic:
+        return False
+    facts = view.dispatch_facts()
+    return key == facts.unique_key or key in facts.keys

@@ -1,0 +1,259 @@
+"""The files of one consume queue as one long array of bytes, opened only while they are used.
+
+    00000000000000000000  00000000000006000000  00000000000012000000
+    |--- segment_bytes --||-------------------||-------------------|
+    ^ base                             data, then zeros up to here ^ end
+
+Queues are derived from the commit log, so nothing here waits for the disk: whoever needs a queue durable syncs what
+`take_unsynced` lists, in a thread. Two things hold after any crash all the same:
+
+* The run has no gap. A directory is synced before its names change a second time, so a crash can undo only the last
+  name that was made or removed.
+* A file whose name is durable and whose size is not comes back empty. Nothing from there on was durable: it goes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
+from ariane.store.disk import Disk, File
+from ariane.store.layout import offset_name, offset_of
+from ariane.store.open_files import OpenFiles
+from ariane.store.queue_entry import ENTRY_BYTES, FILLER
+from ariane.store.unsynced import Unsynced
+
+_FILLERS = FILLER * 4096
+_BLOCK_BYTES = 4096
+
+# Stands in a directory while all its files are removed: a crash meanwhile leaves a removal to finish, not a queue with
+# gaps.
+_REMOVING = "removing"
+
+
+class QueueFiles:
+    __slots__ = (
+        "_disk", "_names", "_names_in_doubt", "_open_files", "_unsynced_from",
+        "base", "directory", "end", "segment_bytes",
+    )  # fmt: skip
+
+    def __init__(self, disk: Disk, open_files: OpenFiles, directory: Path, segment_bytes: int) -> None:
+        assert segment_bytes % ENTRY_BYTES == 0
+        self._disk = disk
+        self._open_files = open_files
+        self._names: Unsynced | None = None  # the last change of a name here
+        self._names_in_doubt = False
+        self._unsynced_from: int | None = None  # the first file with bytes that were not synced
+        self.directory = str(directory)
+        self.segment_bytes = segment_bytes
+        self.base = self.end = 0
+        with self._failing_as(StoreError, "opened"):
+            self._load(disk.names(directory))
+
+    def __bool__(self) -> bool:
+        """Whether there is a file."""
+        return self.base < self.end
+
+    def path(self, base: int) -> str:
+        return f"{self.directory}/{offset_name(base)}"
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def _load(self, names: list[str]) -> None:
+        if _REMOVING in names:
+            self._remove_all(names)
+            return
+        bases = sorted(base for name in names if (base := offset_of(name)) is not None)
+        empty = [base for base in bases if self._admit(base) == 0]
+        if empty:
+            self._drop_last_until(empty[0])
+
+    def _admit(self, base: int) -> int:
+        """Adds a file that is there; its size."""
+        size = self._disk.size(Path(self.path(base)))
+        if size not in (0, self.segment_bytes):
+            raise StoreMismatch(
+                f"{self.path(base)} has {size} bytes, mappedFileSizeConsumeQueue says {self.segment_bytes}: set the "
+                "size that the store was written with, or move the file away"
+            )
+        if base % self.segment_bytes or (self and base != self.end):
+            raise StoreMismatch(
+                f"{self.path(base)} does not follow the file before it: restore the one that is missing, or move "
+                f"{self.directory} away"
+            )
+        self.base = self.base if self else base
+        self.end = base + self.segment_bytes
+        return size
+
+    # --- bytes ------------------------------------------------------------------------------------------------------
+
+    def read(self, position: int, length: int) -> bytes:
+        """Exactly `length` bytes, which the files must hold."""
+        at = position % self.segment_bytes
+        if at + length <= self.segment_bytes:
+            return self._read_one(position - at, at, length)
+        return b"".join(self._read_one(*part) for part in self._parts(position, length))
+
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """At or before the end, making files as needed. StoreFull when it fails: then the call may be repeated."""
+        done = 0
+        with self._failing_as(StoreFull, "written"):
+            for base, at, length in self._parts(position, len(data)):
+                file = self._file(base, at)
+                self._note_unsynced(base)
+                file.write(data[done : done + length], at)
+                done += length
+
+    def zero_from(self, position: int) -> None:
+        """Zeroes what stands behind `position` in its file, so that no stale entry comes back behind new ones."""
+        if not self.base <= position < self.end:
+            return
+        at = position % self.segment_bytes
+        with self._failing_as(StoreFull, "written"):
+            if _zero_from(self._open_files.get(self.path(position - at)), at):
+                self._note_unsynced(position - at)
+
+    def _parts(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
+        """A range as base, position in the file and length, for each file that it touches."""
+        end = position + length
+        while position < end:
+            at = position % self.segment_bytes
+            step = min(end - position, self.segment_bytes - at)
+            yield position - at, at, step
+            position += step
+
+    def _read_one(self, base: int, at: int, length: int) -> bytes:
+        path = self.path(base)
+        try:
+            data = self._open_files.get(path).read(length, at)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        if len(data) != length:
+            raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
+        return data
+
+    def _file(self, base: int, at: int) -> File:
+        if self.base <= base < self.end:
+            return self._open_files.get(self.path(base))
+        return self._create(base) if self else self._create_first(base, at)
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def _create_first(self, base: int, at: int) -> File:
+        """For a queue that begins at `at` in its first file; without its fillers that file must not stay."""
+        self._disk.make_directory(Path(self.directory))
+        self.base = self.end = base
+        file = self._create(base)
+        try:
+            for start in range(0, at, len(_FILLERS)):
+                file.write(_FILLERS[: at - start], start)
+        except OSError:
+            self._drop_last_until(base)
+            raise
+        return file
+
+    def _create(self, base: int) -> File:
+        assert base == self.end, "files follow each other"
+        self._before_name_change()
+        file = self._open_files.create(self.path(base), self.segment_bytes)
+        self._after_name_change()
+        self.end = base + self.segment_bytes
+        return file
+
+    def drop_before(self, position: int) -> int:
+        """Removes the files that end at or before `position`, but never the last one; how many."""
+        count = 0
+        with self._failing_as(StoreError, "removed"):
+            while self.base + self.segment_bytes <= min(position, self.end - 1):
+                self._remove(self.base)
+                self.base += self.segment_bytes
+                count += 1
+        return count
+
+    def drop_from(self, position: int) -> None:
+        """Removes the files that begin at or after `position`, but never the first one: it tells where the queue is."""
+        with self._failing_as(StoreError, "removed"):
+            self._drop_last_until(max(position, self.base + 1))
+
+    def _drop_last_until(self, position: int) -> None:
+        while self and self.end - self.segment_bytes >= position:
+            self._remove(self.end - self.segment_bytes)
+            self.end -= self.segment_bytes
+
+    def _remove(self, base: int) -> None:
+        self._before_name_change()
+        self._open_files.remove(self.path(base))
+        self._after_name_change()
+
+    def destroy(self) -> None:
+        """Removes every file, and the directory unless something else is in it."""
+        directory = Path(self.directory)
+        with self._failing_as(StoreError, "removed"):
+            if self:
+                with suppress(OSError):  # on a full disk, files that make room go without the mark
+                    self._disk.create(directory / _REMOVING, 0, allocated=0).close()
+                    self._disk.sync_directory(directory)
+                self._remove_all(self._disk.names(directory))
+        self.base = self.end = 0
+        self._names = self._unsynced_from = None
+        with suppress(OSError):
+            self._disk.remove_directory(directory)
+
+    def _remove_all(self, names: list[str]) -> None:
+        for base in (base for name in names if (base := offset_of(name)) is not None):
+            self._open_files.remove(self.path(base))
+        self._disk.sync_directory(Path(self.directory))
+        self._open_files.remove(f"{self.directory}/{_REMOVING}")
+
+    # --- durability -------------------------------------------------------------------------------------------------
+
+    def take_unsynced(self) -> list[Unsynced]:
+        """What to sync so that everything until now is durable; a later call lists only what came after."""
+        start, self._unsynced_from = self._unsynced_from, None
+        bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
+        unsynced = [Unsynced(self._disk, Path(self.path(base))) for base in bases]
+        if unsynced and self._names_in_doubt:
+            self._after_name_change()
+        if self._names is not None and not self._names.is_synced:
+            unsynced.append(self._names)
+        return unsynced
+
+    def doubt_from(self, position: int | None) -> None:
+        """What another process wrote may be in the page cache only: bytes from `position` on, and its last name.
+
+        Bytes count as not synced. The name is synced with the next bytes or before the next name, whichever is first:
+        most queues of a store that has many see neither for long.
+        """
+        self._names_in_doubt = True
+        if position is not None:
+            self._note_unsynced(position - position % self.segment_bytes)
+
+    def _note_unsynced(self, base: int) -> None:
+        if self._unsynced_from is None or base < self._unsynced_from:
+            self._unsynced_from = base
+
+    def _before_name_change(self) -> None:
+        if self._names_in_doubt or (self._names is not None and not self._names.is_synced):
+            self._disk.sync_directory(Path(self.directory))
+
+    def _after_name_change(self) -> None:
+        self._names = Unsynced(self._disk, Path(self.directory), is_directory=True)
+        self._names_in_doubt = False
+
+    @contextmanager
+    def _failing_as(self, kind: type[StoreError], what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise kind(f"{self.directory} cannot be {what}: {error.strerror}") from error
+
+
+def _zero_from(file: File, position: int) -> bool:
+    """Whether anything had to be zeroed. Block by block: reading into a hole would fill the page cache with zeros."""
+    changed = False
+    while (start := file.next_data(position)) is not None:
+        position = min(start - start % _BLOCK_BYTES + _BLOCK_BYTES, file.size)
+        if file.read(position - start, start).strip(b"\0"):
+            file.write(bytes(position - start), start)
+            changed = True
+    return changed

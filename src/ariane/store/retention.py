@@ -1,0 +1,98 @@
+"""Which files go, and when: by age at an hour of the day, by disk use, or by hand.
+
+    disk use     above 75 %   files that are old enough go, whatever the hour
+                 above 85 %   the oldest go, old enough or not
+                 above 90 %   the same, and writes are refused until there is room again
+
+The active commit log file is never deleted. Queues and index follow the log's new beginning. A slice that a reader
+holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ariane.errors import SettingsError
+from ariane.store.commit_log import CommitLog
+from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.disk import Disk
+from ariane.store.index import Index
+from ariane.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+FILES_PER_ROUND = 10
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    files: int
+    min_offset: int
+    used_ratio: float
+    writes_allowed: bool
+
+
+class Retention:
+    def __init__(
+        self,
+        disk: Disk,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        settings: StoreSettings,
+        local_hour: Callable[[int], int],
+    ) -> None:
+        self._disk = disk
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._settings = settings
+        self._local_hour = local_hour
+        self._hours = _hours(settings.delete_when)
+
+    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Cleaned:
+        """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
+        used = self._disk.used_ratio(self._settings.root)
+        settings = self._settings
+        forced = settings.clean_forcibly and used > settings.force_clean_ratio
+        is_due = by_hand or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
+        files = self._drop_log_files(now_ms, dispatched_to, forced) if is_due else 0
+        if files:
+            self._follow()
+            used = self._disk.used_ratio(settings.root)
+        return Cleaned(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
+
+    def _is_the_hour(self, now_ms: int) -> bool:
+        return self._local_hour(now_ms) in self._hours
+
+    def _drop_log_files(self, now_ms: int, dispatched_to: int, forced: bool) -> int:
+        segments = self._log.segments
+        dropped = 0
+        while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
+            # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
+            if first.end > min(self._log.max_offset, dispatched_to):
+                break
+            age_ms = now_ms - self._disk.modified_ms(first.path)
+            if not forced and age_ms < self._settings.retention_hours * _HOUR_MS:
+                break
+            segments.drop_first()
+            dropped += 1
+            log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
+        return dropped
+
+    def _follow(self) -> None:
+        low = self._log.min_offset
+        self._queues.drop_before(low)
+        if self._index is not None:
+            self._index.drop_before(low)
+
+
+def _hours(text: str) -> set[int]:
+    try:
+        hours = {int(word) for word in text.replace(",", ";").split(";") if word.strip()}
+    except ValueError:
+        hours = {-1}
+    if not hours <= set(range(24)):
+        raise SettingsError(f"deleteWhen: hours from 00 to 23 separated by semicolons expected, got {text!r}")
+    return hours

@@ -1,0 +1,139 @@
+"""A store that runs: its threads, its rounds, and appends that wait until they are durable."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+from ariane.clock import Clock
+from ariane.errors import StoreFull, StoreReadOnly
+from ariane.lifecycle import Job, background, every
+from ariane.store.append import Outcome
+from ariane.store.draft import Appended, Draft
+from ariane.store.flush import FlushThread
+from ariane.store.layout import Layout
+from ariane.store.lock import locked
+from ariane.store.message_store import MessageStore
+from ariane.store.query import BYTES_MAX_IN_MEMORY, ReadResult, TagMatch
+from ariane.store.settings import FlushDiskType, StoreSettings
+
+log = logging.getLogger(__name__)
+
+_INDEX_INTERVAL_MS = 50  # how late a key may be found
+
+
+class StoreService:
+    """Made by `StoreService.open`, which is its whole life: lock, recovery, threads and rounds; then the reverse."""
+
+    def __init__(self, store: MessageStore, flush_thread: FlushThread, executor: ThreadPoolExecutor) -> None:
+        self.store = store
+        self._flush_thread = flush_thread
+        self._executor = executor
+        self._is_sync = store.settings.flush_disk_type is FlushDiskType.SYNC
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: StoreSettings, clock: Clock, store_host: bytes) -> AsyncIterator["StoreService"]:
+        layout = Layout.under(settings.root, settings.commit_log_path)
+        layout.root.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor, locked(layout.lock):
+            store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
+            try:
+                async with FlushThread.running(store.flusher, settings) as flush_thread:
+                    service = cls(store, flush_thread, executor)
+                    async with background(*service._rounds(settings, clock)):
+                        yield service
+            finally:
+                store.close()
+
+    def _rounds(self, settings: StoreSettings, clock: Clock) -> list[Job]:
+        rounds: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
+            (_INDEX_INTERVAL_MS, self._write_index),
+            (settings.queue_flush_interval_ms, self._write_derived),
+            (settings.queue_flush_thorough_interval_ms, self._make_durable),
+            (settings.clean_interval_ms, self._clean),
+        ]
+        return [partial(every, clock, ms / 1000, action, ms / 1000) for ms, action in rounds]
+
+    # --- rounds -----------------------------------------------------------------------------------------------------
+
+    def _write_index(self) -> None:
+        if self.store.parts.dispatcher.keys_waiting:
+            self._unless_full(self.store.parts.dispatcher.write_index)
+
+    def _write_derived(self) -> None:
+        self._unless_full(self.store.write_derived)
+
+    def _unless_full(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except StoreFull as error:  # entries and keys stay in memory and are tried again with the next round
+            log.warning("queues or index not written", extra={"reason": str(error)})
+
+    async def _make_durable(self) -> None:
+        store = self.store
+        loop = asyncio.get_running_loop()
+        try:
+            with store.durable_round() as work:
+                run = partial(work.run, store.parts.disk, store.parts.layout)
+                store.finish_round(await loop.run_in_executor(self._executor, run))
+        except StoreFull as error:
+            log.warning("no checkpoint", extra={"reason": str(error)})
+        except (OSError, StoreReadOnly) as error:  # the index tells its own failures as StoreReadOnly
+            store.flusher.failed(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
+
+    def _clean(self) -> None:
+        self.store.clean()
+
+    # --- for the broker ---------------------------------------------------------------------------------------------
+
+    async def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Appends and, with SYNC_FLUSH, waits until all of it is durable. TimeoutError: the outcome is unknown."""
+        outcomes = self.store.append(drafts)
+        if self._is_sync:
+            await self.wait_durable(outcomes)
+        return outcomes
+
+    async def wait_durable(self, outcomes: Sequence[Outcome]) -> None:
+        end = max((outcome.end for outcome in outcomes if isinstance(outcome, Appended)), default=0)
+        if end > self.store.flusher.flushed_to:
+            durable = self.store.flusher.wait_durable(end)
+            self._flush_thread.wake()
+            async with asyncio.timeout(self.store.settings.sync_flush_timeout_ms / 1000):
+                await durable
+
+    async def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        tag_match: TagMatch | None = None,
+    ) -> ReadResult:
+        """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
+        result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match)
+        if result.ranges and not self._is_cached(result.ranges):
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._fetch, result.ranges)
+        return result
+
+    def _is_cached(self, ranges: list[tuple[int, int]]) -> bool:
+        """Looks at the first and the last: what lies between was written between."""
+        segments = self.store.parts.commit_log.segments
+        for physical, _ in (ranges[0], ranges[-1]):
+            segment = segments.find(physical)
+            if segment is not None and not segment.file.is_cached(physical - segment.base):
+                return False
+        return True
+
+    def _fetch(self, ranges: list[tuple[int, int]]) -> None:
+        for physical, size in ranges:
+            segment = self.store.parts.commit_log.segments.find(physical)
+            if segment is not None:
+                with suppress(
+                    OSError
+                ):  # retention has just closed it: the slice stays valid, and its fault is a short one
+                    segment.file.read(size, physical - segment.base)

@@ -1,0 +1,35 @@
+"""What was written and may still be lost with the machine's power: a job for a thread."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ariane.store.disk import Disk
+
+
+@dataclass(eq=False, slots=True)
+class Unsynced:
+    """A file, or the names in a directory. The thread opens a descriptor of its own, since the queue's may be closed
+    at any time to make room for another; syncing any descriptor of a file syncs the file."""
+
+    disk: Disk
+    path: Path
+    is_directory: bool = False
+    is_synced: bool = False
+    """Set by the thread, read by the loop."""
+
+    def sync(self) -> None:
+        """What was removed meanwhile needs no sync. OSError if the disk fails."""
+        with suppress(FileNotFoundError):
+            if self.is_directory:
+                self.disk.sync_directory(self.path)
+            else:
+                self._sync_file()
+        self.is_synced = True
+
+    def _sync_file(self) -> None:
+        file = self.disk.open(self.path, writable=True)
+        try:
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,89 @@
+"""Small stores for tests: tiny files, so that every edge comes soon."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from ariane.clock import Clock
+from ariane.model.message import HostPort
+from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.disk import Disk
+from ariane.store.draft import Appended, Draft
+from ariane.store.message_store import MessageStore
+from ariane.store.queue_entry import ENTRY
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.testing import FakeClock
+from ariane.wire.host import encode_host
+from ariane.wire.java_hash import tags_code
+from ariane.wire.properties import encode_properties
+from ariane.wire.record_view import RecordView, verify
+
+ROOT = Path("/store")
+HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))
+BOOT = "boot-1"
+
+
+def small(root: Path = ROOT, **changes: object) -> StoreSettings:
+    sizes = {"segment_bytes": 8192, "queue_segment_bytes": 200, "index_slots": 16, "index_entries": 64}
+    return StoreSettings(root=root, flush_disk_type=FlushDiskType.SYNC, **{**sizes, **changes})  # type: ignore[arg-type]
+
+
+def opened(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: object) -> MessageStore:
+    return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot)
+
+
+def draft(body: bytes, topic: str = "orders", queue_id: int = 0, key: str = "", tag: str = "", **more: int) -> Draft:
+    properties = {name: value for name, value in (("KEYS", key), ("TAGS", tag)) if value}
+    return Draft(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        properties=encode_properties(properties),
+        born_timestamp_ms=1,
+        born_host=HOST,
+        tags_code=tags_code(tag or None),
+        keys=(key,) if key else (),
+        **more,
+    )
+
+
+def put(store: MessageStore, *drafts: Draft) -> list[Appended]:
+    outcomes = store.append(drafts)
+    assert all(isinstance(outcome, Appended) for outcome in outcomes), outcomes
+    return [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+
+
+def records(store: MessageStore) -> Iterator[RecordView]:
+    """Every record of the log, in order."""
+    log = store.parts.commit_log
+    position = log.min_offset
+    while position < log.max_offset:
+        segment = log.segments.find(position)
+        assert segment is not None
+        verdict = verify(segment.file.view(), position - segment.base)
+        if isinstance(verdict, RecordView):
+            assert verdict.physical_offset == position
+            yield verdict
+        position += verdict.size
+        assert verdict.size
+
+
+def entries(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
+    count = queue.max_offset - queue.min_offset
+    return list(ENTRY.iter_unpack(queue.entries(queue.min_offset, count))) if count else []
+
+
+def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
+    """What a consumer reads from the queue's beginning to its end."""
+    found: list[bytes] = []
+    queue = store.parts.queues.get(topic, queue_id)
+    offset = queue.min_offset if queue is not None else 0
+    while True:
+        result = store.reader.read(topic, queue_id, offset, 32)
+        if not result.slices:
+            return found
+        for record in result.slices:
+            view = verify(record)
+            assert isinstance(view, RecordView)
+            found.append(view.body(record))
+        offset = result.next_offset

@@ -1,0 +1,57 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.store.key_hash import key_hash, key_hashes, topic_hash
+from ariane.wire.java_hash import java_hash
+
+# Every code point, lone surrogates too: a key is whatever a peer put into a property.
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
+
+
+def hashes(pairs: Sequence[tuple[str, str]]) -> list[int]:
+    topics = np.array([topic_hash(topic) for topic, _ in pairs], np.uint32)
+    return [int(value) for value in key_hashes(topics, [key for _, key in pairs])]
+
+
+def one_by_one(pairs: Sequence[tuple[str, str]]) -> list[int]:
+    return [key_hash(topic, key) for topic, key in pairs]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), min_size=1, max_size=60))
+def test_many_keys_hash_like_each_alone(pairs: list[tuple[str, str]]) -> None:
+    assert hashes(pairs) == one_by_one(pairs)
+
+
+@given(ANY_TEXT, ANY_TEXT)
+def test_a_hash_is_the_size_of_javas_or_zero(topic: str, key: str) -> None:
+    size = abs(java_hash(f"{topic}#{key}"))
+    assert key_hash(topic, key) == (0 if size == 2**31 else size)
+
+
+def test_the_hash_whose_size_java_cannot_hold_is_zero() -> None:
+    assert java_hash("orders#abydncvw") == -(2**31)
+    assert hashes([("orders", "abydncvw")]) == one_by_one([("orders", "abydncvw")]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "key"),
+    [("TopicTest", ""), ("", ""), ("订单", "😀😀"), ("t", "\ud83d"), ("t\ud83d", "\ude00"), ("t", "a#b c")],
+)
+def test_odd_texts_hash_as_java_does(topic: str, key: str) -> None:
+    neighbours = [("before", "plain"), (topic, key), ("after", "plain")]
+    assert hashes(neighbours) == one_by_one(neighbours)
+
+
+def test_more_text_than_one_pass_holds_is_hashed_in_parts() -> None:
+    pairs = [("topic", f"{number}" * 40_000) for number in range(9)] + [("topic", "😀" * 70_000), ("topic", "last")]
+    assert hashes(pairs) == one_by_one(pairs)
+
+
+def test_a_giant_key_alone_is_hashed() -> None:
+    pairs = [("topic", "k" * 200_000)]
+    assert hashes(pairs) == one_by_one(pairs)

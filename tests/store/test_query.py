@@ -1,0 +1,276 @@
+"""Reading: Apache's statuses and next offsets, its limits, filters, and ways to find a message without an offset."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from ariane.store.draft import Appended
+from ariane.store.key_hash import key_hash
+from ariane.store.message_store import MessageStore
+from ariane.store.query import Reader, ReadResult, ReadStatus
+from ariane.testing import FakeClock, SimulatedDisk
+from ariane.wire.java_hash import tags_code
+from ariane.wire.record_view import RecordView, verify
+from tests.store.stores import draft, opened, put
+
+EVER = 2**62
+
+
+def queue_of(*sizes: int, segment_bytes: int = 8192) -> MessageStore:
+    store = opened(SimulatedDisk(), segment_bytes=segment_bytes)
+    put(store, *[draft(bytes(size)) for size in sizes])
+    return store
+
+
+def read(store: MessageStore, offset: int, count: int = 32) -> ReadResult:
+    return store.reader.read("orders", 0, offset, count)
+
+
+def shortened() -> MessageStore:
+    """A queue of four, one a file, whose first two messages are deleted."""
+    clock = FakeClock()
+    store = opened(SimulatedDisk(clock), clock)
+    put(store, *[draft(bytes(5000)) for _ in range(3)])
+    clock._elapsed_s += 73 * 3600
+    put(store, draft(bytes(5000)))
+    store.make_durable()
+    assert store.clean(by_hand=True).files == 2
+    return store
+
+
+# --- the table of statuses --------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_nobody_wrote_to_is_not_there() -> None:
+    result = opened(SimulatedDisk()).reader.read("orders", 0, 7, 32)
+    assert (result.status, result.next_offset) == (ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+
+
+def test_a_queue_without_messages() -> None:
+    store = opened(SimulatedDisk())
+    put(store, draft(b"", sys_flag=0x4))
+    assert (read(store, 5).status, read(store, 5).next_offset) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
+
+
+@dataclass
+class Case:
+    offset: int
+    status: ReadStatus
+    following: int
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(0, ReadStatus.FOUND, 3),
+        Case(2, ReadStatus.FOUND, 3),
+        Case(3, ReadStatus.OFFSET_OVERFLOW_ONE, 3),
+        Case(4, ReadStatus.OFFSET_OVERFLOW_BADLY, 0),
+        Case(-1, ReadStatus.OFFSET_TOO_SMALL, 0),
+    ],
+    ids=lambda case: f"{case.offset}",
+)
+def test_offsets_of_a_queue_that_begins_at_0(case: Case) -> None:
+    result = read(queue_of(1, 1, 1), case.offset)
+    assert (result.status, result.next_offset) == (case.status, case.following)
+    assert (result.min_offset, result.max_offset) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(0, ReadStatus.OFFSET_TOO_SMALL, 2),
+        Case(1, ReadStatus.OFFSET_TOO_SMALL, 2),
+        Case(2, ReadStatus.FOUND, 4),
+        Case(4, ReadStatus.OFFSET_OVERFLOW_ONE, 4),
+        Case(5, ReadStatus.OFFSET_OVERFLOW_BADLY, 4),
+    ],
+    ids=lambda case: f"{case.offset}",
+)
+def test_offsets_of_a_queue_whose_beginning_was_deleted(case: Case) -> None:
+    result = read(shortened(), case.offset)
+    assert (result.status, result.next_offset) == (case.status, case.following)
+    assert (result.min_offset, result.max_offset) == (2, 4)
+
+
+def test_messages_deleted_under_their_entries_are_passed_over() -> None:
+    """Between the deletion of a log file and that of the entries: a reader meets entries without a record."""
+    store = queue_of(5000, 5000, 5000)
+    store.parts.commit_log.segments.drop_first()
+    result = read(store, 0)
+    assert (result.status, result.next_offset, len(result.slices)) == (ReadStatus.FOUND, 3, 2)
+
+
+def test_nothing_but_deleted_messages() -> None:
+    store = queue_of(5000, 5000)
+    store.parts.commit_log.segments.drop_first()
+    put(store, draft(b"", queue_id=1))
+    result = store.reader.read("orders", 0, 0, 32, tag_match=lambda code: False)
+    assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 2)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "got"), [(1, 1), (5, 5), (32, 32), (100, 32)])
+def test_a_read_is_limited_by_count(asked: int, got: int) -> None:
+    result = read(queue_of(*[10] * 40), 3, asked)
+    assert (len(result.slices), result.next_offset) == (got, 3 + got)
+
+
+def test_a_read_is_limited_by_bytes() -> None:
+    store = queue_of(*[903] * 10)
+    result = store.reader.read("orders", 0, 0, 32, bytes_max=3000)
+    assert (len(result.slices), result.next_offset) == (3, 3)
+    exactly = store.reader.read("orders", 0, 0, 32, bytes_max=2999)
+    assert len(exactly.slices) == 2
+
+
+def test_the_first_message_is_read_however_large() -> None:
+    result = queue_of(5000, 10).reader.read("orders", 0, 0, 32, bytes_max=1)
+    assert (len(result.slices), result.next_offset) == (1, 1)
+
+
+def test_slices_are_the_records_themselves_and_ranges_tell_where() -> None:
+    store = queue_of(1, 2, 3)
+    result = read(store, 0)
+    assert all(piece.readonly for piece in result.slices)
+    assert [bytes(store.reader.record_at(physical) or b"") for physical, _ in result.ranges] == [
+        bytes(piece) for piece in result.slices
+    ]
+    assert [size for _, size in result.ranges] == [len(piece) for piece in result.slices]
+
+
+def far_behind(store: MessageStore, memory_bytes: int) -> Reader:
+    parts = store.parts
+    return Reader(parts.commit_log, parts.queues, parts.index, lambda queue, place: 0, memory_bytes)
+
+
+def test_a_reader_that_is_far_behind_gets_less_and_the_hint_to_ask_a_slave() -> None:
+    store = queue_of(*[100] * 40)
+    behind = far_behind(store, 1000).read("orders", 0, 0, 32)
+    assert (len(behind.slices), behind.suggest_slave) == (8, True)
+    near = far_behind(store, 1000).read("orders", 0, 36, 32)
+    assert (len(near.slices), near.suggest_slave) == (4, False)
+    assert not read(store, 0).suggest_slave
+
+
+def test_a_reader_that_is_far_behind_gets_at_most_64_kib() -> None:
+    store = queue_of(*[30_000] * 5, segment_bytes=64 * 1024)
+    assert len(far_behind(store, 0).read("orders", 0, 0, 32).slices) == 2
+    assert len(read(store, 0).slices) == 5
+
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+
+def tagged(*tags: str) -> MessageStore:
+    store = opened(SimulatedDisk())
+    put(store, *[draft(b"%d" % number, tag=tag) for number, tag in enumerate(tags)])
+    return store
+
+
+def found_bodies(result: ReadResult) -> list[bytes]:
+    views = [(verify(piece), piece) for piece in result.slices]
+    return [view.body(piece) for view, piece in views if isinstance(view, RecordView)]
+
+
+def test_a_filter_by_tag_advances_past_what_it_leaves_out() -> None:
+    store = tagged("a", "b", "a", "b", "b")
+    wanted = tags_code("a")
+    result = store.reader.read("orders", 0, 0, 32, tag_match=lambda code: code == wanted)
+    assert (found_bodies(result), result.next_offset) == ([b"0", b"2"], 5)
+
+
+def test_a_filter_that_matches_nothing_says_so_and_moves_on() -> None:
+    result = tagged("a", "b").reader.read("orders", 0, 0, 32, tag_match=lambda code: False)
+    assert (result.status, result.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 2)
+
+
+def test_a_filter_that_matches_nothing_gives_up_after_800_entries() -> None:
+    store = tagged(*["a"] * 900)
+    result = store.reader.read("orders", 0, 0, 32, tag_match=lambda code: False)
+    assert (result.status, result.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 800)
+
+
+def test_a_filter_may_look_at_the_record() -> None:
+    result = tagged("a", "b", "c").reader.read("orders", 0, 0, 32, record_match=lambda record: b"b" in bytes(record))
+    assert (found_bodies(result), result.next_offset) == ([b"1"], 3)
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+def timed() -> MessageStore:
+    """Three messages at 1000, two at 2000, one at 3000 ms."""
+    clock = FakeClock(1000)
+    store = opened(SimulatedDisk(clock), clock)
+    for count in (3, 2, 1):
+        put(store, *[draft(b"x") for _ in range(count)])
+        clock._elapsed_s += 1
+    return store
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "offset"),
+    [(0, 0), (1000, 0), (1001, 3), (2000, 3), (2001, 5), (3000, 5), (3001, 6), (EVER, 6), (-1, 0)],
+)
+def test_the_first_message_that_is_not_older(at_ms: int, offset: int) -> None:
+    assert timed().reader.offset_by_time("orders", 0, at_ms) == offset
+
+
+def test_time_in_a_queue_that_is_not_there_or_begins_late() -> None:
+    assert timed().reader.offset_by_time("orders", 9, 1000) == 0
+    assert shortened().reader.offset_by_time("orders", 0, 0) == 2
+
+
+def test_the_earliest_store_time() -> None:
+    store = timed()
+    assert store.reader.earliest_store_time("orders", 0) == 1000
+    assert store.reader.earliest_store_time("orders", 9) == -1
+
+
+# --- by key and by place ----------------------------------------------------------------------------------------------
+
+
+def test_keys_whose_hashes_collide_do_not_get_each_others_messages() -> None:
+    assert key_hash("orders", "Aa") == key_hash("orders", "BB")  # as in Java
+    store = opened(SimulatedDisk())
+    put(store, *[draft(key.encode(), key=key) for key in ("Aa", "BB", "Aa", "CC")])
+    store.parts.dispatcher.write_index()
+    for key, count in (("Aa", 2), ("BB", 1), ("CC", 1), ("DD", 0)):
+        found = store.reader.by_key("orders", key, 10, 0, EVER)
+        assert [verify(record).body(record) for record in found] == [key.encode()] * count  # type: ignore[union-attr]
+
+
+def test_a_key_belongs_to_its_topic_and_its_time() -> None:
+    clock = FakeClock(10_000)
+    store = opened(SimulatedDisk(clock), clock)
+    put(store, draft(b"", key="k"), draft(b"", topic="payments", key="k"))
+    store.parts.dispatcher.write_index()
+    assert len(store.reader.by_key("orders", "k", 10, 0, EVER)) == 1
+    assert store.reader.by_key("refunds", "k", 10, 0, EVER) == []
+    assert store.reader.by_key("orders", "k", 10, 0, 5_000) == []
+    assert store.reader.by_key("orders", "k", 10, 20_000, EVER) == []
+
+
+def test_newest_first_and_no_more_than_asked_for() -> None:
+    store = opened(SimulatedDisk())
+    appended = put(store, *[draft(b"%d" % n, key="k") for n in range(5)])
+    store.parts.dispatcher.write_index()
+    found = store.reader.by_key("orders", "k", 2, 0, EVER)
+    assert [bytes(record) for record in found] == [
+        bytes(store.reader.record_at(item.physical_offset) or b"") for item in (appended[4], appended[3])
+    ]
+
+
+def test_only_the_beginning_of_a_record_leads_to_it() -> None:
+    store = queue_of(100, 100)
+    begins = {result.physical_offset for result in _appended(store)}
+    end = store.parts.commit_log.max_offset
+    for physical in (*range(-10, end + 10), 8191, 8192, 2**63 - 1, -(2**63)):
+        assert (store.reader.record_at(physical) is not None) == (physical in begins)
+
+
+def _appended(store: MessageStore) -> list[Appended]:
+    return [Appended(physical, 0, size, 0) for physical, size in read(store, 0).ranges]

@@ -1,0 +1,422 @@
+"""A store that runs, on real files: when an append is durable, what a failing disk does to it, who keeps whom out."""
+
+import asyncio
+import errno
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ariane.clock import Clock
+from ariane.errors import StoreFull, StoreInUse, StoreReadOnly
+from ariane.store import message_store
+from ariane.store.checkpoint import read_checkpoint
+from ariane.store.disk import RealDisk, RealFile
+from ariane.store.draft import Appended
+from ariane.store.layout import Layout
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.testing import FakeClock, SimulatedDisk
+from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
+
+IO_ERROR = OSError(errno.EIO, "Input/output error")
+
+
+class WatchedFile(RealFile):
+    """A file of the commit log: syncs when its disk lets it, and fails when its disk says so. Others just sync."""
+
+    def __init__(self, descriptor: int, size: int, disk: "WatchedDisk", path: Path, *, is_new: bool) -> None:
+        super().__init__(descriptor, size)
+        self._disk = disk
+        self._path = path
+        self._is_new = is_new
+
+    def sync(self) -> None:
+        is_log = self._path.parent.name == "commitlog"
+        if is_log and self._is_new:  # made ready in the background: nothing is in it
+            self._is_new = False
+            return
+        if is_log:
+            self._disk.syncs_begun += 1
+            self._disk.sync_began.set()
+            assert self._disk.gate.wait(30)
+        if self._disk.sync_error is not None and self._disk.failing_room in self._path.parts:
+            raise self._disk.sync_error
+        super().sync()
+
+    def read(self, length: int, position: int) -> bytes:
+        if self._path.parent.name == "commitlog":
+            self._disk.readers.append(threading.current_thread().name)
+        return super().read(length, position)
+
+    def is_cached(self, position: int) -> bool:
+        return self._disk.is_cached
+
+
+class WatchedDisk(RealDisk):
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.sync_began = threading.Event()
+        self.sync_error: OSError | None = None
+        self.failing_room = "commitlog"
+        self.syncs_begun = 0
+        self.readers: list[str] = []
+        self.is_cached = True
+        self.used = 0.1
+
+    def create(self, path: Path, size: int, *, allocated: int) -> RealFile:
+        return self._watched(super().create(path, size, allocated=allocated), path, is_new=True)
+
+    def open(self, path: Path, *, writable: bool) -> RealFile:
+        return self._watched(super().open(path, writable=writable), path, is_new=False)
+
+    def _watched(self, file: RealFile, path: Path, *, is_new: bool) -> RealFile:
+        return WatchedFile(file.descriptor, file.size, self, path, is_new=is_new)
+
+    def used_ratio(self, path: Path) -> float:
+        return self.used
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> WatchedDisk:
+    """The disk of every store that is opened by its service."""
+    watched = WatchedDisk()
+    monkeypatch.setattr(message_store, "RealDisk", lambda: watched)
+    return watched
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> StoreSettings:
+    return small(tmp_path / "store")
+
+
+def asynchronous(settings: StoreSettings) -> StoreSettings:
+    return replace(settings, flush_disk_type=FlushDiskType.ASYNC, flush_interval_ms=60_000)
+
+
+@asynccontextmanager
+async def running(settings: StoreSettings, clock: Clock | None = None) -> AsyncIterator[StoreService]:
+    async with StoreService.open(settings, clock or FakeClock(), HOST) as service:
+        yield service
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# --- when an append is durable ----------------------------------------------------------------------------------------
+
+
+async def test_an_append_with_sync_flush_returns_when_the_disk_has_it(
+    settings: StoreSettings, disk: WatchedDisk
+) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"makes the file")])
+        disk.gate.clear()
+        append = asyncio.ensure_future(service.append([draft(b"waits")]))
+        await turns()
+        assert not append.done()
+        assert service.store.flusher.has_waiters
+        assert bodies(service.store, "orders", 0)[-1] == b"waits"  # readers need not wait
+        disk.gate.set()
+        (outcome,) = await append
+        assert isinstance(outcome, Appended)
+        assert service.store.flusher.flushed_to >= outcome.end
+
+
+async def test_one_sync_serves_all_who_wait(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(replace(settings, segment_bytes=65536)) as service:
+        await service.append([draft(b"makes the file")])
+        disk.gate.clear()
+        disk.sync_began.clear()
+        first = asyncio.ensure_future(service.append([draft(b"first")]))
+        assert await asyncio.to_thread(disk.sync_began.wait, 30)
+        begun = disk.syncs_begun
+        others = [asyncio.ensure_future(service.append([draft(b"%d" % n)])) for n in range(50)]
+        await turns()
+        disk.gate.set()
+        await asyncio.gather(first, *others)
+        assert disk.syncs_begun == begun + 1
+
+
+async def test_an_append_with_async_flush_returns_at_once(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(asynchronous(settings)) as service:
+        await service.append([draft(b"makes the file")])
+        disk.gate.clear()
+        (outcome,) = await service.append([draft(b"at once")])
+        assert isinstance(outcome, Appended)
+        assert service.store.flusher.flushed_to < outcome.end
+        disk.gate.set()
+        await service.wait_durable([outcome])
+        assert service.store.flusher.flushed_to >= outcome.end
+
+
+async def test_a_sync_that_takes_too_long_leaves_the_outcome_unknown(
+    settings: StoreSettings, disk: WatchedDisk
+) -> None:
+    async with running(replace(settings, sync_flush_timeout_ms=1)) as service:
+        while True:
+            try:
+                await service.append([draft(b"makes the file")])
+                break
+            except TimeoutError:
+                continue
+        before = len(bodies(service.store, "orders", 0))
+        disk.gate.clear()
+        with pytest.raises(TimeoutError):
+            await service.append([draft(b"who knows")])
+        disk.gate.set()
+        assert len(bodies(service.store, "orders", 0)) == before + 1
+        assert service.store.refusal is None
+
+
+@pytest.mark.parametrize("kind", list(FlushDiskType))
+async def test_closing_and_opening_keeps_everything(settings: StoreSettings, kind: FlushDiskType) -> None:
+    settings = replace(settings, flush_disk_type=kind)
+    sent = [b"%d" % number + bytes(500) for number in range(60)]
+    for _ in range(3):
+        async with running(settings) as service:
+            for body in sent[:20]:
+                await service.append([draft(body)])
+        assert not Layout.under(settings.root).abort.exists()
+    async with running(settings) as service:
+        assert bodies(service.store, "orders", 0) == sent[:20] * 3
+
+
+# --- one at a time ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_second_broker_is_kept_out(settings: StoreSettings) -> None:
+    async with running(settings) as service:
+        with pytest.raises(StoreInUse):
+            async with running(settings):
+                pass
+        await service.append([draft(b"the first one goes on")])
+    async with running(settings) as service:
+        assert bodies(service.store, "orders", 0) == [b"the first one goes on"]
+
+
+async def test_a_broker_in_another_process_is_kept_out(settings: StoreSettings) -> None:
+    async with running(settings):
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _LOCK_IT, str(Layout.under(settings.root).lock), stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await child.communicate()
+        assert output.strip() == b"kept out"
+
+
+_LOCK_IT = """
+import fcntl, sys
+try:
+    fcntl.lockf(open(sys.argv[1], "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    print("kept out")
+"""
+
+
+# --- a sync that fails ------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_failed_sync_ends_all_writing(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"durable")])
+        disk.sync_error = IO_ERROR
+        waiters = [asyncio.ensure_future(service.append([draft(b"%d" % number)])) for number in range(5)]
+        for waiter in waiters:
+            with pytest.raises(StoreReadOnly):
+                await waiter
+        assert isinstance(service.store.refusal, StoreReadOnly)
+        (refused,) = await service.append([draft(b"refused")])
+        assert isinstance(refused, StoreReadOnly)
+        assert bodies(service.store, "orders", 0)[0] == b"durable"  # reads go on
+    assert Layout.under(settings.root).abort.exists()
+
+
+async def test_a_failed_sync_is_never_tried_again(settings: StoreSettings, disk: WatchedDisk) -> None:
+    """The kernel would say that all is well: what it could not write, it has forgotten."""
+    clock = FakeClock()
+    async with running(settings, clock) as service:
+        await service.append([draft(b"durable")])
+        flushed_to = service.store.flusher.flushed_to
+        checkpoint = Layout.under(settings.root).checkpoint.read_bytes()[:3072]
+        disk.sync_error = IO_ERROR
+        with pytest.raises(StoreReadOnly):
+            await service.append([draft(b"lost")])
+        disk.sync_error, begun = None, disk.syncs_begun
+        await clock.advance(settings.queue_flush_thorough_interval_ms / 1000 * 3)  # rounds that sync everything
+        with pytest.raises(OSError, match="Input/output"):
+            service.store.flusher.sync_now()
+        assert (disk.syncs_begun, service.store.flusher.flushed_to) == (begun, flushed_to)
+        assert Layout.under(settings.root).checkpoint.read_bytes()[:3072] == checkpoint
+    assert Layout.under(settings.root).abort.exists()
+
+
+async def test_a_failed_sync_of_a_round_ends_all_writing_too(settings: StoreSettings, disk: WatchedDisk) -> None:
+    clock = FakeClock()
+    settings = asynchronous(settings)
+    async with running(settings, clock) as service:
+        await service.append([draft(b"written")])
+        disk.sync_error = IO_ERROR
+        await clock.advance(settings.queue_flush_thorough_interval_ms / 1000)
+        with pytest.raises(StoreReadOnly):
+            await service.store.flusher.wait_durable(2**40)
+        assert isinstance(service.store.refusal, StoreReadOnly)
+
+
+@pytest.mark.parametrize("room", ["consumequeue", "index", "checkpoint"])
+async def test_a_failed_sync_of_what_is_made_from_the_log_is_never_tried_again(
+    settings: StoreSettings, disk: WatchedDisk, room: str
+) -> None:
+    """The next checkpoint would vouch for entries that the disk does not have."""
+    clock = FakeClock()
+    layout = Layout.under(settings.root)
+    async with running(settings, clock) as service:
+        await service.append([draft(b"x", key="k")])
+        await clock.advance(2)  # entries and keys are in their files
+        disk.failing_room, disk.sync_error = room, IO_ERROR
+        await clock.advance(settings.queue_flush_thorough_interval_ms / 1000)
+        with pytest.raises(StoreReadOnly):
+            await service.store.flusher.wait_durable(2**40)
+        disk.sync_error = None
+        dispatched_to = read_checkpoint(disk, layout.checkpoint).dispatched_to
+        with pytest.raises(OSError):
+            service.store.make_durable()
+        assert read_checkpoint(disk, layout.checkpoint).dispatched_to == dispatched_to
+    assert layout.abort.exists()
+    async with running(settings) as service:
+        assert bodies(service.store, "orders", 0) == [b"x"]
+        assert len(service.store.reader.by_key("orders", "k", 10, 0, 2**62)) == 1
+
+
+async def test_the_next_start_recovers_what_a_failed_sync_left(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"durable")])
+        disk.sync_error = IO_ERROR
+        with pytest.raises(StoreReadOnly):
+            await service.append([draft(b"unknown")])
+    disk.sync_error = None
+    async with running(settings) as service:
+        assert bodies(service.store, "orders", 0)[:1] == [b"durable"]
+        await service.append([draft(b"after")])
+        assert bodies(service.store, "orders", 0)[-1] == b"after"
+
+
+async def test_a_failed_sync_and_then_a_power_cut_lose_nothing_acknowledged() -> None:
+    simulated = SimulatedDisk()
+    store = opened(simulated)
+    put(store, draft(b"acknowledged"))
+    store.flusher.flushed(store.flusher.sync_now())
+    put(store, draft(b"not"))
+    waiter = store.flusher.wait_durable(store.parts.commit_log.max_offset)
+    simulated.fail_syncs(IO_ERROR)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        store.flusher.sync_now()
+    store.flusher.failed(caught.value)
+    with pytest.raises(StoreReadOnly):
+        await waiter
+    simulated.fail_syncs(None)
+    store.close()
+    again = opened(simulated.crash_process(), boot=BOOT)
+    assert bodies(again, "orders", 0)[:1] == [b"acknowledged"]
+
+
+def test_two_threads_never_sync_at_once() -> None:
+    """Of two who sync one file, the kernel tells the error to one: the other would acknowledge what is lost."""
+    store = opened(SimulatedDisk())
+    put(store, draft(b"x"))
+    inside: list[str] = []
+    together: list[int] = []
+    segment = store.parts.commit_log.segments.first
+    assert segment is not None
+    real = segment.file.sync
+
+    def sync() -> None:
+        inside.append("")
+        together.append(len(inside))
+        real()
+        os.sched_yield()
+        inside.pop()
+
+    segment.file.sync = sync  # type: ignore[method-assign]
+    threads = [threading.Thread(target=lambda: [store.flusher.sync_now() for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(together) == {1}
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_is_found_within_a_tick(settings: StoreSettings) -> None:
+    clock = FakeClock()
+    async with running(settings, clock) as service:
+        await service.append([draft(b"found", key="k")])
+        await clock.advance(0.05)
+        assert len(service.store.reader.by_key("orders", "k", 10, 0, 2**62)) == 1
+
+
+async def test_writes_are_refused_above_the_ratio_and_resume_by_themselves(
+    settings: StoreSettings, disk: WatchedDisk
+) -> None:
+    clock = FakeClock()
+    async with running(settings, clock) as service:
+        await service.append([draft(b"before")])
+        disk.used = 0.95
+        await clock.advance(settings.clean_interval_ms / 1000)
+        (refused,) = await service.append([draft(b"refused")])
+        assert isinstance(refused, StoreFull)
+        assert bodies(service.store, "orders", 0) == [b"before"]
+        disk.used = 0.5
+        await clock.advance(settings.clean_interval_ms / 1000)
+        (taken,) = await service.append([draft(b"after")])
+        assert isinstance(taken, Appended)
+    async with running(settings) as service:
+        assert bodies(service.store, "orders", 0) == [b"before", b"after"]
+
+
+# --- cold reads -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_what_has_left_the_page_cache_is_fetched_by_a_thread(
+    settings: StoreSettings, disk: WatchedDisk, is_cached: bool
+) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"%d" % number) for number in range(5)])
+        disk.is_cached = is_cached
+        disk.readers.clear()
+        result = await service.read("orders", 0, 0, 32)
+        assert len(result.slices) == 5
+        assert len(disk.readers) == (0 if is_cached else 5)
+        assert all(name.startswith("ariane-store") for name in disk.readers)
+
+
+async def test_a_store_that_the_kernel_has_dropped_from_memory_reads_the_same(settings: StoreSettings) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"cold" + bytes(3000))])
+    path = Layout.under(settings.root).commit_log / f"{0:020d}"
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    async with running(settings) as service:
+        result = await service.read("orders", 0, 0, 32)
+        assert b"cold" in bytes(result.slices[0])
+
+
+def test_a_store_opened_without_a_service_is_the_same_store(settings: StoreSettings) -> None:
+    store = MessageStore.open(settings, FakeClock(), HOST)
+    put(store, draft(b"x"))
+    store.close()
+    again = MessageStore.open(settings, FakeClock(), HOST)
+    assert bodies(again, "orders", 0) == [b"x"]
+    again.close()
