@@ -52,7 +52,7 @@ def test_every_byte_of_every_golden_record_is_in_one_field(name: str) -> None:
             assert covers(annotate_record(raw, view, view.position), raw, view.position)
         elif isinstance(view, BlankRecord):
             raw = log[view.position : view.position + view.size]
-            assert covers(annotate_blank(raw, view.size, view.position), raw, view.position)
+            assert covers(annotate_blank(raw, view.position), raw, view.position)
 
 
 @given(messages, st.integers(0, 2**40))
@@ -113,7 +113,7 @@ def test_properties_that_no_reader_sees_are_shown_as_such() -> None:
 
 
 def test_a_blank_record_is_told() -> None:
-    told = by_name(annotate_blank(pack_blank(100) + bytes(92), 100, 7))
+    told = by_name(annotate_blank(pack_blank(100) + bytes(92), 7))
     assert told == {"size": "100", "magic": "0xcbd43194 blank", "(unused)": "zeros"}
 
 

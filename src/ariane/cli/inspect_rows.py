@@ -23,17 +23,18 @@ from ariane.cli.store_rows import (
 from ariane.errors import StoreMismatch
 from ariane.model.ids import topic_fault
 from ariane.store.annotate import INDEX_ENTRY, INDEX_HEADER, QUEUE_ENTRY, Field, annotate, annotate_checkpoint
-from ariane.store.annotate_record import annotate_record
+from ariane.store.annotate_record import annotate_blank, annotate_record
 from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
 from ariane.store.disk import RealDisk, read_all
 from ariane.store.index_layout import ENTRY as INDEX
 from ariane.store.key_hash import key_hash
 from ariane.store.layout import Layout
 from ariane.store.queue_entry import ENTRY as QUEUE
-from ariane.store.scan import FoundRecord, record_at, walk_records
+from ariane.store.scan import LogItem, record_at, walk_files, walk_records
 from ariane.store.scan_index import IndexScan, list_index, open_index
 from ariane.store.scan_queue import QueueScan, queue_at
 from ariane.store.verify import log_files
+from ariane.wire.record_view import BlankRecord, RecordView
 
 LIMIT = 20
 
@@ -57,26 +58,40 @@ class Annotated(NamedTuple):
         render((row for path, fields in self.fields for row in make_rows(path, fields)), form, FIELD_COLUMNS)
 
 
-def commit_log_listing(
-    layout: Layout, start: int, topic: str | None, limit: int | None, *, annotated: bool
-) -> Listing | Annotated:
+def commit_log_listing(layout: Layout, start: int, topic: str | None, limit: int | None) -> Listing:
     found = walk_records(RealDisk(), log_files(RealDisk(), layout), start)
     wanted = (record for record in found if topic in (None, record.view.topic))
-    shown = _first(wanted, limit, annotated, lambda record: record.view.physical_offset)
-    if annotated:
-        return Annotated((record.file.path, _record_fields(record)) for record in shown)
+    shown = _first(wanted, limit, place=lambda record: record.view.physical_offset)
     return Listing((record_row(record.view) for record in shown), RECORD_COLUMNS)
 
 
-def _record_fields(record: FoundRecord) -> list[Field]:
-    return annotate_record(record.raw, record.view, record.position)
+def annotated_commit_log(layout: Layout, start: int, topic: str | None, limit: int | None) -> Annotated:
+    """Records, and the blanks between them when all topics are wanted."""
+    found = walk_files(RealDisk(), log_files(RealDisk(), layout), start)
+    wanted = (item for item in found if _is_wanted(item, topic))
+    shown = _first(wanted, 1 if limit is None else limit, place=lambda item: item.offset)
+    return Annotated((item.file.path, _item_fields(item)) for item in shown)
+
+
+def _is_wanted(item: LogItem, topic: str | None) -> bool:
+    if isinstance(item.verdict, RecordView):
+        return topic in (None, item.verdict.topic)
+    return isinstance(item.verdict, BlankRecord) and topic is None
+
+
+def _item_fields(item: LogItem) -> list[Field]:
+    raw = item.buffer[item.verdict.position : item.verdict.position + item.size]
+    position = item.offset - item.file.base
+    if isinstance(item.verdict, RecordView):
+        return annotate_record(raw, item.verdict, position)
+    return annotate_blank(raw, position)
 
 
 def queue_listing(
     layout: Layout, topic: str, queue_id: int, start: int, limit: int | None, *, annotated: bool
 ) -> Listing | Annotated:
     scan = _queue(layout, topic, queue_id)
-    shown = _first(scan.written(start), limit, annotated, lambda numbered: numbered[0])
+    shown = _first(scan.written(start), 1 if annotated and limit is None else limit, place=lambda numbered: numbered[0])
     if annotated:
         return Annotated(_entry_fields(scan, number, raw) for number, raw in shown)
     disk, files = RealDisk(), log_files(RealDisk(), layout)
@@ -143,13 +158,9 @@ def checkpoint_listing(layout: Layout, *, annotated: bool) -> Listing | Annotate
     return Listing(checkpoint_rows(decode_checkpoint(data)))
 
 
-def _first(found: Iterator[T], limit: int | None, annotated: bool, place: Callable[[T], int]) -> Iterator[T]:
-    """As many as were asked for, 0 being all; a word on stderr when there are more."""
-    wanted = limit if limit is not None else 1 if annotated else LIMIT
-    if not wanted:
-        yield from found
-        return
-    yield from islice(found, wanted)
-    following = next(found, None)
-    if following is not None and limit is None:
+def _first(found: Iterator[T], limit: int | None, place: Callable[[T], int]) -> Iterator[T]:
+    """As many as were asked for, 0 being all; without a limit some, and a word on stderr when there are more."""
+    yield from found if limit == 0 else islice(found, LIMIT if limit is None else limit)
+    following = next(found, None) if limit is None else None
+    if following is not None:
         click.echo(f"there is more: --from {place(following)} goes on, --limit 0 shows all", err=True)

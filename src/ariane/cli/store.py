@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ariane.store.layout import Layout
     from ariane.store.verify_report import Report
 
+_REBUILT = {"queues": ("queues", "queue_entries"), "index": ("index_files",)}
+"""What a rebuild of each part counts."""
+
 
 @click.group()
 def store() -> None:
@@ -122,7 +125,8 @@ def rebuild(
         rebuilt = rebuild_store(disk, layout, settings, **wanted, discard_old=yes, progress=progress)
     if not yes:
         click.echo("the old ones are kept as .old; remove them when `ariane store verify` finds no fault", err=True)
-    render([asdict(rebuilt)], Form.TABLE)
+    hidden = {name for part, names in _REBUILT.items() if not wanted[part] for name in names}
+    render([{name: value for name, value in asdict(rebuilt).items() if name not in hidden}], Form.TABLE)
 
 
 @contextmanager

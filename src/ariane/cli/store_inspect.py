@@ -84,10 +84,11 @@ def commitlog(layout: "Layout", start: int, limit: int | None, topic: str | None
     Example:
       ariane store inspect commitlog store --topic orders -o json
     """
-    from ariane.cli.inspect_rows import commit_log_listing
+    from ariane.cli.inspect_rows import annotated_commit_log, commit_log_listing
 
     warn_of_movement(layout)
-    commit_log_listing(layout, start, topic, limit, annotated=annotate).show(form)
+    make = annotated_commit_log if annotate else commit_log_listing
+    make(layout, start, topic, limit).show(form)
 
 
 @inspect.command()

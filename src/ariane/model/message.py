@@ -73,7 +73,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(self.properties.get(Property.KEYS, "").split())
+        return tuple(filter(None, self.properties.get(Property.KEYS, "").split(" ")))
 
     @property
     def unique_key(self) -> str | None:

@@ -4,11 +4,11 @@ import struct
 from collections.abc import Iterator
 
 from ariane.errors import RecordError, WireError
-from ariane.store.annotate import Field, Spec, annotate, gap, show_time
+from ariane.store.annotate import Field, Spec, annotate, show_time
 from ariane.wire.compression import decompress
 from ariane.wire.crc import crc32
 from ariane.wire.host import decode_host
-from ariane.wire.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2, head_of
+from ariane.wire.record import MAGIC_V1, MAGIC_V2, head_of
 from ariane.wire.record_view import RecordView
 from ariane.wire.sys_flag import SysFlag, compression_of, transaction_type
 
@@ -28,17 +28,15 @@ def annotate_record(record: bytes, view: RecordView, position: int) -> list[Fiel
     return fields + list(_texts(record[topic_at:], view, position + topic_at))
 
 
-def annotate_blank(head: bytes, size: int, position: int) -> list[Field]:
-    """The end of a commit log file; `head` is as much of its bytes as is at hand."""
+def annotate_blank(raw: bytes, position: int) -> list[Field]:
+    """The blank record at the end of a commit log file."""
     specs = (
         Spec("size", "i", "bytes left in the file, this field included"),
         Spec(
             "magic", "I", "a blank record: the next record begins the next file", lambda magic: f"{magic:#010x} blank"
         ),
     )
-    return annotate(head[:BLANK_BYTES_MIN], position, specs) + gap(
-        head[BLANK_BYTES_MIN:size], position + BLANK_BYTES_MIN
-    )
+    return annotate(raw, position, specs)
 
 
 def _head_specs(view: RecordView, body: bytes) -> tuple[Spec, ...]:

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ariane.errors import MessageRefused
+from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
 from ariane.store.index import Index
-from ariane.wire.record_view import RecordView
+from ariane.wire.record_view import DispatchFacts, RecordView
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,15 @@ Arrival = Callable[[str, int, int, int], None]
 def is_queued(sys_flag: int) -> bool:
     """Whether a message goes to its queue: prepared and rolled back ones do not."""
     return transaction_type(sys_flag) not in (_PREPARED, _ROLLBACK)
+
+
+def _facts(view: RecordView) -> DispatchFacts:
+    """Without tags and keys when another writer's properties are no text: one such record must not stop the walk."""
+    try:
+        return view.dispatch_facts()
+    except RecordError as error:
+        log.warning("record without tags and keys", extra={"offset": view.physical_offset, "reason": str(error)})
+        return DispatchFacts(0, None, ())
 
 
 class Dispatcher:
@@ -92,7 +101,7 @@ class Dispatcher:
         return number
 
     def _follow(self, view: RecordView) -> None:
-        facts = view.dispatch_facts()
+        facts = _facts(view)
         if is_queued(view.sys_flag):
             tags_code = self._delivery_ms(view) or facts.tags_code
             self._queue(view, tags_code)

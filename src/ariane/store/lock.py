@@ -15,6 +15,7 @@ _held: set[tuple[int, int]] = set()
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
+    _check_not_ours(path)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
     identity = (status.st_dev, status.st_ino)
@@ -31,12 +32,24 @@ def locked(path: Path) -> Iterator[None]:
 
 def _take(descriptor: int, identity: tuple[int, int], path: Path) -> None:
     try:
-        if identity in _held:
-            raise BlockingIOError
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as error:
-        raise StoreInUse(
-            f"{path.parent} is in use by another broker (its file `lock` is locked): stop that one, or choose another "
-            "directory"
-        ) from error
+        raise _in_use(path) from error
     _held.add(identity)
+
+
+def _check_not_ours(path: Path) -> None:
+    """Before the file is opened: closing any descriptor of it would drop the lock that this process holds."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    if (status.st_dev, status.st_ino) in _held:
+        raise _in_use(path)
+
+
+def _in_use(path: Path) -> StoreInUse:
+    return StoreInUse(
+        f"{path.parent} is in use by another broker (its file `lock` is locked): stop that one, or choose another "
+        "directory"
+    )

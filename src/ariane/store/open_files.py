@@ -4,6 +4,7 @@ Every queue has at least one file, and a process may only have so many descripto
 it needs it, and whichever was not named for longest is closed to make room.
 """
 
+import resource
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,17 @@ from ariane.store.disk import Disk, File
 
 OPEN_FILES_MAX = 512
 """Half of the 1,024 descriptors that a process has unless told otherwise; connections need the others."""
+
+_WANTED = 16_384  # opening a queue's file again costs ten times the write that it is opened for
+
+
+def affordable_open_files() -> int:
+    """Half of what the process may have open, after raising its own soft limit; at most what helps."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2 * _WANTED:
+        soft = 2 * _WANTED if hard == resource.RLIM_INFINITY else min(2 * _WANTED, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(OPEN_FILES_MAX, min(_WANTED, soft // 2))
 
 
 class OpenFiles:

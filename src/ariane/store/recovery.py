@@ -27,6 +27,7 @@ from ariane.store.dispatch import Dispatcher
 from ariane.store.index import Index
 from ariane.store.layout import Layout
 from ariane.store.log_recovery import LogWalk, end_log, start_of_walk
+from ariane.store.open_files import affordable_open_files
 from ariane.store.segments import Segments
 from ariane.store.settings import StoreSettings
 from ariane.wire.record import RECORD_BYTES_MAX
@@ -56,7 +57,7 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
     exit_ = last_exit(disk, layout.abort, boot)
     checkpoint = read_checkpoint(disk, layout.checkpoint)
     segments = Segments(disk, layout.commit_log, settings.segment_bytes, writable=True)
-    queues = ConsumeQueues.open(disk, layout, settings)
+    queues = ConsumeQueues.open(disk, layout, settings, open_files_max=affordable_open_files())
     index = Index.open(disk, layout, settings, partial(_local_name, clock)) if settings.index_enable else None
     dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
     walk = LogWalk(

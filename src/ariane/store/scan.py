@@ -109,12 +109,24 @@ def walk_records(disk: Disk, files: Iterable[DataFile], start: int = 0) -> Itera
 
 
 def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> FoundRecord | None:
-    """The whole record that begins at a physical offset, None when there is none."""
+    """The whole record that begins at a physical offset, None when there is none. Reads no more than the record."""
     file = next((file for file in files if file.base <= offset < file.end), None)
-    item = None if file is None else next(walk_files(disk, [file], offset), None)
-    if item is None or not isinstance(item.verdict, RecordView):
+    if file is None:
         return None
-    return FoundRecord(item.verdict, item.file, item.offset - item.file.base, item.buffer)
+    handle = disk.open(file.path, writable=False)
+    try:
+        raw = _read_record(handle, offset - file.base)
+    finally:
+        handle.close()
+    view = verify(raw)
+    return FoundRecord(view, file, offset - file.base, raw) if isinstance(view, RecordView) else None
+
+
+def _read_record(handle: File, position: int) -> bytes:
+    """As many bytes as the size there says; none when no record has that size."""
+    head = handle.read(SIZE_AND_MAGIC.size, position)
+    size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
+    return handle.read(size, position) if RECORD_BYTES_MIN <= size <= RECORD_BYTES_MAX else b""
 
 
 class _FileWalk:
@@ -187,9 +199,9 @@ class _FileWalk:
         if magic == BLANK_MAGIC:
             return bool(size == self._file.size - position)
         own_offset = int.from_bytes(head[_PHYSICAL_OFFSET_POSITION : _PHYSICAL_OFFSET_POSITION + 8], "big")
-        if own_offset != self._file.base + position or not RECORD_BYTES_MIN <= size <= RECORD_BYTES_MAX:
+        if own_offset != self._file.base + position:
             return False
-        return isinstance(verify(handle.read(size, position), check_body_crc=False), RecordView)
+        return isinstance(verify(_read_record(handle, position), check_body_crc=False), RecordView)
 
 
 def _magic_positions(window: bytes) -> Iterator[int]:

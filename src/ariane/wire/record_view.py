@@ -78,7 +78,7 @@ class RecordView(msgspec.Struct, frozen=True, gc=False):
         properties = self.properties()
         keys = properties.get(_KEYS)
         code = tags_code(properties.get(_TAGS))
-        return DispatchFacts(code, properties.get(_UNIQUE_KEY), keys.split() if keys else ())
+        return DispatchFacts(code, properties.get(_UNIQUE_KEY), [key for key in keys.split(" ") if key] if keys else ())
 
 
 class BlankRecord(msgspec.Struct, frozen=True, gc=False):
