@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.errors import StoreCorrupt, StoreInUse, StoreMismatch
+from ariane.errors import StoreInUse, StoreMismatch
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.rebuild import Rebuilt, rebuild_store
@@ -133,10 +133,13 @@ def test_queues_are_rebuilt_whatever_the_index_looks_like(layout: Layout) -> Non
     assert (rebuilt.queues, rebuilt.index_files) == (54, 0)
 
 
-def test_a_record_that_no_queue_can_take_is_told(layout: Layout) -> None:
+def test_a_record_whose_properties_are_no_text_is_queued_without_tags_and_told(
+    layout: Layout, caplog: pytest.LogCaptureFixture
+) -> None:
     overwrite(layout.commit_log / "00000000000000000000", 266, b"\xff")  # the last byte of its properties
-    with pytest.raises(StoreCorrupt, match="not UTF-8"):
-        rebuild(layout)
+    rebuild(layout)
+    (told,) = [record for record in caplog.records if record.message == "record without tags and keys"]
+    assert "not UTF-8" in vars(told)["reason"]
 
 
 def test_a_log_that_does_not_begin_at_0_gives_queues_with_fillers(layout: Layout) -> None:

@@ -102,13 +102,14 @@ class Dispatcher:
 
     def _follow(self, view: RecordView) -> None:
         facts = _facts(view)
-        if is_queued(view.sys_flag):
+        if not view.sys_flag & _PREPARED:  # neither prepared nor, which has that bit too, rolled back
             tags_code = self._delivery_ms(view) or facts.tags_code
             self._queue(view, tags_code)
-        if transaction_type(view.sys_flag) != _ROLLBACK:
-            keys = tuple(filter(None, (facts.unique_key, *facts.keys)))
-            if keys:
-                self.index_later(Keyed(view.physical_offset, view.store_timestamp_ms, view.topic, keys))
+        if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
+            return
+        keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
+        if keys:
+            self._keyed.append(Keyed(view.physical_offset, view.store_timestamp_ms, view.topic, keys))
 
     def _queue(self, view: RecordView, tags_code: int) -> None:
         try:

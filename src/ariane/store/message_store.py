@@ -30,6 +30,7 @@ from ariane.store.settings import StoreSettings
 log = logging.getLogger(__name__)
 
 _BUSY_FOR_S = 1.0
+_UNWRITTEN_BYTES_MAX = 160 * 1024 * 1024  # some 140,000 messages of 1 KiB: dispatched again in less than two seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class MessageStore:
         self.parts = parts
         self._clock = clock
         self._refusal: StoreError | None = None
+        self._written_to = parts.commit_log.max_offset
         self._append_ended = 0.0
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
@@ -109,7 +111,17 @@ class MessageStore:
         began = time.monotonic()
         outcomes = self._appender.append(drafts)
         self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
+        if self.parts.commit_log.max_offset - self._written_to > _UNWRITTEN_BYTES_MAX:
+            self._write_derived_early()
         return outcomes
+
+    def _write_derived_early(self) -> None:
+        """Under a heavy load a second's messages would take seconds to dispatch again after a kill."""
+        try:
+            self.write_derived()
+        except StoreFull as error:  # the next round tries again, and tells
+            log.debug("queues or index not written", extra={"reason": str(error)})
+            self._written_to = self.parts.commit_log.max_offset
 
     def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """A client's batch: all or none."""
@@ -142,6 +154,7 @@ class MessageStore:
         self.parts.dispatcher.write_index()
         self.parts.queues.write_dirty()
         write_mark(self._mark, written_to)
+        self._written_to = written_to
 
     @contextmanager
     def durable_round(self) -> Iterator[DurableRound]:

@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from ariane.errors import RecordError, StoreCorrupt, StoreMismatch
+from ariane.errors import StoreMismatch
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.delay_levels import parse_levels
 from ariane.store.disk import Disk
@@ -108,12 +108,9 @@ def _views(disk: Disk, layout: Layout, progress: Progress) -> Iterator[RecordVie
 
 def _feed(dispatcher: Dispatcher, queues: ConsumeQueues, views: Iterator[RecordView]) -> int:
     records = 0
-    try:
-        while fed := dispatcher.follow(islice(views, _FED_AT_ONCE)):
-            records += fed
-            queues.write_dirty()
-    except RecordError as error:
-        raise StoreCorrupt(f"a record of the log has no place in a queue: {error}; `verify` tells which") from error
+    while fed := dispatcher.follow(islice(views, _FED_AT_ONCE)):
+        records += fed
+        queues.write_dirty()
     return records
 
 
