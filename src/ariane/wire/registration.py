@@ -20,18 +20,21 @@ from typing import NoReturn
 
 import msgspec
 
-from ariane.errors import BodyError
+from ariane.errors import BodyError, RecordError
 from ariane.model.topic import DataVersion, TopicConfig, TopicFilterType
 from ariane.wire.body import JsonBody, decode_json, encode_json
 from ariane.wire.codes import Version
+from ariane.wire.compression import decompress
 from ariane.wire.crc import crc32
 from ariane.wire.requests.brokers import RegisterBroker
 from ariane.wire.requests.topics import TopicTable
+from ariane.wire.sys_flag import Compression, with_compression
 
 INFLATED_MAX = 64 * 1024 * 1024  # a million topics; a bomb of one frame (16 MiB) would inflate to 16 GiB
 TOPICS_MAX = 1_000_000
 _ENTRY_MIN = 4 + len("T 1 1 6 MULTI_TAG")  # the smallest topic: a forged count is refused before anything is built
 _INT32 = struct.Struct(">i")
+_ZLIB = with_compression(0, Compression.ZLIB)
 
 
 class RegistrationBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,14 +176,10 @@ def _number(word: str) -> int:
 
 
 def _inflate(body: bytes) -> bytes:
-    stream = zlib.decompressobj()
     try:
-        data = stream.decompress(body, INFLATED_MAX)
-    except zlib.error as error:
-        raise BodyError(f"registration: the compressed body is not a zlib stream: {error}") from error
-    if stream.unconsumed_tail or not stream.eof:
-        _fail(f"its zlib stream is cut short, or inflates to more than {INFLATED_MAX} bytes")
-    return data
+        return decompress(body, _ZLIB, INFLATED_MAX)
+    except RecordError as error:
+        raise BodyError(f"the compressed registration cannot be read: {error}") from error
 
 
 def _fail(reason: str) -> NoReturn:
