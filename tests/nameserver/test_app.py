@@ -311,3 +311,12 @@ async def test_when_one_of_two_nameservers_is_killed_the_other_still_answers() -
                 await client.call(first_address, GetRoute("orders"))
             await broker.call(second_address, registration("orders", "TBW102"))
             assert await has_route(client, second_address, "orders")
+
+
+async def test_trap_18_a_first_registration_with_a_single_topic_is_taken() -> None:
+    """5.x nameservers refuse it; a broker of ours will send its system topics along, and this one takes both."""
+    async with nameserver() as address, caller() as client:
+        await client.call(address, registration("orders"))
+        assert await has_route(client, address, "orders")
+        await client.call(address, registration("orders", "payments"))
+        assert await has_route(client, address, "payments")

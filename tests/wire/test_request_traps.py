@@ -16,9 +16,10 @@ from ariane.wire.exchange import answer_command, read_answer, read_request, requ
 from ariane.wire.fields import Answer
 from ariane.wire.frame import decode_header
 from ariane.wire.json_header import encode_json_header
+from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.requests.access import UpdateAccount
 from ariane.wire.requests.clients import Heartbeat
-from ariane.wire.requests.offsets import OffsetStored
+from ariane.wire.requests.offsets import GetConsumerOffset, OffsetAnswer, OffsetStored
 from ariane.wire.requests.pull import LitePull, Pull, PullAnswer
 from ariane.wire.requests.resets import OffsetList, OffsetsByQueue, ResetClientOffset, as_list
 from ariane.wire.requests.send import Send, SendAnswer, SendBack
@@ -172,3 +173,21 @@ def test_trap_25_codes_209_to_211_are_those_of_access_control() -> None:
         "DELETE_ACL_CONFIG_FAILED",
         "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED",
     ]
+
+
+def test_trap_09_no_stored_offset_is_code_22_and_a_young_queue_is_0() -> None:
+    ask = GetConsumerOffset("G", "T", 0)
+    asked = request_command(ask, opaque=1)
+    with pytest.raises(RequestFailed) as caught:
+        read_answer(ask, answer_command(asked, Answer(code=ResponseCode.QUERY_NOT_FOUND, remark="no offset")))
+    assert caught.value.code == 22
+    young = answer_command(asked, OffsetAnswer(offset=QueueOffset(0)))
+    assert (young.code, young.ext) == (0, {"offset": "0"})
+    assert read_answer(ask, young).offset == 0
+
+
+def test_trap_21_the_answer_to_a_half_message_tells_where_the_half_record_is() -> None:
+    answer = SendAnswer(msg_id="7F00000100002A9F000000000001E240", queue_id=0, queue_offset=QueueOffset(7))
+    command = answer_command(Command(code=RequestCode.SEND_MESSAGE_V2), answer)
+    assert decode_offset_message_id(command.ext["msgId"]).physical_offset == 123456  # END_TRANSACTION's commitLogOffset
+    assert command.ext["queueOffset"] == "7"  # and its tranStateTableOffset
