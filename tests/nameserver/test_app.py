@@ -25,6 +25,7 @@ from ariane.wire.requests.brokers import (
     AddWritePermission,
     BrokerHeartbeat,
     QueryDataVersion,
+    RegisterBroker,
     UnregisterBroker,
     WipeWritePermission,
 )
@@ -320,3 +321,14 @@ async def test_trap_18_a_first_registration_with_a_single_topic_is_taken() -> No
         assert await has_route(client, address, "orders")
         await client.call(address, registration("orders", "payments"))
         assert await has_route(client, address, "payments")
+
+
+async def test_a_body_of_200_000_brackets_is_refused_while_others_are_served() -> None:
+    async with nameserver() as address, caller() as hostile, caller() as client:
+        deep = RegisterBroker(
+            broker_name="b", broker_addr="127.0.0.1:1", cluster_name="c", broker_id=0, body=b"[" * 200_000
+        )
+        refused = asyncio.ensure_future(refusal(hostile.call(address, deep)))
+        await client.call(address, registration("orders"))
+        assert await has_route(client, address, "orders")
+        assert "nests deeper" in (await refused).remark

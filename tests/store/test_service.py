@@ -20,7 +20,7 @@ from ariane.store.disk import RealDisk, RealFile
 from ariane.store.draft import Appended
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
-from ariane.store.service import StoreService
+from ariane.store.service import StoreService, _read_ahead
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock, SimulatedDisk
 from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
@@ -420,3 +420,18 @@ def test_a_store_opened_without_a_service_is_the_same_store(settings: StoreSetti
     again = MessageStore.open(settings, FakeClock(), HOST)
     assert bodies(again, "orders", 0) == [b"x"]
     again.close()
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.EBADF, False)])
+def test_a_sector_that_cannot_be_read_is_told_before_the_mapping_meets_it(number: int, is_told: bool) -> None:
+    """A file that retention has just closed is not: whoever holds a slice holds its mapping."""
+
+    class Failing:
+        def read(self, length: int, position: int) -> bytes:
+            raise OSError(number, os.strerror(number))
+
+    if is_told:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            _read_ahead(Failing(), 10, 0)  # type: ignore[arg-type]
+    else:
+        _read_ahead(Failing(), 10, 0)  # type: ignore[arg-type]

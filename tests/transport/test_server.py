@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import socket
 import struct
 from contextlib import AsyncExitStack
 
@@ -8,6 +9,7 @@ import pytest
 from ariane.errors import ListenFailed
 from ariane.testing import FakeClock
 from ariane.transport.connection import Connection, Reply
+from ariane.transport.listener import set_options
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.command import Command
@@ -93,6 +95,7 @@ async def test_a_silent_connection_is_closed_after_the_first_frame_time() -> Non
     clock = FakeClock()
     async with serving(clock=clock) as server, connected(server) as half_open:
         await until(lambda: server.connections == 1)
+        await assert_honest_client_is_served(server)
         await clock.advance(6)
         await half_open.wait_closed_by_peer()
         await until(lambda: server.connections == 0)
@@ -247,3 +250,11 @@ async def test_a_port_in_use_is_one_sentence_with_the_cure() -> None:
         with pytest.raises(ListenFailed, match=r"cannot listen on 127\.0\.0\.1:\d+.*--listen HOST:PORT"):
             async with Server.open(server.address, echo, TransportSettings(), TlsSettings(), FakeClock()):
                 pass
+
+
+def test_the_kernel_is_asked_to_notice_peers_that_vanished() -> None:
+    with socket.socket() as peer:
+        set_options(peer, keepalive_idle_s=61)
+        assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 61
+        assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

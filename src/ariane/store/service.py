@@ -5,13 +5,14 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreReadOnly
 from ariane.lifecycle import Job, background, every
 from ariane.store.append import Outcome
+from ariane.store.disk import File
 from ariane.store.draft import Appended, Draft
 from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
@@ -133,7 +134,13 @@ class StoreService:
         for physical, size in ranges:
             segment = self.store.parts.commit_log.segments.find(physical)
             if segment is not None:
-                with suppress(
-                    OSError
-                ):  # retention has just closed it: the slice stays valid, and its fault is a short one
-                    segment.file.read(size, physical - segment.base)
+                _read_ahead(segment.file, size, physical - segment.base)
+
+
+def _read_ahead(file: File, size: int, position: int) -> None:
+    """A sector that cannot be read is an OSError here; touching it through the mapping would be a SIGBUS."""
+    try:
+        file.read(size, position)
+    except OSError as error:
+        if error.errno != errno.EBADF:  # retention has just closed the file: the slice holds its mapping
+            raise
