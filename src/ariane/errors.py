@@ -21,6 +21,13 @@
     │   ├── StoreFull                   yes          no space: writes are refused until there is some
     │   ├── StoreReadOnly                            a sync failed: what is on disk is unknown, so nothing more is taken
     │   └── MessageRefused                           too large, or a field that the record cannot hold
+    ├── ExpressionError(reason, at)     no       2   a filter expression cannot be read
+    ├── ClientError                     no       1   a producer or a consumer
+    │   ├── NoRoute                     yes      3   no nameserver knows the topic, or no broker takes part in it
+    │   ├── MessageRejected             no       2   this message can never be sent: its name, its size, its properties
+    │   ├── SendFailed                  yes      3   every attempt failed; the message may still have been stored
+    │   ├── NoReply                     yes      1   request-reply: nobody answered in time
+    │   └── ClientClosed                no       1   used before it started, after it closed, or in a forked child
     └── RequestFailed(code, remark)     by code  4   the peer refused; raised by a handler, it is the answer
 
 `retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types.
@@ -115,6 +122,41 @@ class StoreReadOnly(StoreError):
 
 
 class MessageRefused(StoreError):
+    pass
+
+
+class ExpressionError(ArianeError):
+    exit_status = 2
+
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(f"{reason} at position {position}")
+        self.reason = reason
+        self.position = position
+
+
+class ClientError(ArianeError):
+    pass
+
+
+class NoRoute(ClientError):
+    retriable = True
+    exit_status = 3
+
+
+class MessageRejected(ClientError):
+    exit_status = 2
+
+
+class SendFailed(ClientError):
+    retriable = True
+    exit_status = 3
+
+
+class NoReply(ClientError):
+    retriable = True
+
+
+class ClientClosed(ClientError):
     pass
 
 

@@ -2,10 +2,12 @@
 
 from typing import Any, TypeVar
 
+from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.wire.codes import Serialization
 from ariane.wire.exchange import read_answer, request_command
 from ariane.wire.fields import Answer, Request
+from ariane.wire.frame import encode_frame
 
 A = TypeVar("A", bound=Answer)
 
@@ -23,3 +25,13 @@ class Caller:
     async def oneway(self, address: str, ask: Request[Any]) -> None:
         """Sends and does not wait: the peer will not answer, and nobody will know."""
         await self._pool.send(address, request_command(ask, opaque=0, oneway=True, serialization=self._serialization))
+
+
+async def ask_peer(connection: Connection, ask: Request[A], timeout_s: float) -> A:
+    """A call the other way: to whoever opened this connection, as a broker asks its clients."""
+    return read_answer(ask, await connection.call(request_command(ask, opaque=0), timeout_s))
+
+
+def tell_peer(connection: Connection, ask: Request[Any]) -> None:
+    """A one-way call the other way. Dropped when the peer is gone: whoever needs to know asks again."""
+    connection.write(encode_frame(request_command(ask, opaque=0, oneway=True)))

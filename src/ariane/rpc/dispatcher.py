@@ -1,38 +1,43 @@
 """Command to struct to handler to answer: the one place where exceptions become response codes."""
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ariane.errors import ArianeError, RequestFailed, WireError
-from ariane.rpc.handlers import Call, Encoded, HandlerTable, Outcome
+from ariane.errors import ArianeError, RequestFailed
+from ariane.rpc.handlers import Call, Encoded, HandlerTable, Later, Outcome, encode_outcome
 from ariane.transport.connection import Connection, Reply
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.command import Command
-from ariane.wire.exchange import answer_command, read_request
-from ariane.wire.fields import Answer
-from ariane.wire.frame import encode_frame
+from ariane.wire.exchange import read_request
+from ariane.wire.fields import Answer, Request
 
 log = logging.getLogger(__name__)
+
+Guard = Callable[[Connection, Command, Request[Any]], None]
 
 
 class Dispatcher:
     """What a connection calls with each request; give `dispatcher.receive` to a server or a pool."""
 
-    def __init__(self, table: HandlerTable) -> None:
+    def __init__(self, table: HandlerTable, guard: Guard | None = None) -> None:
+        """`guard` sees every request that has a handler before the handler does; what it raises is the answer."""
         self._table = table
+        self._guard = guard
 
     def receive(self, connection: Connection, command: Command) -> Reply:
         route = self._table.get(command.code)
         if route is None:
-            return self._reply(command, _unsupported(command.code))
+            return encode_outcome(command, _unsupported(command.code))
         try:
             ask = read_request(route.declaration, command)
+            if self._guard is not None:
+                self._guard(connection, command, ask)
             outcome = route.handler(ask, Call(connection, command))
         except Exception as error:
-            return self._reply(command, self._failure(connection, command, error))
-        if isinstance(outcome, (Answer, Encoded)):
-            return self._reply(command, outcome)
+            return encode_outcome(command, self._failure(connection, command, error))
+        if isinstance(outcome, (Answer, Encoded, Later)):
+            return encode_outcome(command, outcome)
         return self._finish(connection, command, outcome)
 
     async def _finish(self, connection: Connection, command: Command, pending: Awaitable[Outcome]) -> bytes | None:
@@ -40,17 +45,7 @@ class Dispatcher:
             outcome = await pending
         except Exception as error:
             outcome = self._failure(connection, command, error)
-        return self._reply(command, outcome)
-
-    def _reply(self, command: Command, outcome: Outcome) -> bytes | None:
-        if command.is_oneway:
-            return None
-        answer, body = (outcome.answer, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
-        try:
-            return encode_frame(answer_command(command, answer, body))
-        except WireError as error:  # our own answer breaks a limit, for example a body above 16 MiB
-            log.error("answer cannot be sent", extra={"code": command.code, "reason": str(error)})  # noqa: TRY400
-            return encode_frame(answer_command(command, Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
+        return encode_outcome(command, outcome)
 
     def _failure(self, connection: Connection, command: Command, error: Exception) -> Answer:
         if isinstance(error, RequestFailed):

@@ -1,26 +1,28 @@
 """Handlers: which method answers which request.
 
 A handler group is an object whose methods carry `@handles(SomeRequest)`. A handler returns its answer, or awaits first:
-one that does not await is answered in the same turn of the loop, without a task.
+one that does not await is answered in the same turn of the loop, without a task. It may also return `LATER` and keep
+its `Call`: a parked pull then costs neither a task nor a place among the requests in flight, and is answered by
+`call.answer(...)`, from wherever its message arrives.
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any, Final, TypeVar
 
+from ariane.errors import WireError
 from ariane.transport.connection import Connection
+from ariane.wire.codes import ResponseCode
 from ariane.wire.command import Command
 from ariane.wire.declare import Declaration, declaration_of
+from ariane.wire.exchange import answer_command
 from ariane.wire.fields import Answer, Request
+from ariane.wire.frame import encode_frame
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Who asks: the connection, and the command as it came."""
-
-    connection: Connection
-    command: Command
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,42 @@ class Encoded:
     body: bytes
 
 
-Outcome = Answer | Encoded
+class Later(Enum):
+    LATER = "later"
+
+
+LATER: Final = Later.LATER
+"""What a handler returns that has no answer now, and perhaps never: the caller of END_TRANSACTION may get none."""
+
+Outcome = Answer | Encoded | Later
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who asks: the connection, and the command as it came."""
+
+    connection: Connection
+    command: Command
+
+    def answer(self, outcome: Answer | Encoded) -> None:
+        """The answer to a request whose handler returned `LATER`; dropped when the asker is gone."""
+        data = encode_outcome(self.command, outcome)
+        if data is not None:
+            self.connection.write(data)
+
+
+def encode_outcome(command: Command, outcome: Outcome) -> bytes | None:
+    """The frame that answers `command`; None when it wants no answer, or not yet."""
+    if command.is_oneway or isinstance(outcome, Later):
+        return None
+    answer, body = (outcome.answer, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
+    try:
+        return encode_frame(answer_command(command, answer, body))
+    except WireError as error:  # our own answer breaks a limit, for example a body above 16 MiB
+        log.error("answer cannot be sent", extra={"code": command.code, "reason": str(error)})  # noqa: TRY400
+        return encode_frame(answer_command(command, Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
+
+
 Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome]]
 H = TypeVar("H", bound=Callable[..., Any])
 

@@ -1,0 +1,1 @@
+"""The broker: takes messages in, keeps them, and hands them out to consumer groups."""

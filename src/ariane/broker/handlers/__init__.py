@@ -1,0 +1,1 @@
+"""What a broker answers: one class per area, its fields are all it touches."""

@@ -1,0 +1,1 @@
+"""Producers, consumers and administration, for brokers of Apache RocketMQ and for ours."""
