@@ -40,6 +40,7 @@ bench: $(STAMP) ## Figures for docs/performance.md
 	@$(BIN)/python -m bench.wire
 	@$(BIN)/python -m bench.nameserver
 	@$(BIN)/python -m bench.store
+	@$(BIN)/python -m bench.index
 
 interop: $(STAMP) ## Real Apache RocketMQ parts against our servers (needs Java and Maven)
 	@$(BIN)/python -m interop.nameserver

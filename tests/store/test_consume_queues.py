@@ -192,6 +192,32 @@ def test_a_deleted_topic_leaves_nothing_behind(tmp_path: Path) -> None:
     assert names(open_queues(tmp_path)) == names(queues) == [("bills", 0), ("bills", 1), ("bills", 2)]
 
 
+def test_a_deleted_topic_takes_the_extensions_along_that_apache_wrote(tmp_path: Path) -> None:
+    queues = open_queues(tmp_path)
+    fill(queues.get_or_create("orders", 0), 5)
+    extension = Layout.under(tmp_path).consume_queue_extensions / "orders" / "0"
+    extension.mkdir(parents=True)
+    (extension / f"{0:020d}").write_bytes(b"units")
+    queues.delete_topic("orders")
+    assert not extension.parent.exists()
+
+
+def test_the_names_of_new_queues_wait_for_the_thread_that_syncs() -> None:
+    """Five thousand new queues would otherwise hold the loop for seconds."""
+    disk = SimulatedDisk()
+    queues = open_queues(STORE, disk)
+    for queue_id in range(20):
+        fill(queues.get_or_create("orders", queue_id), 1)
+    disk.journal.clear()
+    queues.write_dirty()
+    assert "sync_directory" not in {operation.kind for operation in disk.journal}
+    for sync in queues.take_unsynced():
+        sync()
+    synced = [operation.path for operation in disk.journal if operation.kind == "sync_directory"]
+    root = Layout.under(STORE).consume_queues
+    assert synced.count(root) == synced.count(root / "orders") == 1
+
+
 def test_a_deleted_topic_keeps_files_that_are_not_ours(tmp_path: Path) -> None:
     queues = open_queues(tmp_path)
     fill(queues.get_or_create("orders", 0), 5)

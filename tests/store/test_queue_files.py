@@ -60,7 +60,7 @@ def test_the_configured_size_is_rounded_up_to_whole_entries(tmp_path: Path) -> N
 
 
 def new_files(disk: SimulatedDisk) -> QueueFiles:
-    return QueueFiles(disk, OpenFiles(disk), directory(STORE), FILE_BYTES)
+    return QueueFiles(disk, OpenFiles(disk), directory(STORE), FILE_BYTES, set())
 
 
 def name_changes(disk: SimulatedDisk) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_removal_that_was_cut_short_is_finished_at_the_next_start() -> None:
 
 def test_zeroing_behind_a_position_leaves_holes_alone(tmp_path: Path) -> None:
     disk = RealDisk()
-    files = QueueFiles(disk, OpenFiles(disk), tmp_path / "queue", 6_000_000)
+    files = QueueFiles(disk, OpenFiles(disk), tmp_path / "queue", 6_000_000, set())
     files.write(0, b"x" * 5000)
     files.write(3_000_000, b"stale")
     files.zero_from(60)

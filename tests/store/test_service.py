@@ -23,6 +23,7 @@ from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService, _read_ahead
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock, SimulatedDisk
+from ariane.wire.record_view import RecordView, verify
 from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
 
 IO_ERROR = OSError(errno.EIO, "Input/output error")
@@ -363,6 +364,15 @@ async def test_a_key_is_found_within_a_tick(settings: StoreSettings) -> None:
         await service.append([draft(b"found", key="k")])
         await clock.advance(0.05)
         assert len(service.store.reader.by_key("orders", "k", 10, 0, 2**62)) == 1
+
+
+async def test_a_key_asked_of_the_service_is_found_at_once(settings: StoreSettings) -> None:
+    async with running(settings, FakeClock()) as service:
+        await service.append([draft(b"found", key="k"), draft(b"other", key="j")])
+        (record,) = await service.by_key("orders", "k", 10, 0, 2**62)
+        view = verify(record)
+        assert isinstance(view, RecordView)
+        assert view.body(record) == b"found"
 
 
 async def test_writes_are_refused_above_the_ratio_and_resume_by_themselves(

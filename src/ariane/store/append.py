@@ -14,6 +14,7 @@ from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.dispatch import Dispatcher, Keyed
 from ariane.store.draft import Appended, Draft, record_bytes
 from ariane.wire.record import pack_record
+from ariane.wire.record_seal import seal, with_room
 
 Outcome = Appended | StoreError
 
@@ -44,19 +45,23 @@ class Appender:
         clock: Clock,
         store_host: bytes,
         max_message_bytes: int,
+        sealed: bool = False,
     ) -> None:
+        """`sealed`: each record ends with a checksum over all of it."""
         self._log = commit_log
         self._queues = queues
         self._dispatcher = dispatcher
         self._clock = clock
         self._store_host = store_host
         self._max_message_bytes = max_message_bytes
+        self._sealed = sealed
         self.timestamp_ms = 0
         """Of the last append. Store times never go back, whatever the clock does: search by time relies on it."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """What became of each draft. They may spread over two files when the active one ends between them."""
         outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
+        self._make_room(drafts)
         self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
         run = _Run(self._log)
         for number, draft in enumerate(drafts):
@@ -84,6 +89,7 @@ class Appender:
     def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """A client's batch: in one file, and all or none, as Apache keeps it."""
         outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
+        self._make_room(drafts)
         topics = [draft.topic.encode() for draft in drafts]
         total = sum(
             record_bytes(draft, len(topic), len(self._store_host)) for draft, topic in zip(drafts, topics, strict=True)
@@ -106,6 +112,11 @@ class Appender:
         self._write(run, outcomes)
         return outcomes
 
+    def _make_room(self, drafts: Sequence[Draft]) -> None:
+        if self._sealed:
+            for draft in drafts:
+                draft.properties = with_room(draft.properties)
+
     def _stage(self, run: _Run, number: int, draft: Draft, topic: bytes) -> None:
         queue = self._queues.get_or_create(draft.topic, draft.queue_id)
         is_queued = not draft.sys_flag & _NOT_QUEUED
@@ -126,6 +137,8 @@ class Appender:
             reconsume_times=draft.reconsume_times,
             prepared_transaction_offset=draft.prepared_transaction_offset,
         )
+        if self._sealed:
+            record = seal(record)
         if is_queued:
             run.next_offsets[queue] = queue_offset + 1
         size = len(record)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from ariane.errors import MessageRefused, StoreError
 from ariane.model.ids import topic_fault
@@ -31,7 +32,7 @@ class ConsumeQueues:
         self._open_files = OpenFiles(disk, open_files_max)
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._dirty: set[ConsumeQueue] = set()
-        self._names: list[Unsynced] = []  # of topics and queues, when they may not be durable
+        self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
 
     @classmethod
     def open(
@@ -78,7 +79,8 @@ class ConsumeQueues:
             raise MessageRefused(fault)
         if not 0 <= queue_id <= _QUEUE_ID_MAX:
             raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
-        files = QueueFiles(self._disk, self._open_files, self._layout.queue(topic, queue_id), self._segment_bytes)
+        directory = self._layout.queue(topic, queue_id)
+        files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
         queue = ConsumeQueue(topic, queue_id, files, self._dirty)
         queue.recover()
         self._topics.setdefault(topic, {})[queue_id] = queue
@@ -115,7 +117,8 @@ class ConsumeQueues:
 
     def take_unsynced(self) -> list[Callable[[], None]]:
         """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
-        names, self._names = self._names, []
+        names = [Unsynced(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
+        self._new_names.clear()
         files = (unsynced for queue in self for unsynced in queue.take_unsynced())
         return [unsynced.sync for unsynced in (*files, *names)]
 
@@ -124,8 +127,7 @@ class ConsumeQueues:
         for queue in self:
             queue.doubt_from(physical)
         root = self._layout.consume_queues
-        directories = (root, *(root / topic for topic in self._topics))
-        self._names = [Unsynced(self._disk, directory, is_directory=True) for directory in directories]
+        self._new_names.update((root, *(root / topic for topic in self._topics)))
 
     def truncate(self, physical: int) -> None:
         """The log ends at `physical` now."""
@@ -143,11 +145,24 @@ class ConsumeQueues:
             queue.destroy()
 
     def delete_topic(self, topic: str) -> None:
+        """With its extensions, should an Apache broker have written some."""
         for queue_id in tuple(self.of_topic(topic)):
             self.delete_queue(topic, queue_id)
         if self._topics.pop(topic, None) is not None:
+            try:
+                self._remove_extensions(self._layout.consume_queue_extensions / topic)
+            except OSError as error:
+                raise StoreError(f"the extensions of topic {topic} cannot be removed: {error.strerror}") from error
             with suppress(OSError):  # something that is not ours is in it
                 self._disk.remove_directory(self._layout.consume_queues / topic)
+
+    def _remove_extensions(self, directory: Path) -> None:
+        for queue in (directory / name for name in self._disk.names(directory)):
+            for name in self._disk.names(queue):
+                self._disk.remove(queue / name)
+            self._disk.remove_directory(queue)
+        with suppress(FileNotFoundError):
+            self._disk.remove_directory(directory)
 
     def close(self) -> None:
         """Lets go of the files. What `write_dirty` did not write is left to the log."""

@@ -62,8 +62,8 @@ class Disk(Protocol):
     def remove_directory(self, path: Path) -> None:
         """An empty one."""
 
-    def make_directory(self, path: Path) -> None:
-        """With its parents; each new name synced."""
+    def make_directory(self, path: Path, *, synced: bool = True) -> list[Path]:
+        """With its parents, each new name synced. The directories that got a name, for who would rather sync later."""
 
     def rename(self, source: Path, target: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
@@ -185,14 +185,16 @@ class RealDisk:
     def remove_directory(self, path: Path) -> None:
         path.rmdir()
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, synced: bool = True) -> list[Path]:
         missing = []
         while not path.exists():
             missing.append(path)
             path = path.parent
         for new in reversed(missing):
             new.mkdir(mode=0o700, exist_ok=True)
-            self.sync_directory(new.parent)
+            if synced:
+                self.sync_directory(new.parent)
+        return [new.parent for new in missing]
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)

@@ -67,7 +67,13 @@ class MessageStore:
             parts.commit_log, parts.queues, parts.index, self._extended_tags_code, _memory_bytes(settings.memory_ratio)
         )
         self._appender = Appender(
-            parts.commit_log, parts.queues, parts.dispatcher, clock, store_host, settings.max_message_bytes
+            parts.commit_log,
+            parts.queues,
+            parts.dispatcher,
+            clock,
+            store_host,
+            settings.max_message_bytes,
+            settings.seal_records,
         )
         self._appender.timestamp_ms = parts.last_timestamp_ms
         self._retention = Retention(

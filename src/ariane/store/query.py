@@ -4,7 +4,7 @@ A read returns slices of the mapped log: nothing is decoded, nothing copied. The
 behave as they do there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
@@ -167,8 +167,11 @@ class Reader:
         if self._index is None:
             return []
         # As many as a query may give, because some of them may be of another key with the same hash.
-        hits = self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms)
-        found = (self.record_at(physical) for physical in hits.offsets)
+        return self.with_key(self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms).offsets, topic, key, count_max)
+
+    def with_key(self, offsets: Sequence[int], topic: str, key: str, count_max: int) -> list[memoryview]:
+        """The records at `offsets` that are of this topic and key."""
+        found = (self.record_at(physical) for physical in offsets)
         mine = [record for record in found if record is not None and _has_key(record, topic, key)]
         return mine[:count_max]
 

@@ -33,12 +33,16 @@ _REMOVING = "removing"
 
 class QueueFiles:
     __slots__ = (
-        "_disk", "_names", "_names_in_doubt", "_open_files", "_path", "_path_base", "_unsynced_from",
+        "_disk", "_names", "_names_in_doubt", "_new_names", "_open_files", "_path", "_path_base", "_unsynced_from",
         "base", "directory", "end", "segment_bytes",
     )  # fmt: skip
 
-    def __init__(self, disk: Disk, open_files: OpenFiles, directory: Path, segment_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, open_files: OpenFiles, directory: Path, segment_bytes: int, new_names: set[Path]
+    ) -> None:
+        """`new_names` collects the directories above this one that a new queue's name was added to, not yet synced."""
         assert segment_bytes % ENTRY_BYTES == 0
+        self._new_names = new_names
         self._disk = disk
         self._open_files = open_files
         self._names: Unsynced | None = None  # the last change of a name here
@@ -160,7 +164,7 @@ class QueueFiles:
 
     def _create_first(self, base: int, at: int) -> File:
         """For a queue that begins at `at` in its first file; without its fillers that file must not stay."""
-        self._disk.make_directory(Path(self.directory))
+        self._new_names.update(self._disk.make_directory(Path(self.directory), synced=False))
         self.base = self.end = base
         file = self._create(base)
         try:

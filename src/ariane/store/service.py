@@ -18,12 +18,13 @@ from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_MAX_IN_MEMORY, ReadResult, TagMatch
+from ariane.store.query import BYTES_MAX_IN_MEMORY, QUERY_MAX, ReadResult, RecordMatch, TagMatch
 from ariane.store.settings import FlushDiskType, StoreSettings
 
 log = logging.getLogger(__name__)
 
 _INDEX_INTERVAL_MS = 50  # how late a key may be found
+_AHEAD_BYTES = 64 * 1024  # what a thread reads of a record that the index points to, whose size is not known yet
 
 
 class StoreService:
@@ -114,12 +115,25 @@ class StoreService:
         count_max: int,
         bytes_max: int = BYTES_MAX_IN_MEMORY,
         tag_match: TagMatch | None = None,
+        record_match: RecordMatch | None = None,
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
-        result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match)
+        result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match, record_match)
         if result.ranges and not self._is_cached(result.ranges):
             await asyncio.get_running_loop().run_in_executor(self._executor, self._fetch, result.ranges)
         return result
+
+    async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """As `Reader.by_key`, with keys just appended; index and records are fetched by a thread."""
+        index = self.store.parts.index
+        if index is None:
+            return []
+        self._write_index()
+        loop = asyncio.get_running_loop()
+        with index.lease():
+            hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)
+        await loop.run_in_executor(self._executor, self._fetch, [(physical, _AHEAD_BYTES) for physical in hits.offsets])
+        return self.store.reader.with_key(hits.offsets, topic, key, count_max)
 
     def _is_cached(self, ranges: list[tuple[int, int]]) -> bool:
         """Looks at the first and the last: what lies between was written between."""

@@ -53,6 +53,13 @@ class StoreSettings:
         maximum=15 * MiB,
         doc="Largest record: body, topic, properties and 91 bytes of fields. A frame holds 16 MiB.",
     )
+    seal_records: bool = setting(
+        False,
+        key="enabledAppendPropCRC",
+        doc="End each record with a checksum over all of it, as Apache 5 can: then every flipped bit is found, not "
+        "only those of the body. Off as in Apache: 4.x clients see the checksum as a property. One that is there is "
+        "always checked.",
+    )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.SYNC,
         key="flushDiskType",

@@ -147,7 +147,7 @@ class SimulatedDisk:
                 raise os_error(errno.ENOTEMPTY)
             self._names.put(directory, None, path.parent, path)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, synced: bool = True) -> list[Path]:
         missing = []
         while self._names.get(path) is None:
             missing.append(path)
@@ -157,7 +157,9 @@ class SimulatedDisk:
                 self._step(Operation("make_directory", new))
                 self._names.find(new.parent, Directory)
                 self._names.put(Directory(), new, new.parent)
-            self.sync_directory(new.parent)
+            if synced:
+                self.sync_directory(new.parent)
+        return [new.parent for new in missing]
 
     def rename(self, source: Path, target: Path) -> None:
         """Of files: a store renames no directory."""

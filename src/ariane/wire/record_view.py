@@ -27,6 +27,7 @@ from ariane.wire.record import (
     TOPIC_BYTES_MAX_V1,
     head_of,
 )
+from ariane.wire.record_seal import is_sealed, seal_fault
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -138,9 +139,7 @@ def verify(
     if size > end - position:
         return _torn(position, end, size)
     view = _view(buffer, position, size, magic)
-    if check_body_crc and isinstance(view, RecordView) and view.body_length:
-        return _check_crc(buffer, view)
-    return view
+    return _check_crcs(buffer, view) if check_body_crc and isinstance(view, RecordView) else view
 
 
 def _view(buffer: Buffer, position: int, size: int, magic: int) -> RecordView | BrokenRecord:
@@ -180,12 +179,15 @@ def _view(buffer: Buffer, position: int, size: int, magic: int) -> RecordView | 
     return RecordView(position, body_position, topic, bytes(buffer[topic_end + 2 : record_end]), *fields)
 
 
-def _check_crc(buffer: Buffer, view: RecordView) -> RecordView | BrokenRecord:
-    found = crc32(memoryview(buffer)[view.body_position : view.body_position + view.body_length])
-    if found == view.body_crc:
-        return view
-    reason = f"a body whose checksum is {found:#x}, not the stored {view.body_crc:#x}"
-    return BrokenRecord(view.position, view.size, Fault.BAD_CRC, reason)
+def _check_crcs(buffer: Buffer, view: RecordView) -> RecordView | BrokenRecord:
+    bytes_ = memoryview(buffer)
+    found = crc32(bytes_[view.body_position : view.body_position + view.body_length])
+    reason = None
+    if view.body_length and found != view.body_crc:
+        reason = f"a body whose checksum is {found:#x}, not the stored {view.body_crc:#x}"
+    elif is_sealed(view.property_text):
+        reason = seal_fault(bytes_[view.position : view.position + view.size], view.property_text)
+    return view if reason is None else BrokenRecord(view.position, view.size, Fault.BAD_CRC, reason)
 
 
 def _not_a_record(position: int, size: int, magic: int) -> BlankRecord | BrokenRecord:
