@@ -9,6 +9,7 @@ from ariane.errors import MessageRefused, StoreFull
 from ariane.store.append import Outcome
 from ariane.store.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
+from ariane.store.queue_entry import ENTRY
 from ariane.testing import FakeClock, SimulatedDisk
 from tests.store.stores import BOOT, bodies, draft, entries, opened, put, records
 
@@ -286,3 +287,16 @@ def test_a_store_that_never_had_space_says_so() -> None:
     assert "8192 bytes" in str(outcome)
     assert store.reader.read("orders", 0, 0, 1).slices == []
     assert disk.names(Path("/store/commitlog")) == []
+
+
+def test_the_entry_of_a_delayed_message_counts_from_its_store_time() -> None:
+    """As recovery and `store verify` do it, also when the clock stands behind the last store time."""
+    clock = FakeClock()
+    store = opened(SimulatedDisk(clock), clock)
+    put(store, draft(b"now"))
+    message = draft(b"later")
+    message.delay_ms = 5000
+    (appended,) = put(store, message)
+    queue = store.parts.queues.get("orders", 0)
+    assert queue is not None
+    assert ENTRY.unpack(queue.entries(1, 1))[2] == appended.store_timestamp_ms + 5000

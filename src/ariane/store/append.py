@@ -161,8 +161,9 @@ class Appender:
         timestamp_ms = self.timestamp_ms
         for number, draft, queue, queue_offset, offset, size in staged:
             if not draft.sys_flag & _NOT_QUEUED:
-                queue.append(offset, size, draft.tags_code)
-                self._dispatcher.tell(draft.topic, draft.queue_id, queue_offset + 1, draft.tags_code)
+                tags_code = draft.tags_code if not draft.delay_ms else timestamp_ms + draft.delay_ms
+                queue.append(offset, size, tags_code)
+                self._dispatcher.tell(draft.topic, draft.queue_id, queue_offset + 1, tags_code)
             if draft.keys and draft.sys_flag & _ROLLBACK != _ROLLBACK:
                 self._dispatcher.index_later(Keyed(offset, timestamp_ms, draft.topic, draft.keys))
             outcomes[number] = Appended(offset, queue_offset, size, timestamp_ms)

@@ -19,7 +19,9 @@ class Draft(msgspec.Struct, kw_only=True, gc=False):
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     tags_code: int = 0
-    """What the queue entry carries: the hash of the tags, or a delayed message's delivery time."""
+    """What the queue entry carries: the hash of the tags."""
+    delay_ms: int = 0
+    """For a delayed message: its entry carries the delivery time, counted from the store time, in place of the tags."""
     keys: tuple[str, ...] = ()
     """For the index: the unique key first, then the user's keys."""
 

@@ -152,6 +152,20 @@ class MessageStore:
         )
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
 
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def is_cached(self, ranges: Sequence[tuple[int, int]]) -> bool:
+        """Whether what was read can be looked at without a wait for the disk.
+
+        Looks at the first and the last: what lies between was written between.
+        """
+        segments = self.parts.commit_log.segments
+        for physical, _ in (ranges[0], ranges[-1]) if ranges else ():
+            segment = segments.find(physical)
+            if segment is not None and not segment.file.is_cached(physical - segment.base):
+                return False
+        return True
+
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     def write_derived(self) -> None:

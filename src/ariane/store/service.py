@@ -119,7 +119,7 @@ class StoreService:
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
         result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match, record_match)
-        if result.ranges and not self._is_cached(result.ranges):
+        if not self.store.is_cached(result.ranges):
             await asyncio.get_running_loop().run_in_executor(self._executor, self._fetch, result.ranges)
         return result
 
@@ -134,15 +134,6 @@ class StoreService:
             hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)
         await loop.run_in_executor(self._executor, self._fetch, [(physical, _AHEAD_BYTES) for physical in hits.offsets])
         return self.store.reader.with_key(hits.offsets, topic, key, count_max)
-
-    def _is_cached(self, ranges: list[tuple[int, int]]) -> bool:
-        """Looks at the first and the last: what lies between was written between."""
-        segments = self.store.parts.commit_log.segments
-        for physical, _ in (ranges[0], ranges[-1]):
-            segment = segments.find(physical)
-            if segment is not None and not segment.file.is_cached(physical - segment.base):
-                return False
-        return True
 
     def _fetch(self, ranges: list[tuple[int, int]]) -> None:
         for physical, size in ranges:

@@ -27,14 +27,14 @@ class StoreSettings:
     )
     segment_bytes: int = setting(
         1 * GiB,
-        key=("mappedFileSizeCommitLog",),
+        key=("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
         minimum=4 * KiB,
         maximum=2 * GiB - 1,
         doc="Size of one commit log file. All files of a store have the size it was first written with.",
     )
     queue_segment_bytes: int = setting(
         6_000_000,
-        key="mappedFileSizeConsumeQueue",
+        key=("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
         minimum=20,
         maximum=2_000_000_000,
         doc="Size of one consume queue file: 300,000 entries of 20 bytes. Rounded up to whole entries.",
@@ -128,7 +128,6 @@ class StoreSettings:
         "04",
         key="deleteWhen",
         doc="Hours of the day, local time, at which old files go; several separated by semicolons.",
-        reloadable=True,
     )
     disk_max_used_ratio: float = setting(
         0.75,
