@@ -1,15 +1,18 @@
 """Writes docs/settings.md from the declarations. With --check it only says whether the page is up to date."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
+from ariane.broker import unsupported_settings
+from ariane.broker.settings import BrokerSettings
+from ariane.nameserver import settings as nameserver_settings
 from ariane.settings import Declared, describe, to_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
-SECTION = "nameserver"
 
 HEAD = """\
 # Settings
@@ -29,31 +32,56 @@ line and the cure, and nothing starts. A setting without a RocketMQ key can be s
 value unsets a setting that may be unset. Durations are in seconds (`_s`) and sizes in bytes (`_bytes`), as plain
 numbers. A relative path starts at the working directory, `~` at the home directory.
 
-`ariane namesrv --config FILE --print-config` shows what would be in force, as TOML: it also turns a `namesrv.conf` into
-a TOML file.
+`ariane namesrv --config FILE --print-config` and `ariane broker --config FILE --print-config` show what would be in
+force, as TOML: they also turn a `namesrv.conf` or a `broker.conf` into a TOML file. `ariane config show --origin` tells
+where each value came from.
+
+A setting marked *live* can also be changed while a broker runs (`mqadmin updateBrokerConfig`), until its next start;
+every other one is refused there. Nothing that a request says is ever written to a file.
 """
 
 UNSUPPORTED_HEAD = """\
-## RocketMQ keys that a nameserver knows but does not use
+## RocketMQ keys that a {whose} knows but does not use
 
-Each is a warning in the log, so that a `namesrv.conf` of Apache RocketMQ works as it is.
+Each is a warning in the log, so that a `{file}` of Apache RocketMQ works as it is.
 
 | why it is not used | keys |
 | --- | --- |"""
 
 
+@dataclass(frozen=True)
+class Section:
+    name: str
+    settings: Any
+    unsupported: Mapping[str, str]
+    file: str
+
+
+SECTIONS = (
+    Section("broker", BrokerSettings, unsupported_settings.UNSUPPORTED, "broker.conf"),
+    Section("nameserver", nameserver_settings.NameserverSettings, nameserver_settings.UNSUPPORTED, "namesrv.conf"),
+)
+
+
 def page() -> str:
-    return "\n".join([HEAD, *_tables(), UNSUPPORTED_HEAD, *_unsupported()]) + "\n"
+    return "\n".join([HEAD, *(line for section in SECTIONS for line in _section(section))])
 
 
-def _tables() -> Iterator[str]:
+def _section(section: Section) -> Iterator[str]:
+    yield from _tables(section)
+    yield UNSUPPORTED_HEAD.format(whose=section.name, file=section.file)
+    yield from _unsupported(section.unsupported)
+    yield ""
+
+
+def _tables(section: Section) -> Iterator[str]:
     table = None
-    for declared in describe(NameserverSettings):
+    for declared in describe(section.settings):
         group = declared.name.rpartition(".")[0]
         if group != table:
             yield from ([] if table is None else [""])
             table = group
-            yield f"## `[{SECTION}.{group}]`\n" if group else f"## `[{SECTION}]`\n"
+            yield f"## `[{section.name}.{group}]`\n" if group else f"## `[{section.name}]`\n"
             yield "| setting | RocketMQ key | takes | default | what it does |\n| --- | --- | --- | --- | --- |"
         yield _row(declared)
     yield ""
@@ -62,13 +90,14 @@ def _tables() -> Iterator[str]:
 def _row(declared: Declared) -> str:
     name = declared.name.rpartition(".")[2]
     keys = ", ".join(f"`{key.name}`" for key in declared.keys)
-    default = "not set" if declared.default is None else f"`{to_text(declared.default)}`"
+    default = "not set" if declared.default in (None, "") else f"`{to_text(declared.default)}`"
     takes = declared.kind.expected.removeprefix("expected ")
-    return f"| `{name}` | {keys} | {takes} | {default} | {declared.doc} |"
+    live = " *live*" if declared.reloadable else ""
+    return f"| `{name}`{live} | {keys} | {takes} | {default} | {declared.doc} |"
 
 
-def _unsupported() -> Iterator[str]:
-    for reason, keys in groupby(UNSUPPORTED, key=lambda key: UNSUPPORTED[key]):
+def _unsupported(reasons: Mapping[str, str]) -> Iterator[str]:
+    for reason, keys in groupby(reasons, key=lambda key: reasons[key]):
         yield f"| {reason} | {', '.join(f'`{key}`' for key in keys)} |"
 
 

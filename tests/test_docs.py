@@ -4,6 +4,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.unsupported_settings import UNSUPPORTED as UNSUPPORTED_BY_BROKER
 from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
 from ariane.settings import describe
 from tests.nameserver.servers import caller, nameserver, registration
@@ -17,11 +21,14 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_page_of_settings_has_every_setting_and_every_key() -> None:
+@pytest.mark.parametrize(
+    ("settings", "unsupported"), [(NameserverSettings, UNSUPPORTED), (BrokerSettings, UNSUPPORTED_BY_BROKER)]
+)
+def test_the_page_of_settings_has_every_setting_and_every_key(settings: Any, unsupported: dict[str, str]) -> None:
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    names = [declared.name.rpartition(".")[2] for declared in describe(NameserverSettings)]
-    keys = [key.name for declared in describe(NameserverSettings) for key in declared.keys]
-    for word in (*names, *keys, *UNSUPPORTED):
+    names = [declared.name.rpartition(".")[2] for declared in describe(settings)]
+    keys = [key.name for declared in describe(settings) for key in declared.keys]
+    for word in (*names, *keys, *unsupported):
         assert f"`{word}`" in page, word
 
 

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ariane.clock import Clock
 from ariane.errors import RequestFailed, TransportError
 from ariane.model.route import BrokerData, QueueData
 from ariane.model.topic import DataVersion, Permission, TopicConfig, TopicSysFlag
-from ariane.nameserver.handlers import handler_table
-from ariane.nameserver.key_values import KeyValues
-from ariane.nameserver.route_table import RouteTable
 from ariane.rpc.caller import Caller
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
 from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS, ServedBy
 from ariane.wire.frame import encode_frame
 from ariane.wire.requests.brokers import (
     AddWritePermission,
@@ -47,7 +42,6 @@ from ariane.wire.requests.topics import (
     ListUnitSubscribedTopics,
     ListUnitTopics,
 )
-from ariane.wire.unserved import UNSERVED, UNSERVED_ROOMS
 from tests.nameserver.servers import (
     SETTINGS,
     caller,
@@ -74,15 +68,6 @@ async def has_route(client: Caller, address: str, topic: str) -> bool:
             raise
         return False
     return True
-
-
-def test_every_request_is_handled_or_has_a_reason() -> None:
-    handled = handler_table(SETTINGS, RouteTable(), KeyValues(), Clock()).codes()
-    for code, declaration in REQUESTS.items():
-        served = code in handled if ServedBy.NAMESERVER in declaration.served_by else False
-        rooms = [room for room in UNSERVED_ROOMS if room in declaration.served_by]
-        reason = UNSERVED.get(declaration.code) or (UNSERVED_ROOMS[rooms[0]] if rooms else None)
-        assert served != bool(reason), f"{declaration.code.name}: handled {served}, reason {reason!r}"
 
 
 @pytest.mark.parametrize("serialization", Serialization)

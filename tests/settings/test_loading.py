@@ -55,7 +55,7 @@ def load_store(
         file = Path(name)
         file.write_text(text, encoding="utf-8")
     return load(
-        StoreSettings, section="store", file=file, environ=environ or {}, flags=flags or {}, unsupported=UNSUPPORTED
+        StoreSettings, section="broker", file=file, environ=environ or {}, flags=flags or {}, unsupported=UNSUPPORTED
     )
 
 
@@ -75,21 +75,21 @@ def test_with_no_source_every_setting_has_its_default() -> None:
 
 def test_flags_win_over_variables_over_the_file_over_defaults(here: Path) -> None:
     loaded = load_store(
-        "[store]\nsegment_bytes = 1\nlabel = 'file'\nwarm = true\n",
+        "[broker]\nsegment_bytes = 1\nlabel = 'file'\nwarm = true\n",
         "a.toml",
-        environ={"ARIANE_STORE__SEGMENT_BYTES": "2", "ARIANE_STORE__LABEL": "variable"},
+        environ={"ARIANE_BROKER__SEGMENT_BYTES": "2", "ARIANE_BROKER__LABEL": "variable"},
         flags={"segment_bytes": 3, "root": None},
     )
     assert loaded.settings == StoreSettings(segment_bytes=3, label="variable", warm=True)
     assert loaded.origins["segment_bytes"] == "flag"
-    assert loaded.origins["label"] == "ARIANE_STORE__LABEL"
+    assert loaded.origins["label"] == "ARIANE_BROKER__LABEL"
     assert loaded.origins["warm"] == "a.toml:4"
     assert loaded.origins["root"] == "default"
 
 
 def test_groups_are_tables_and_double_underscores(here: Path) -> None:
-    text = "[store.disk]\nflush = 'sync_flush'\n[broker]\nanything = 1\n"
-    loaded = load_store(text, "a.toml", environ={"ARIANE_STORE__DISK__INTERVAL_S": "2"})
+    text = "[broker.disk]\nflush = 'sync_flush'\n[client]\nanything = 1\n"
+    loaded = load_store(text, "a.toml", environ={"ARIANE_BROKER__DISK__INTERVAL_S": "2"})
     assert loaded.settings.disk == DiskSettings(flush=Flush.SYNC, interval_s=2.0)
 
 
@@ -119,7 +119,7 @@ def test_the_range_of_a_key_is_told_in_its_own_unit(here: Path) -> None:
 def test_zero_means_the_default_where_rocketmq_says_so(here: Path) -> None:
     assert load_store("bufferSize=0").settings.disk.buffer_bytes == 4096
     assert "expected a whole number of at least 512" in fault("bufferSize=1")
-    assert "expected a whole number of at least 512" in fault("[store.disk]\nbuffer_bytes=0", "a.toml")
+    assert "expected a whole number of at least 512" in fault("[broker.disk]\nbuffer_bytes=0", "a.toml")
 
 
 def test_an_unsupported_key_is_a_warning_with_its_reason(here: Path) -> None:
@@ -135,26 +135,26 @@ def test_an_unknown_key_names_the_nearest_one(here: Path) -> None:
 
 def test_our_own_name_in_a_properties_file_is_led_to_its_key_or_variable(here: Path) -> None:
     assert "did you mean 'mappedFileSize'?" in fault("segment_bytes=1")
-    assert "did you mean ARIANE_STORE__LABEL?" in fault("label=x")
+    assert "did you mean ARIANE_BROKER__LABEL?" in fault("label=x")
 
 
 def test_an_unknown_toml_key_names_the_nearest_one(here: Path) -> None:
-    told = fault("[store]\nwarm = true\nsegmentbytes = 1", "a.toml")
+    told = fault("[broker]\nwarm = true\nsegmentbytes = 1", "a.toml")
     assert told == "a.toml:3: unknown key 'segmentbytes', did you mean 'segment_bytes'?"
-    assert "did you mean 'disk.interval_s'?" in fault("[store]\ninterval_s = 1", "a.toml")
-    assert "did you mean 'disk.flush'?" in fault("[store]\nflushDiskType = 'x'", "a.toml")
+    assert "did you mean 'disk.interval_s'?" in fault("[broker]\ninterval_s = 1", "a.toml")
+    assert "did you mean 'disk.flush'?" in fault("[broker]\nflushDiskType = 'x'", "a.toml")
 
 
 def test_an_unknown_table_names_the_nearest_one(here: Path) -> None:
-    assert fault("[stoer]\na = 1\nb = 2", "a.toml") == "a.toml: unknown table 'stoer', did you mean [store]?"
+    assert fault("[brokre]\na = 1\nb = 2", "a.toml") == "a.toml: unknown table 'brokre', did you mean [broker]?"
     assert "unknown table 'brokr'" in fault("[brokr]", "a.toml")
-    assert "unknown key 'disc', did you mean 'disk'?" in fault("[store.disc]", "a.toml")
+    assert "unknown key 'disc', did you mean 'disk'?" in fault("[broker.disc]", "a.toml")
 
 
 def test_a_setting_outside_its_table_is_told_where_to_go(here: Path) -> None:
-    assert "'warm' stands outside every table; put it under [store]" in fault("warm = true", "a.toml")
-    assert "'disk' is a table" in fault("[store]\ndisk = 1", "a.toml")
-    assert "'store' is a table" in fault("store = 1", "a.toml")
+    assert "'warm' stands outside every table; put it under [broker]" in fault("warm = true", "a.toml")
+    assert "'disk' is a table" in fault("[broker]\ndisk = 1", "a.toml")
+    assert "'broker' is a table" in fault("broker = 1", "a.toml")
 
 
 def test_a_key_that_resembles_nothing_is_led_to_the_documentation(here: Path) -> None:
@@ -162,32 +162,34 @@ def test_a_key_that_resembles_nothing_is_led_to_the_documentation(here: Path) ->
 
 
 def test_an_unknown_variable_names_the_nearest_one() -> None:
-    told = fault(environ={"ARIANE_STORE__SEGMENT_BYTE": "1", "ARIANE_DEBUG": "1", "ARIANE_BROKER__X": "1", "HOME": "/"})
-    assert told == "unknown variable 'ARIANE_STORE__SEGMENT_BYTE', did you mean ARIANE_STORE__SEGMENT_BYTES?"
+    told = fault(
+        environ={"ARIANE_BROKER__SEGMENT_BYTE": "1", "ARIANE_DEBUG": "1", "ARIANE_CLIENT__X": "1", "HOME": "/"}
+    )
+    assert told == "unknown variable 'ARIANE_BROKER__SEGMENT_BYTE', did you mean ARIANE_BROKER__SEGMENT_BYTES?"
 
 
 def test_a_variable_of_an_unknown_section_names_the_nearest_one() -> None:
-    told = fault(environ={"ARIANE_STOER__WARM": "true"})
-    assert told == "variable ARIANE_STOER__WARM: unknown section 'STOER', did you mean ARIANE_STORE__...?"
+    told = fault(environ={"ARIANE_BROKRE__WARM": "true"})
+    assert told == "variable ARIANE_BROKRE__WARM: unknown section 'BROKRE', did you mean ARIANE_BROKER__...?"
 
 
 def test_a_bad_value_names_key_value_and_what_is_expected(here: Path) -> None:
     assert fault("mappedFileSize=big") == (
         "broker.conf:1: mappedFileSize = 'big': expected a whole number from 1 to 2147483648"
     )
-    assert fault("[store]\nsegment_bytes = '1'", "a.toml") == (
+    assert fault("[broker]\nsegment_bytes = '1'", "a.toml") == (
         "a.toml:2: segment_bytes = '1': expected a whole number from 1 to 2147483648"
     )
-    assert fault(environ={"ARIANE_STORE__WARM": "yes"}) == "ARIANE_STORE__WARM = 'yes': expected true or false"
+    assert fault(environ={"ARIANE_BROKER__WARM": "yes"}) == "ARIANE_BROKER__WARM = 'yes': expected true or false"
     assert fault(flags={"segment_bytes": 0}).startswith("flag segment_bytes = 0: expected")
 
 
 def test_all_faults_come_in_one_error(here: Path) -> None:
-    told = fault("warmMappedFile=2\nnope=1\n", environ={"ARIANE_STORE__WARM": "3"})
+    told = fault("warmMappedFile=2\nnope=1\n", environ={"ARIANE_BROKER__WARM": "3"})
     assert [line[:17] for line in told.splitlines()[1:]] == [
         "  broker.conf:1: ",
         "  broker.conf:2: ",
-        "  ARIANE_STORE__W",
+        "  ARIANE_BROKER__",
     ]
 
 
@@ -199,15 +201,15 @@ def test_a_file_that_is_something_else_gives_a_short_list_of_faults(here: Path) 
 
 def test_a_value_with_a_control_character_is_refused(here: Path) -> None:
     assert "no control characters" in fault("storePathRootDir=/data\\nlistenPort=1")
-    assert "no control characters" in fault('[store]\nlabel = "a\\nb"', "a.toml")
-    assert "no control characters" in fault(environ={"ARIANE_STORE__LABEL": "a\x1bb"})
+    assert "no control characters" in fault('[broker]\nlabel = "a\\nb"', "a.toml")
+    assert "no control characters" in fault(environ={"ARIANE_BROKER__LABEL": "a\x1bb"})
 
 
 def test_a_secret_is_in_no_dump_no_repr_and_no_error(here: Path) -> None:
     settings = load_store("diskPassword=hunter2").settings
     assert settings.disk.password == Secret("hunter2")
     assert "hunter2" not in repr(settings) + str(to_properties(settings)) + str(asdict(settings))
-    told = fault(environ={"ARIANE_STORE__DISK__PASSWORD": "hunter2\n"})
+    told = fault(environ={"ARIANE_BROKER__DISK__PASSWORD": "hunter2\n"})
     assert "(secret)" in told
     assert "hunter2" not in told
 
@@ -233,13 +235,13 @@ def test_a_missing_file_a_directory_and_bytes_that_are_no_text_are_settings_erro
         "huge.conf": "huge.conf: a settings file has at most 1048576 bytes; is this the right file?",
     }.items():
         with pytest.raises(SettingsError) as caught:
-            load(StoreSettings, section="store", file=Path(name), environ={}, flags={}, unsupported={})
+            load(StoreSettings, section="broker", file=Path(name), environ={}, flags={}, unsupported={})
         assert str(caught.value) == told
 
 
 def test_broken_syntax_names_file_and_line(here: Path) -> None:
     assert fault("\na=\\u1").startswith("broker.conf: line 2: ")
-    assert fault("[store", "a.toml").startswith("a.toml: this is not TOML: ")
+    assert fault("[broker", "a.toml").startswith("a.toml: this is not TOML: ")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(here: Path) -> None:
@@ -253,7 +255,7 @@ def test_declarations_can_be_walked() -> None:
     assert declared["disk.password"].secret
     assert declared["segment_bytes"].keys == (Key("mappedFileSize"), Key("mapedFileSize"))
     assert declared["disk.flush"].default is Flush.ASYNC
-    assert declared["disk.flush"].variable("store") == "ARIANE_STORE__DISK__FLUSH"
+    assert declared["disk.flush"].variable("broker") == "ARIANE_BROKER__DISK__FLUSH"
 
 
 @given(
@@ -275,5 +277,5 @@ def test_what_is_told_as_properties_can_be_loaded(settings: StoreSettings) -> No
     with TemporaryDirectory() as directory:
         file = Path(directory, "broker.conf")
         file.write_text("".join(f"{key}={text}\n" for key, text in told.items()))
-        loaded = load(StoreSettings, section="store", file=file, environ={}, flags={}, unsupported={})
+        loaded = load(StoreSettings, section="broker", file=file, environ={}, flags={}, unsupported={})
     assert loaded.settings == settings

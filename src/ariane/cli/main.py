@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import click
 
 from ariane import __version__
-from ariane.cli.servers import namesrv
+from ariane.cli.config import config
+from ariane.cli.servers import broker, namesrv
 from ariane.cli.store import store
 from ariane.errors import ArianeError
 
@@ -38,14 +39,17 @@ def ariane(invocation: Invocation, debug: bool) -> None:
     """A message broker that speaks Apache RocketMQ's wire protocol.
 
     \b
-    Start a nameserver on this machine:
+    Start a nameserver and a broker on this machine:
       ariane namesrv
+      ariane broker -n 127.0.0.1:9876
     """
     invocation.debug = debug
 
 
 ariane.add_command(namesrv)
+ariane.add_command(broker)
 ariane.add_command(store)
+ariane.add_command(config)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

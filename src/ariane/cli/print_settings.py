@@ -1,7 +1,7 @@
 """Settings in force, as a TOML file that can be loaded again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from ariane.settings import Declared, describe, to_text, value_of
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def to_toml(settings: "DataclassInstance", section: str) -> str:
-    return "\n".join(_lines(settings, section)) + "\n"
+def to_toml(settings: "DataclassInstance", section: str, names: Container[str] | None = None) -> str:
+    """All settings, or those with these dotted names."""
+    return "\n".join(_lines(settings, section, names)) + "\n"
 
 
-def _lines(settings: "DataclassInstance", section: str) -> Iterator[str]:
+def _lines(settings: "DataclassInstance", section: str, names: Container[str] | None) -> Iterator[str]:
     table = None
     for declared in describe(type(settings)):
+        if names is not None and declared.name not in names:
+            continue
         group, _, name = declared.name.rpartition(".")
         if group != table:
             yield from ([] if table is None else [""])

@@ -1,6 +1,9 @@
 """Messages as users see them, and the names of the properties that RocketMQ reserves."""
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
+from typing import TypedDict
 
 import msgspec
 
@@ -49,6 +52,9 @@ class Property:
     TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 
 
+RESERVED_PROPERTIES = frozenset(value for name, value in vars(Property).items() if name.isupper())
+
+
 class HostPort(msgspec.Struct, frozen=True):
     """Where a message was born or stored."""
 
@@ -60,29 +66,54 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message before a broker has stored it. A Struct, because a dataclass takes six times as long to make."""
+    """A message to send. A Struct, because a dataclass takes six times as long to make.
+
+    What RocketMQ keeps in reserved properties has a field of its own here, so `properties` are the user's alone.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    """One word that consumers can choose by."""
+    keys: str | Sequence[str] = ()
+    """Words that the message can be found by; in one text they are separated by blanks."""
+    properties: Mapping[str, str] = {}
+    sharding_key: str | None = None
+    """Messages with the same sharding key go to the same queue, and so stay in order."""
+    delay_level: int = 0
+    """From 1: the broker delivers later, by its table of levels (1s 5s 10s 30s 1m ...)."""
+    deliver_at: datetime | int | None = None
+    """When to deliver: a time with its zone, or milliseconds since 1970."""
+    wait_stored: bool = True
+    """False: the broker need not wait for its disk and its slaves, whatever its settings say."""
+    flag: int = 0
+
+    @property
+    def key_list(self) -> tuple[str, ...]:
+        """The keys one by one."""
+        return split_keys(self.keys) if isinstance(self.keys, str) else tuple(self.keys)
+
+
+class MessageFields(TypedDict, total=False):
+    """The optional fields of a Message, for functions that take them as keyword arguments."""
+
+    tags: str | None
+    keys: str | Sequence[str]
+    properties: Mapping[str, str]
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: datetime | int | None
+    wait_stored: bool
+    flag: int
+
+
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as a broker keeps it. `body` is as stored: compressed if `sys_flag` says so."""
 
     topic: str
     body: bytes
     properties: dict[str, str] = {}
     flag: int = 0
-
-    @property
-    def tags(self) -> str | None:
-        return self.properties.get(Property.TAGS)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(filter(None, self.properties.get(Property.KEYS, "").split(" ")))
-
-    @property
-    def unique_key(self) -> str | None:
-        return self.properties.get(Property.UNIQUE_KEY)
-
-
-class StoredMessage(Message, frozen=True, kw_only=True):
-    """A message as a broker keeps it. `body` is as stored: compressed if `sys_flag` says so."""
-
     queue_id: int
     queue_offset: QueueOffset
     physical_offset: PhysicalOffset
@@ -95,3 +126,19 @@ class StoredMessage(Message, frozen=True, kw_only=True):
     prepared_transaction_offset: int = 0
     body_crc: int = 0
     stored_size: int = 0
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(Property.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return split_keys(self.properties.get(Property.KEYS, ""))
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get(Property.UNIQUE_KEY)
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(" ")))

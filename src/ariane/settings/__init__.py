@@ -3,17 +3,18 @@
 A room declares its knobs as a frozen dataclass; this package knows none of them:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class StoreSettings:
-        segment_bytes: int = setting(1 * GiB, key="mappedFileSizeCommitLog", doc="Size of one commit log file.")
+    class BrokerSettings:
+        trace_on: bool = setting(True, key="traceOn", doc="Whether clients are told to report traces.")
 
-From this one line come the TOML key `segment_bytes` of the table `[store]`, the variable `ARIANE_STORE__SEGMENT_BYTES`,
+From this one line come the TOML key `trace_on` of the table `[broker]`, the variable `ARIANE_BROKER__TRACE_ON`,
 RocketMQ's own key in a properties file, a row of docs/settings.md and a line of the answer to GET_BROKER_CONFIG. A
-field that is itself such a dataclass is a group: `[store.flush]`, `ARIANE_STORE__FLUSH__...`.
+field that is itself such a dataclass is a group: `[broker.store]`, `ARIANE_BROKER__STORE__...`.
 
 Nothing is ignored in silence: an unknown key is an error that names the nearest one, and a RocketMQ key that we know
 but do not support is a warning with its reason.
 """
 
+from ariane.settings.changing import change
 from ariane.settings.declarations import Declared, Key, describe, setting, value_of
 from ariane.settings.loading import SECTIONS, Loaded, load, to_properties
 from ariane.settings.values import Secret, to_text
@@ -24,6 +25,7 @@ __all__ = [
     "Key",
     "Loaded",
     "Secret",
+    "change",
     "describe",
     "load",
     "setting",

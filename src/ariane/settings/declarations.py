@@ -22,6 +22,13 @@ class Key:
     """How many of its units make one of ours: 1000 for a key in milliseconds. For float settings only."""
     zero_is_default: bool = False
 
+    def read(self, declared: Declared, text: str) -> object:
+        """Our value for this key's text."""
+        if self.zero_is_default and text == "0":
+            return declared.default
+        value = declared.kind.scaled(self.per_unit).parse(text)
+        return value / self.per_unit if isinstance(value, float) else value
+
 
 def setting(
     default: object,

@@ -6,12 +6,11 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from ariane.errors import SettingsError
-from ariane.settings.declarations import Declared, Key, describe, value_of, variable_prefix
+from ariane.settings.declarations import Declared, describe, value_of, variable_prefix
 from ariane.settings.properties_file import read_properties
 from ariane.settings.toml_file import read_toml
 from ariane.settings.values import to_text
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 else:
     T = TypeVar("T")
 
-SECTIONS = ("nameserver", "broker", "store", "client")
+SECTIONS = ("nameserver", "broker", "client")
 """Tables of one TOML file that serves several processes: each reads its own and skips the others."""
 
 _FILE_BYTES_MAX = 1 << 20
@@ -96,7 +95,7 @@ class _Draft:
             where = f"{file}:{entry.line}"
             if entry.key in keys:
                 key, declared = keys[entry.key]
-                self._take(declared, where, entry.key, entry.value, partial(_read_key, key))
+                self._take(declared, where, entry.key, entry.value, key.read)
             elif entry.key in self.unsupported:
                 self.warnings.append(f"{where}: {entry.key} is not used: {self.unsupported[entry.key]}")
             else:
@@ -181,13 +180,6 @@ def _read(file: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"byte {error.start} is not UTF-8; save the file as UTF-8") from error
-
-
-def _read_key(key: Key, declared: Declared, text: str) -> object:
-    if key.zero_is_default and text == "0":
-        return declared.default
-    value = declared.kind.scaled(key.per_unit).parse(text)
-    return value / key.per_unit if isinstance(value, float) else value
 
 
 def _read_flag(declared: Declared, value: object) -> object:

@@ -7,16 +7,16 @@ has a handler at each of its servers, or a reason in UNSERVED or UNSERVED_ROOMS.
 from ariane.wire.codes import RequestCode
 from ariane.wire.declare import ServedBy
 
-UNSERVED_ROOMS: dict[ServedBy, str] = {
-    ServedBy.BROKER: "Ariane has no broker yet: what its clients and administrators ask is declared for it to serve",
-    ServedBy.CLIENT: "Ariane has no client yet: what brokers ask of clients is declared for it to answer",
-}
-"""Servers that do not exist yet: nothing of theirs is served."""
+UNSERVED_ROOMS: dict[ServedBy, str] = {}
+"""Servers that do not exist yet: nothing of theirs is served. At present all three do."""
 
 UNSERVED: dict[RequestCode, str] = {
     RequestCode.UPDATE_NAMESRV_CONFIG: (
         "this request let anyone who reached the port write any file (CVE-2023-37582), so it is refused: "
         "change the settings file and restart the nameserver"
+    ),
+    RequestCode.VIEW_BROKER_STATS_DATA: (
+        "a broker keeps no rates by minute, hour and day yet; topic and consume statistics tell how far queues are"
     ),
 }
 """Single requests that a server refuses though it exists."""

@@ -1,0 +1,136 @@
+"""How the broker is doing, under the names that mqadmin and the dashboard read, and house-keeping on demand.
+
+Only what is known is told. Apache's sizes of thread pool queues are told as 0, because here no request waits in one.
+"""
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+
+from ariane import __version__
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import Topics
+from ariane.clock import Clock
+from ariane.rpc.handlers import Call, handles
+from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.message_store import MessageStore
+from ariane.wire.codes import Version
+from ariane.wire.fields import Answer
+from ariane.wire.requests.configs import KeyValueTable
+from ariane.wire.requests.runtime import (
+    CleanExpiredConsumeQueues,
+    CleanUnusedTopics,
+    DeleteExpiredCommitLog,
+    GetRuntimeInfo,
+    RuntimeInfoAnswer,
+)
+
+log = logging.getLogger(__name__)
+
+_GiB = 1024**3
+_POOLS = ("send", "pull", "query", "endTransaction")
+
+
+@dataclass(frozen=True)
+class RuntimeHandlers:
+    settings: BrokerSettings
+    topics: Topics
+    store: MessageStore
+    clock: Clock
+    booted_ms: int
+
+    @handles(GetRuntimeInfo)
+    def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
+        told = self._process() | self._log() | self._disk() | _idle_pools()
+        return RuntimeInfoAnswer(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
+
+    def _process(self) -> dict[str, object]:
+        return {
+            "bootTimestamp": self.booted_ms,
+            "brokerVersion": int(Version.V4_7_1),
+            "brokerVersionDesc": f"Ariane-{__version__}",
+            "brokerActive": "true",
+            "runtime": _duration(self.clock.now_ms() - self.booted_ms),
+            "startAcceptSendRequestTimeStamp": self.settings.accept_sends_from_ms,
+            "pid": os.getpid(),
+        }
+
+    def _log(self) -> dict[str, object]:
+        log_parts, flusher = self.store.parts.commit_log, self.store.flusher
+        earliest_ms = self._earliest_ms()
+        return {
+            "commitLogMinOffset": log_parts.min_offset,
+            "commitLogMaxOffset": log_parts.max_offset,
+            "remainHowManyDataToFlush": f"{log_parts.max_offset - flusher.flushed_to} B",
+            "dispatchBehindBytes": 0,  # queues are fed with the append itself
+            "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,
+            **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
+        }
+
+    def _earliest_ms(self) -> int | None:
+        """Of the oldest message that a queue still has; None for an empty store."""
+        times = (self.store.reader.store_time(queue, queue.min_offset) for queue in self._queues_with_messages())
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def _queues_with_messages(self) -> list[ConsumeQueue]:
+        return [queue for queue in self.store.parts.queues if queue.max_offset > queue.min_offset]
+
+    def _disk(self) -> dict[str, object]:
+        layout = self.store.parts.layout
+        usage = shutil.disk_usage(layout.commit_log)
+        return {
+            "commitLogDiskRatio": self.store.parts.disk.used_ratio(layout.commit_log),
+            "consumeQueueDiskRatio": self.store.parts.disk.used_ratio(layout.root),
+            "commitLogDirCapacity": f"Total : {usage.total / _GiB:.1f} GiB, Free : {usage.free / _GiB:.1f} GiB.",
+        }
+
+    # --- house-keeping ----------------------------------------------------------------------------------------------
+
+    @handles(CleanExpiredConsumeQueues)
+    def clean_queues(self, ask: CleanExpiredConsumeQueues, call: Call) -> Answer:
+        """Removes queues whose messages have all gone from the log and that no topic has any more.
+
+        Apache removes those of living topics, too; their offsets then begin again at 0, and consumers that are ahead of
+        that lose their place.
+        """
+        removed = [queue for queue in self.store.parts.queues if self._is_left_over(queue)]
+        for queue in removed:
+            self.store.parts.queues.delete_queue(queue.topic, queue.queue_id)
+        log.info("left-over queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
+        return Answer()
+
+    def _is_left_over(self, queue: ConsumeQueue) -> bool:
+        if queue.max_physical > self.store.parts.commit_log.min_offset or self.topics.is_system(queue.topic):
+            return False
+        config = self.topics.get(queue.topic)
+        return config is None or queue.queue_id >= max(config.read_queue_nums, config.write_queue_nums)
+
+    @handles(CleanUnusedTopics)
+    def clean_topics(self, ask: CleanUnusedTopics, call: Call) -> Answer:
+        queues = self.store.parts.queues
+        unused = [topic for topic in queues.topics() if self.topics.get(topic) is None]
+        for topic in unused:
+            if not self.topics.is_system(topic):
+                queues.delete_topic(topic)
+                log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
+        return Answer()
+
+    @handles(DeleteExpiredCommitLog)
+    def clean_log(self, ask: DeleteExpiredCommitLog, call: Call) -> Answer:
+        cleaned = self.store.clean(by_hand=True)
+        log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
+        return Answer()
+
+
+def _idle_pools() -> dict[str, object]:
+    sizes = {f"{pool}ThreadPoolQueueSize": 0 for pool in _POOLS}
+    waits = {f"{pool}ThreadPoolQueueHeadWaitTimeMills": 0 for pool in _POOLS}
+    return {**sizes, **waits, "EndTransactionQueueSize": 0}
+
+
+def _duration(milliseconds: int) -> str:
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

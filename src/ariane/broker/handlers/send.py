@@ -1,0 +1,211 @@
+"""Sends: one message or a batch, stored before the answer says so.
+
+The common message - no delay, no transaction, no retry - takes the straight line in `_send`: its property text goes to
+the log as it came, and with ASYNC_FLUSH it is answered in the same turn of the loop, without a task.
+"""
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+
+from ariane.broker.batch_drafts import batch_drafts
+from ariane.broker.dead_letters import retry_target, without_schedule
+from ariane.broker.delay_rewrite import DEFERRING
+from ariane.broker.flow_control import FlowControl
+from ariane.broker.groups import Groups
+from ariane.broker.intake import Incoming, Intake, draft_of, keys_of, wants_durable
+from ariane.broker.property_text import encoded, read_property_text
+from ariane.broker.put_failures import put_failure
+from ariane.broker.send_checks import SendChecks, born_host, check_body, queue_of
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import Topics
+from ariane.broker.transactions.half_messages import half
+from ariane.errors import MessageRefused, RequestFailed, StoreError
+from ariane.model.ids import RETRY_PREFIX, QueueOffset
+from ariane.model.message import Property
+from ariane.model.topic import TopicConfig, TopicFilterType
+from ariane.rpc.handlers import Call, handles
+from ariane.store.draft import Appended, Draft
+from ariane.store.message_store import MessageStore
+from ariane.wire.codes import ResponseCode, Version
+from ariane.wire.java_hash import tags_code
+from ariane.wire.message_id import offset_message_id
+from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessage, SendMessageV2
+from ariane.wire.sys_flag import SysFlag
+
+Sent = SendAnswer | Awaitable[SendAnswer]
+
+_TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
+_MULTI_TAGS = int(SysFlag.MULTI_TAGS)
+_PREPARED = Property.TRANSACTION_PREPARED
+_CLUSTER = Property.CLUSTER
+_UNIQUE_KEY = Property.UNIQUE_KEY
+_TAGS = Property.TAGS
+
+# A message with one of these is not stored as it came.
+_SPECIAL = DEFERRING | {_PREPARED, _CLUSTER}
+
+
+@dataclass
+class SendHandlers:
+    settings: BrokerSettings
+    topics: Topics
+    groups: Groups
+    store: MessageStore
+    intake: Intake
+    flow: FlowControl
+    checks: SendChecks
+    store_host: bytes
+    """The advertised address as a record holds it: what message ids begin with, and tools connect to."""
+    _cluster_text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._cluster_text = f"{_CLUSTER}\x01{self.settings.cluster}\x02"
+
+    @handles(SendMessage)
+    def send(self, ask: SendMessage, call: Call) -> Sent:
+        return self._send(ask, call)
+
+    @handles(SendMessageV2)
+    def send_v2(self, ask: SendMessageV2, call: Call) -> Sent:
+        return self._send(ask, call)
+
+    @handles(SendBatch)
+    def send_batch(self, ask: SendBatch, call: Call) -> Sent:
+        """Whether it is a batch is told by a field, not by the code: C++ sends batches by V2."""
+        return self._send(ask, call)
+
+    def _send(self, ask: Send, call: Call) -> Sent:
+        self.flow.admit()
+        config = self.checks.destination(ask)
+        queue_id = queue_of(ask, config)
+        check_body(ask.body)
+        try:
+            if ask.is_batch:
+                return self._send_together(ask, call, config, queue_id)
+            properties, text = read_property_text(ask.properties or "")
+            sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
+            if (
+                not _SPECIAL.isdisjoint(properties)
+                or sys_flag & _TRANSACTION_BITS
+                or ask.topic.startswith(RETRY_PREFIX)
+            ):
+                message = self._incoming(ask, call, queue_id, sys_flag, properties)
+                appended = self._store_special(ask, call, message)
+            else:
+                appended = self.intake.take(
+                    Draft(
+                        topic=ask.topic,
+                        queue_id=queue_id,
+                        body=ask.body,
+                        properties=encoded(text + self._cluster_text),
+                        born_timestamp_ms=ask.born_timestamp,
+                        born_host=born_host(call.connection.peer),
+                        flag=ask.flag,
+                        sys_flag=sys_flag,
+                        reconsume_times=ask.reconsume_times or 0,
+                        tags_code=tags_code(properties.get(_TAGS)),
+                        keys=keys_of(properties),
+                    )
+                )
+        except StoreError as error:
+            raise put_failure(error, self.store) from error
+        return self._answer((appended,), queue_id, properties)
+
+    # --- what is not stored as it came ------------------------------------------------------------------------------
+
+    def _incoming(self, ask: Send, call: Call, queue_id: int, sys_flag: int, properties: dict[str, str]) -> Incoming:
+        return Incoming(
+            topic=ask.topic,
+            queue_id=queue_id,
+            body=ask.body,
+            properties={**properties, _CLUSTER: self.settings.cluster},
+            born_timestamp_ms=ask.born_timestamp,
+            born_host=born_host(call.connection.peer),
+            flag=ask.flag,
+            sys_flag=sys_flag,
+            reconsume_times=ask.reconsume_times or 0,
+        )
+
+    def _store_special(self, ask: Send, call: Call, message: Incoming) -> Appended:
+        if self._is_half(message):
+            message.properties = without_schedule(message.properties)  # as Java's producer does: a commit is the delay
+            return self.intake.take(draft_of(half(message)))
+        # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
+        message.sys_flag &= ~_TRANSACTION_BITS
+        self._redirect_dead_letter(ask, call, message)
+        return self.intake.put(message)
+
+    def _is_half(self, message: Incoming) -> bool:
+        """RequestFailed for a transaction that this broker does not take, or that is only half said."""
+        if message.properties.get(_PREPARED, "").lower() != "true":
+            if message.sys_flag & _TRANSACTION_BITS:
+                raise MessageRefused(
+                    f"sysFlag {message.sys_flag:#x} says transaction and property {_PREPARED} does not: nobody would "
+                    "ever see the message, nor ask about it"
+                )
+            return False
+        if message.reconsume_times > 0 and Property.DELAY in message.properties:
+            return False
+        if self.settings.reject_transactions:
+            raise RequestFailed(
+                ResponseCode.NO_PERMISSION,
+                f"broker {self.settings.name} takes no transactional messages (rejectTransactionMessage = true)",
+            )
+        return True
+
+    def _redirect_dead_letter(self, ask: Send, call: Call, message: Incoming) -> None:
+        named = ask.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
+        target = retry_target(
+            message.topic,
+            message.properties,
+            message.reconsume_times,
+            self.groups,
+            self.topics,
+            max_reconsume_times=named,
+        )
+        if target is not None:
+            message.topic, message.queue_id, message.properties = target
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def _send_together(self, ask: Send, call: Call, config: TopicConfig, queue_id: int) -> Sent:
+        sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
+        drafts = batch_drafts(ask, queue_id, sys_flag, born_host(call.connection.peer))
+        appended = self.intake.take_together(drafts)
+        properties, _ = read_property_text(ask.properties or "")
+        return self._answer(appended, queue_id, properties)
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
+        if self.intake.is_safe(appended[-1]) or not wants_durable(properties):
+            return self._sent(ResponseCode.SUCCESS, appended, queue_id, properties)
+        return self._sent_when_durable(appended, queue_id, properties)
+
+    async def _sent_when_durable(
+        self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
+    ) -> SendAnswer:
+        try:
+            code = await self.intake.durable(appended)
+        except StoreError as error:
+            raise put_failure(error, self.store) from error
+        return self._sent(code, appended, queue_id, properties)
+
+    def _sent(
+        self, code: ResponseCode, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
+    ) -> SendAnswer:
+        ids = [offset_message_id(self.store_host, one.physical_offset) for one in appended]
+        return SendAnswer(
+            code=code,
+            remark=None if code == ResponseCode.SUCCESS else code.name,
+            msg_id=ids[0] if len(ids) == 1 else ",".join(ids),
+            queue_id=queue_id,
+            queue_offset=QueueOffset(appended[0].queue_offset),
+            transaction_id=properties.get(_UNIQUE_KEY),
+            msg_region=self.settings.region_id,
+            trace_on=self.settings.trace_on,
+        )
+
+
+def _multi_tags(ask: Send) -> int:
+    return ask.sys_flag | _MULTI_TAGS

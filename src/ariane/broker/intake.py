@@ -1,0 +1,110 @@
+"""The one way into the log: for sends, retries, transactions, deliveries and replies alike."""
+
+import itertools
+from collections.abc import Sequence
+
+from ariane.broker.delay_rewrite import DelayRules, deferred
+from ariane.broker.incoming import SEAL, Incoming, draft_of, incoming_of, keys_of
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import StoreError
+from ariane.model.message import Property
+from ariane.store.append import Outcome
+from ariane.store.delay_levels import parse_levels
+from ariane.store.draft import Appended, Draft
+from ariane.store.service import StoreService
+from ariane.store.settings import FlushDiskType
+from ariane.wire.codes import ResponseCode
+
+__all__ = ["SEAL", "Incoming", "Intake", "draft_of", "incoming_of", "keys_of", "wants_durable"]
+
+_WAIT = Property.WAIT
+
+
+class Intake:
+    """For the event loop alone; only `durable` waits."""
+
+    def __init__(self, service: StoreService, settings: BrokerSettings, clock: Clock) -> None:
+        self._service = service
+        self._store = service.store
+        self._settings = settings
+        self._clock = clock
+        self._levels_ms = parse_levels(settings.store.message_delay_levels)
+        self._is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
+        self._waiting: dict[int, float] = {}
+        self._tickets = itertools.count()
+
+    # --- into the log -----------------------------------------------------------------------------------------------
+
+    def put(self, message: Incoming) -> Appended:
+        """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
+        later = deferred(message, self._rules(), self._clock.now_ms())
+        if later is None:
+            return self.take(draft_of(message))
+        draft = draft_of(later.message)
+        draft.delay_ms = later.delay_ms
+        return self.take(draft)
+
+    def put_together(self, messages: Sequence[Incoming]) -> list[Appended]:
+        """A batch, all or none. Delays are for single messages: nothing is put aside here."""
+        return self.take_together([draft_of(message) for message in messages])
+
+    def take(self, draft: Draft) -> Appended:
+        """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
+        return _appended(self._store.append((draft,)))[0]
+
+    def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
+        return _appended(self._store.append_together(drafts))
+
+    def _rules(self) -> DelayRules:
+        return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)
+
+    # --- until it is durable ----------------------------------------------------------------------------------------
+
+    def is_safe(self, appended: Appended) -> bool:
+        """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""
+        return not self._is_sync or appended.end <= self._store.flusher.flushed_to
+
+    async def durable(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
+        """SUCCESS, or FLUSH_DISK_TIMEOUT: it is stored, but no sync has covered it in time.
+
+        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: then nobody knows what is on the
+        disk, and the producer must not take the message for sent.
+        """
+        outcomes = [appended] if isinstance(appended, Appended) else list(appended)
+        if not wait or not self._is_sync or not outcomes:
+            return ResponseCode.SUCCESS
+        ticket = next(self._tickets)
+        self._waiting[ticket] = self._clock.monotonic()
+        try:
+            await self._service.wait_durable(outcomes)
+        except TimeoutError:
+            return ResponseCode.FLUSH_DISK_TIMEOUT
+        finally:
+            del self._waiting[ticket]
+        return ResponseCode.SUCCESS
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a sync."""
+        return len(self._waiting)
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long the first of them has waited: a dict keeps its keys in the order in which they came."""
+        first = next(iter(self._waiting.values()), None)
+        return 0 if first is None else round((self._clock.monotonic() - first) * 1000)
+
+
+def wants_durable(properties: dict[str, str]) -> bool:
+    """Whether the producer waits for durability: WAIT=false says that it does not."""
+    return properties.get(_WAIT, "true").lower() != "false"
+
+
+def _appended(outcomes: Sequence[Outcome]) -> list[Appended]:
+    taken = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+    for outcome in outcomes:
+        if isinstance(outcome, StoreError):
+            # The store tells many callers the same object; without this its traceback would grow with each of them.
+            raise outcome.with_traceback(None)
+    return taken

@@ -1,0 +1,125 @@
+"""The parts of a broker that handlers are made of, opened in order and closed in reverse."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ariane.broker.access import Access
+from ariane.broker.clients import Clients
+from ariane.broker.groups import Groups
+from ariane.broker.intake import Intake
+from ariane.broker.member_notices import MemberNotices
+from ariane.broker.offset_journal import OffsetJournal
+from ariane.broker.offsets import ConsumerOffsets
+from ariane.broker.queue_locks import QueueLocks
+from ariane.broker.schedule.levels import DelayedDelivery
+from ariane.broker.schedule.timer import TimerDelivery
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.tables import TableFile
+from ariane.broker.topics import Topics
+from ariane.broker.transactions.checks import TransactionChecks
+from ariane.broker.transactions.endings import Transactions
+from ariane.broker.waiting import ParkedPulls
+from ariane.clock import Clock
+from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.disk import Disk, RealDisk
+from ariane.store.layout import Layout
+from ariane.store.service import StoreService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    settings: BrokerSettings
+    clock: Clock
+    booted_ms: int
+    store_host: bytes
+    access: Access | None
+    store: StoreService
+    topics: Topics
+    groups: Groups
+    offsets: ConsumerOffsets
+    clients: Clients
+    locks: QueueLocks
+    intake: Intake
+    parked: ParkedPulls
+    delayed: DelayedDelivery
+    timer: TimerDelivery
+    transactions: Transactions
+    checks: TransactionChecks
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: BrokerSettings, clock: Clock, store_host: bytes) -> AsyncIterator["Parts"]:
+        """The store before all that use it: tables and deliveries still save and put messages while they close."""
+        booted_ms = clock.now_ms()
+        async with (
+            _access(settings, clock) as access,
+            StoreService.open(settings.store, clock, store_host) as store,
+        ):
+            tables = _Tables(store.store.parts.disk, store.store.parts.layout)
+            topics = Topics(settings, tables.file("topics.json"), clock)
+            groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
+            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
+            offsets.lower_to(partial(_queue_end, store.store.parts.queues))
+            clients = Clients(MemberNotices(settings, groups.get).members_changed)
+            intake = Intake(store, settings, clock)
+            transactions = Transactions(store.store, intake, offsets, clock)
+            async with (
+                groups.kept(clock, settings.offsets_save_interval_s),
+                offsets.kept(clock, settings.offsets_save_interval_s),
+                clients.watched(clock),
+                ParkedPulls.open(clock) as parked,
+                DelayedDelivery.open(
+                    store, intake, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
+                ) as delayed,
+                TimerDelivery.open(store, intake, clock) as timer,
+                TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
+            ):
+                store.store.parts.dispatcher.on_arrival(parked.on_arrival)
+                yield cls(
+                    settings=settings,
+                    clock=clock,
+                    booted_ms=booted_ms,
+                    store_host=store_host,
+                    access=access,
+                    store=store,
+                    topics=topics,
+                    groups=groups,
+                    offsets=offsets,
+                    clients=clients,
+                    locks=QueueLocks(),
+                    intake=intake,
+                    parked=parked,
+                    delayed=delayed,
+                    timer=timer,
+                    transactions=transactions,
+                    checks=checks,
+                )
+
+
+def _queue_end(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
+    queue = queues.get(topic, queue_id)
+    return 0 if queue is None else queue.max_offset
+
+
+@asynccontextmanager
+async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Access | None]:
+    """The accounts, when access control is on; a file that cannot be used is told before a store is recovered."""
+    if not settings.acl_enable:
+        yield None
+        return
+    async with Access.open(RealDisk(), settings.acl_file, clock) as access:
+        yield access
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    disk: Disk
+    layout: Layout
+
+    def file(self, name: str) -> TableFile:
+        return TableFile(self.disk, self.layout.config / name)
+
+    def offset_journal(self) -> OffsetJournal:
+        return OffsetJournal(self.disk, self.layout.config)

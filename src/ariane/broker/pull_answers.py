@@ -1,0 +1,84 @@
+"""What a read found, as the answer to a pull. Every answer carries the four numbers: clients stop without them.
+
+FOUND                                          SUCCESS                 with the records, back to back
+NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING       PULL_RETRY_IMMEDIATELY  go on from nextBeginOffset at once
+OFFSET_OVERFLOW_ONE, OFFSET_FOUND_NULL         PULL_NOT_FOUND          nothing new: wait
+NO_MESSAGE_IN_QUEUE, NO_MATCHED_LOGIC_QUEUE    PULL_NOT_FOUND when 0 was asked for, else PULL_OFFSET_MOVED
+OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY        PULL_OFFSET_MOVED       go to nextBeginOffset: the queue is elsewhere
+"""
+
+from ariane.broker.incoming import Incoming
+from ariane.broker.system_topics import OFFSET_MOVED_EVENT
+from ariane.model.group import GroupConfig
+from ariane.model.ids import QueueOffset
+from ariane.model.message import Property
+from ariane.model.route import MASTER_ID, MessageQueue
+from ariane.store.query import ReadResult, ReadStatus
+from ariane.wire.body import JsonBody
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.pull import Pull, PullAnswer
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull_code(result: ReadResult, offset: int) -> ResponseCode:
+    if offset == 0 and result.status in _EMPTY:
+        return ResponseCode.PULL_NOT_FOUND
+    return _CODES[result.status]
+
+
+def pull_answer(code: ResponseCode, result: ReadResult, broker_id: int) -> PullAnswer:
+    return PullAnswer(
+        code=code,
+        remark=result.status.value,
+        suggest_which_broker_id=broker_id,
+        next_begin_offset=QueueOffset(result.next_offset),
+        min_offset=QueueOffset(result.min_offset),
+        max_offset=QueueOffset(result.max_offset),
+        body=b"".join(result.slices),  # one copy: cheaper than many small pieces, and no view outlives this call
+    )
+
+
+def suggested_broker(result: ReadResult, group: GroupConfig, slave_read: bool) -> int:
+    """Where to pull next: from the master, or, when it may be and the reader is far behind, from a slave."""
+    if not slave_read:
+        return MASTER_ID
+    return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
+
+
+class OffsetMovedEvent(JsonBody, frozen=True):
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_request: int
+    offset_new: int
+
+
+def offset_moved_event(
+    ask: Pull, offset: int, result: ReadResult, broker: str, now_ms: int, store_host: bytes
+) -> Incoming:
+    """A message that tells operators of a group whose offset was not in its queue: perhaps it missed messages."""
+    event = OffsetMovedEvent(
+        consumer_group=ask.consumer_group,
+        message_queue=MessageQueue(topic=ask.topic, broker_name=broker, queue_id=ask.queue_id),
+        offset_request=offset,
+        offset_new=result.next_offset,
+    )
+    return Incoming(
+        topic=OFFSET_MOVED_EVENT,
+        queue_id=0,
+        body=event.to_bytes(),
+        properties={Property.TAGS: ask.consumer_group, Property.KEYS: ask.consumer_group},
+        born_timestamp_ms=now_ms,
+        born_host=store_host,
+    )

@@ -1,0 +1,111 @@
+"""Which messages wait for which moment: the table of slots, the log behind it, and how far time has come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ariane.broker.schedule.timer_log import FILE_BYTES, TimerLog
+from ariane.broker.schedule.timer_slots import SLOT_MS, SLOTS, TimerSlots, slot_of
+from ariane.broker.schedule.timer_unit import NO_UNIT, TimerUnit
+from ariane.errors import StoreCorrupt
+from ariane.store.disk import Disk
+
+
+class TimerWheel:
+    """For the event loop, after `restore` or with a log afresh."""
+
+    def __init__(self, log: TimerLog, delivered_ms: int) -> None:
+        self.log = log
+        self._slots = TimerSlots()
+        self._cursor = slot_of(delivered_ms)
+        self._used_from = self._cursor + SLOTS  # no slot before this one is used: where to look for the next
+        self.pending = 0
+
+    @classmethod
+    def restore(
+        cls,
+        disk: Disk,
+        directory: Path,
+        log_end: int,
+        delivered_ms: int,
+        commit_log_end: int,
+        file_bytes: int = FILE_BYTES,
+    ) -> "TimerWheel":
+        """As the checkpoint left it. StoreError when the log is not what it says."""
+        log = TimerLog(disk, directory, file_bytes)
+        try:
+            log.set_end(log_end)
+            wheel = cls(log, delivered_ms)
+            wheel._load(commit_log_end)
+        except BaseException:
+            log.close()
+            raise
+        return wheel
+
+    def _load(self, commit_log_end: int) -> None:
+        for position, units in self.log.scan():
+            waiting = np.flatnonzero(units["wake_ms"] >= self._cursor * SLOT_MS)
+            if not len(waiting):
+                continue
+            ends = units["physical"][waiting] + units["size"][waiting]
+            if int(ends.max()) > commit_log_end:
+                raise StoreCorrupt("the timer's log points behind the end of the commit log")
+            slots = np.minimum(units["wake_ms"][waiting] // SLOT_MS, self._cursor + SLOTS - 1).astype(np.int64)
+            self._slots.set_heads(slots, position + waiting * units.itemsize)
+            self._used_from = min(self._used_from, int(slots.min()))
+            self.pending += len(waiting)
+
+    @property
+    def delivered_ms(self) -> int:
+        """Everything for an earlier time has left the wheel."""
+        return self._cursor * SLOT_MS
+
+    def place(self, wake_ms: int, physical_offset: int, size: int) -> None:
+        """Keeps a message until `wake_ms`. StoreFull, and nothing kept, when the log cannot take it.
+
+        When the clock was set back, the slot may lie before the cursor, which then goes back too: what is delivered in
+        between is not in the wheel any more, and would come again only after a crash. A time beyond the ring is
+        looked at when the ring ends, which is not early: whoever takes the message looks at its time.
+        """
+        slot = min(slot_of(wake_ms), self._cursor + SLOTS - 1)
+        unit = TimerUnit(self._slots.head(slot), wake_ms, physical_offset, size)
+        self._slots.set_head(slot, self.log.append(unit))
+        self._cursor = min(self._cursor, slot)
+        self._used_from = min(self._used_from, slot)
+        self.pending += 1
+
+    def take_over(self, now_ms: int) -> int:
+        """The newest unit of the first slot that is over, which is empty then; NO_UNIT when no slot waits."""
+        end = slot_of(now_ms)
+        slot = self._next_used(end)
+        if slot is None:
+            self._cursor = max(self._cursor, end)
+            return NO_UNIT
+        self._cursor = slot
+        return self._slots.take(slot)
+
+    def next_ms(self) -> int | None:
+        """When the next slot is over; None when nothing waits."""
+        slot = self._next_used(self._cursor + SLOTS)
+        return None if slot is None else (slot + 1) * SLOT_MS
+
+    def _next_used(self, end: int) -> int | None:
+        begin = max(self._used_from, self._cursor)
+        slot = self._slots.next_used(begin, end)
+        self._used_from = max(begin, min(end, begin + SLOTS)) if slot is None else slot
+        return slot
+
+    def chunk(self, position: int, count_max: int, bytes_max: int) -> list[TimerUnit]:
+        """Units from `position` back, no more than so many, nor, but for the first, than so many bytes of records."""
+        units = self.log.chain(position, count_max)
+        return list(_within(units, bytes_max))
+
+
+def _within(units: list[TimerUnit], bytes_max: int) -> Iterator[TimerUnit]:
+    taken = 0
+    for unit in units:
+        taken += unit.size
+        if taken > bytes_max and taken != unit.size:
+            return
+        yield unit

@@ -1,0 +1,103 @@
+"""May this be sent, and where to? In Apache's order: time, broker, name, topic, queue, body.
+
+Two checks are stricter than Apache's. A topic without write permission refuses sends: Apache only hides its queues from
+routes, so a producer with an old route, or with a queue of its own choice, goes on writing. And a broker that is read
+only refuses all sends, where Apache refuses those to ordered topics. Java producers then try another broker.
+"""
+
+import random
+from functools import lru_cache
+from ipaddress import ip_address
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.system_topics import is_writable_by_clients
+from ariane.broker.topics import Topics
+from ariane.clock import Clock
+from ariane.errors import RequestFailed
+from ariane.model.address import Address
+from ariane.model.ids import topic_fault
+from ariane.model.message import HostPort
+from ariane.model.topic import Permission, TopicConfig
+from ariane.wire.codes import ResponseCode
+from ariane.wire.host import encode_host
+from ariane.wire.requests.send import Send
+
+_WRITE = int(Permission.WRITE)
+_UNKNOWN_HOST = bytes(8)
+
+
+class SendChecks:
+    """Remembers the topics that have passed, so that a send costs one look-up."""
+
+    def __init__(self, settings: BrokerSettings, topics: Topics, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock
+        self._passed: dict[str, TopicConfig] = {}
+        topics.on_change(self._forget)
+
+    def destination(self, ask: Send) -> TopicConfig:
+        """The topic to write to, made if need be; RequestFailed when it may not be written."""
+        settings = self._settings
+        if settings.accept_sends_from_ms and self._clock.now_ms() < settings.accept_sends_from_ms:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker {settings.name} takes sends from startAcceptSendRequestTimeStamp = "
+                f"{settings.accept_sends_from_ms} on; it is {self._clock.now_ms()} now",
+            )
+        if not settings.permission & _WRITE:
+            raise _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
+        return self._passed.get(ask.topic) or self._admit(ask)
+
+    def _admit(self, ask: Send) -> TopicConfig:
+        if (fault := topic_fault(ask.topic)) is not None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+        if not is_writable_by_clients(ask.topic):
+            raise _forbidden(f"topic {ask.topic} is the broker's own: clients may not send to it")
+        config = self._topics.for_send(ask.topic, ask.default_topic, ask.default_topic_queue_nums)
+        if not config.perm & _WRITE:
+            raise _forbidden(
+                f"topic {ask.topic} on broker {self._settings.name} may not be written (perm = {config.perm}): give it "
+                "perm 6 (mqadmin updateTopicPerm)"
+            )
+        self._passed[ask.topic] = config
+        return config
+
+    def _forget(self, config: TopicConfig | None) -> None:
+        self._passed.clear()
+
+
+def queue_of(ask: Send, config: TopicConfig) -> int:
+    """The queue asked for, which may be one that only readers still see; any when none is asked for."""
+    queue_id = ask.queue_id
+    if queue_id < 0:
+        return random.randrange(config.write_queue_nums)  # noqa: S311 - spreads load, protects nothing
+    if queue_id >= config.write_queue_nums and queue_id >= config.read_queue_nums:
+        raise RequestFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"queueId {queue_id} of topic {config.topic_name} is illegal: it has {config.write_queue_nums} write and "
+            f"{config.read_queue_nums} read queues, counted from 0",
+        )
+    return queue_id
+
+
+def check_body(body: bytes) -> None:
+    """Apache's broker stores an empty body, its clients refuse to send one, and 4.x consumers fail on receiving it."""
+    if not body:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL, "the body is empty: 4.x consumers fail on such a message, so send a byte"
+        )
+
+
+@lru_cache(maxsize=4096)
+def born_host(peer: str) -> bytes:
+    """A connection's other end as a record holds it."""
+    try:
+        address = Address.parse(peer)
+        return encode_host(HostPort(ip_address(address.host.partition("%")[0]), address.port))
+    except ValueError:  # not a network address: only a test's pipe has none
+        return _UNKNOWN_HOST
+
+
+def _forbidden(remark: str) -> RequestFailed:
+    return RequestFailed(ResponseCode.NO_PERMISSION, remark)

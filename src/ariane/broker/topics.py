@@ -1,0 +1,211 @@
+"""The topics of this broker: made by administrators, by sending, and by the broker itself; kept in `topics.json`.
+
+Every change is saved before it is told to anyone, under a new data version, which is how a nameserver sees that the
+table is news. Fewer queues than before only hides the rest: their files stay, and more queues show them again. A
+message that is still in a hidden queue is therefore not lost, but nobody reads it: lower the write queues first, wait
+until consumers have caught up, then lower the read queues.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.system_topics import is_system, own_names
+from ariane.broker.tables import TableFile
+from ariane.broker.topics_at_start import topics_at_start
+from ariane.clock import Clock
+from ariane.errors import RequestFailed, StoreCorrupt, StoreError, WireError
+from ariane.model.ids import RETRY_PREFIX, topic_fault
+from ariane.model.topic import AUTO_CREATE_TEMPLATE, DataVersion, Permission, TopicConfig
+from ariane.wire.codes import ResponseCode
+from ariane.wire.coerce import coerce
+from ariane.wire.requests.topics import TopicTable
+
+log = logging.getLogger(__name__)
+
+QUEUES_MAX = 1024
+"""Of one topic on one broker, as many as Apache's own largest topic (BenchmarkTest) has."""
+
+_PERMISSION_MAX = Permission.READ_WRITE | Permission.INHERIT | Permission.PRIORITY
+
+Listener = Callable[[TopicConfig | None], None]
+
+
+class Topics:
+    """For the event loop alone. Without a file, as in tests, topics last as long as the process."""
+
+    def __init__(self, settings: BrokerSettings, file: TableFile | None, clock: Clock) -> None:
+        self._settings = settings
+        self._file = file
+        self._clock = clock
+        self._own_names = own_names(settings.cluster, settings.name)
+        self._listeners: list[Listener] = []
+        self._configs: dict[str, TopicConfig] = {}
+        self.version = DataVersion(timestamp=clock.now_ms(), counter=0)
+        if file is not None:
+            self._load(file)
+        for config in topics_at_start(settings, self._configs):
+            self._configs[config.topic_name] = config
+
+    def _load(self, file: TableFile) -> None:
+        content = file.load()
+        if content is None:
+            return
+        try:
+            table = coerce(TopicTable, content)
+        except WireError as error:
+            raise StoreCorrupt(
+                f"{file.path}: {error}; mend it, or remove it and its .bak to begin with no topics"
+            ) from error
+        for config in table.topic_config_table.values():
+            if (fault := topic_fault(config.topic_name)) is not None:
+                log.warning("topic left out", extra={"file": str(file.path), "reason": fault})
+            else:
+                self._configs[config.topic_name] = config
+        self.version = table.data_version
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._configs.get(topic)
+
+    def all(self) -> Mapping[str, TopicConfig]:
+        return MappingProxyType(self._configs)
+
+    def table(self) -> TopicTable:
+        return TopicTable(data_version=self.version, topic_config_table=self._configs)
+
+    def is_system(self, topic: str) -> bool:
+        return is_system(topic) or topic in self._own_names
+
+    def system_topics(self) -> list[str]:
+        return sorted(topic for topic in self._configs if self.is_system(topic))
+
+    def on_change(self, listener: Listener) -> None:
+        """Calls `listener` after each change: with the topic, or None when one went or several changed."""
+        self._listeners.append(listener)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def put(self, config: TopicConfig) -> None:
+        """Makes the topic, or replaces all that was said of it. RequestFailed when it cannot be as it is wanted."""
+        _check(config)
+        self._check_room(config.topic_name)
+        self._change(self._configs | {config.topic_name: config}, config)
+
+    def delete(self, topic: str) -> bool:
+        """Whether there was one. Its queues and offsets are not here: the handler removes them."""
+        if topic not in self._configs:
+            return False
+        self._change({name: config for name, config in self._configs.items() if name != topic}, None)
+        return True
+
+    def for_send(self, topic: str, default_topic: str, queues_wanted: int) -> TopicConfig:
+        """The topic of a send. A missing one is made if the template allows it; a retry topic always."""
+        config = self._configs.get(topic)
+        if config is not None:
+            return config
+        if topic.startswith(RETRY_PREFIX):
+            return self.ensure(topic, 1)
+        return self._make_from_template(topic, self._configs.get(default_topic), queues_wanted)
+
+    def _make_from_template(self, topic: str, template: TopicConfig | None, queues_wanted: int) -> TopicConfig:
+        if template is None or not template.perm & Permission.INHERIT:
+            raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, self._missing(topic))
+        queues = max(1, min(queues_wanted, template.write_queue_nums, QUEUES_MAX))
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~Permission.INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=template.topic_sys_flag,
+        )
+        self.put(config)
+        log.info("topic made by sending", extra={"topic": topic, "queues": queues, "template": template.topic_name})
+        return config
+
+    def _missing(self, topic: str) -> str:
+        return (
+            f"topic {topic[:255]} does not exist on broker {self._settings.name}: create it (mqadmin updateTopic -t "
+            f"{topic[:255]}), or turn on autoCreateTopicEnable so that sending makes it ({AUTO_CREATE_TEMPLATE})"
+        )
+
+    def ensure(self, topic: str, queues: int, perm: int = int(Permission.READ_WRITE), sys_flag: int = 0) -> TopicConfig:
+        """The topic as it is, or a new one: for retry, dead-letter and system topics, which nobody creates by hand."""
+        config = self._configs.get(topic)
+        if config is None:
+            config = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+            )
+            self.put(config)
+        return config
+
+    def follow_order_confs(self, ordered: Iterable[str]) -> None:
+        """Takes over what the nameserver's ORDER_TOPIC_CONFIG says: topics in it are ordered, all others are not."""
+        wanted = frozenset(ordered)
+        news = [config for name, config in self._configs.items() if config.order != (name in wanted)]
+        if not news:
+            return
+        self._change(self._configs | {one.topic_name: replace(one, order=not one.order) for one in news}, None)
+        for config in news:
+            log.info("order flag changed", extra={"topic": config.topic_name, "ordered": not config.order})
+
+    def renew_version(self) -> None:
+        """Something that every topic's registration depends on has changed: the broker's permission."""
+        self._change(self._configs, None)
+
+    def _check_room(self, topic: str) -> None:
+        if topic not in self._configs and len(self._configs) >= self._settings.topics_max:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker {self._settings.name} has {len(self._configs)} topics, as many as broker.topics_max allows: "
+                "delete some that are not used, or raise it",
+            )
+
+    def _change(self, configs: dict[str, TopicConfig], told: TopicConfig | None) -> None:
+        """A table that cannot be saved changes nothing: what was answered must be there after the next start."""
+        version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
+        if self._file is not None:
+            _save(self._file, TopicTable(data_version=version, topic_config_table=configs))
+        self._configs, self.version = configs, version
+        for listener in self._listeners:
+            listener(told)
+
+
+def _save(file: TableFile, table: TopicTable) -> None:
+    try:
+        file.save(table)
+    except OSError as error:
+        raise StoreError(
+            f"{file.path} cannot be saved ({error.strerror}), so no topic was changed: make room on the disk"
+        ) from error
+
+
+def _check(config: TopicConfig) -> None:
+    fault = topic_fault(config.topic_name) or _queues_fault(config) or _permission_fault(config.perm)
+    if fault is not None:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def _queues_fault(config: TopicConfig) -> str | None:
+    for kind, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+        if not 1 <= count <= QUEUES_MAX:
+            return (
+                f"{kind} of topic {config.topic_name} is {count}, expected 1 to {QUEUES_MAX}; "
+                "to close a topic to writers or readers change its perm"
+            )
+    return None
+
+
+def _permission_fault(perm: int) -> str | None:
+    if 0 <= perm <= _PERMISSION_MAX:
+        return None
+    return f"perm is {perm}, expected the sum of some of 2 (write), 4 (read), 1 (inherit) and 8 (priority)"

@@ -1,0 +1,7 @@
+"""Two-phase sends: half messages, their outcome, and questions to producers that do not tell it."""
+
+from ariane.broker.transactions.checks import TransactionChecks
+from ariane.broker.transactions.endings import Transactions
+from ariane.broker.transactions.half_messages import half
+
+__all__ = ["TransactionChecks", "Transactions", "half"]

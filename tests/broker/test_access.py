@@ -1,0 +1,300 @@
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ariane.broker.access import LOOK_INTERVAL_S, Access
+from ariane.clock import Clock
+from ariane.errors import RequestFailed, SettingsError
+from ariane.store.disk import RealDisk
+from ariane.testing import FakeClock
+from ariane.transport.connection import Connection
+from ariane.transport.settings import TransportSettings
+from ariane.wire.codes import ResponseCode
+from ariane.wire.command import Command
+from ariane.wire.exchange import request_command
+from ariane.wire.fields import Request
+from ariane.wire.requests.access import GetAccessRules, UpdateAccount
+from ariane.wire.requests.messages import QueryMessages
+from ariane.wire.requests.offsets import GetMaxOffset, UpdateConsumerOffset
+from ariane.wire.requests.runtime import GetRuntimeInfo
+from ariane.wire.requests.send import SendMessageV2
+from ariane.wire.requests.topics import DeleteTopicInBroker
+from ariane.wire.signature import content_to_sign, sign
+
+FILE = """
+globalWhiteRemoteAddresses: [10.9.9.*]
+accounts:
+- accessKey: producer1
+  secretKey: secret-of-1
+  topicPerms: [orders=PUB]
+- accessKey: consumer1
+  secretKey: secret-of-2
+  defaultGroupPerm: SUB
+  topicPerms: [orders=SUB]
+- accessKey: administrator
+  secretKey: secret-of-3
+  whiteRemoteAddress: 10.7.7.7
+  admin: true
+- accessKey: neighbour
+  secretKey: secret-of-4
+  whiteRemoteAddress: 10.8.8.8
+"""
+QUERY = QueryMessages(topic="orders", key="k", max_num=1, begin_timestamp=0, end_timestamp=1, unique_key_query=True)
+SECRETS = {
+    "producer1": "secret-of-1",
+    "consumer1": "secret-of-2",
+    "administrator": "secret-of-3",
+    "neighbour": "secret-of-4",
+}
+
+
+def file_in(directory: Path, content: str = FILE) -> Path:
+    path = directory / "plain_acl.yml"
+    path.write_text(content)
+    return path
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    return Access(RealDisk(), file_in(tmp_path), Clock())
+
+
+async def peer(address: str = "192.0.2.1:4711") -> Connection:
+    connection = Connection(lambda *_: None, TransportSettings(), Clock(), lambda _: None)
+    connection.peer = address
+    return connection
+
+
+def signed(ask: Request[Any], key: str, secret: str | None = None, *, with_unique_key_query: bool = False) -> Command:
+    command = request_command(ask, opaque=1)
+    ext = command.ext | {"AccessKey": key, "OnsChannel": "ALIYUN"}
+    content = content_to_sign(ext, command.body, with_unique_key_query=with_unique_key_query)
+    command.ext_texts = ext | {"Signature": sign(SECRETS[key] if secret is None else secret, content)}
+    return command
+
+
+def sending(topic: str, body: bytes = b"body") -> SendMessageV2:
+    return SendMessageV2(
+        producer_group="p",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=0,
+        flag=0,
+        body=body,
+    )
+
+
+async def refusal(access: Access, ask: Request[Any], command: Command, address: str = "192.0.2.1:4711") -> str | None:
+    """The remark of the refusal; None when the request passes."""
+    try:
+        access.guard(await peer(address), command, ask)
+    except RequestFailed as error:
+        assert error.code == ResponseCode.NO_PERMISSION  # noqa: PT017
+        return error.remark
+    return None
+
+
+async def test_what_is_allowed_passes(access: Access) -> None:
+    ask = sending("orders")
+    assert await refusal(access, ask, signed(ask, "producer1")) is None
+
+
+async def test_the_topic_must_be_allowed(access: Access) -> None:
+    for topic, key in (("other", "producer1"), ("orders", "consumer1")):
+        ask = sending(topic)
+        assert await refusal(access, ask, signed(ask, key)) == f"No default permission for topic:{topic}"
+
+
+async def test_the_group_must_be_allowed(access: Access) -> None:
+    ask = UpdateConsumerOffset("g", "orders", 0, 5)  # type: ignore[arg-type]
+    assert await refusal(access, ask, signed(ask, "consumer1")) is None
+    assert await refusal(access, ask, signed(ask, "producer1")) == "No default permission for topic:orders"
+
+
+async def test_either_permission_opens_the_numbers_of_a_topic(access: Access) -> None:
+    ask = GetMaxOffset("orders", 0)
+    assert await refusal(access, ask, signed(ask, "producer1")) is None
+    assert await refusal(access, ask, signed(ask, "consumer1")) is None
+    assert await refusal(access, ask, signed(ask, "neighbour")) == "No default permission for topic:orders"
+
+
+async def test_any_account_may_ask_how_the_broker_is(access: Access) -> None:
+    ask = GetRuntimeInfo()
+    assert await refusal(access, ask, signed(ask, "neighbour")) is None
+
+
+async def test_without_a_key_nobody_passes(access: Access) -> None:
+    ask = sending("orders")
+    assert await refusal(access, ask, request_command(ask, opaque=1)) == "No accessKey is configured"
+    empty = signed(ask, "", "")  # as C++ clients sign without credentials
+    assert await refusal(access, ask, empty) == "No accessKey is configured"
+
+
+async def test_an_unknown_key_does_not_pass(access: Access) -> None:
+    ask = sending("orders")
+    assert await refusal(access, ask, signed(ask, "stranger", "whatever")) == "No acl config for stranger"
+
+
+async def test_a_wrong_secret_does_not_pass(access: Access) -> None:
+    ask = sending("orders")
+    command = signed(ask, "producer1", "wrong secret")
+    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+
+
+async def test_a_changed_header_or_body_does_not_pass(access: Access) -> None:
+    ask = sending("orders")
+    command = signed(ask, "producer1")
+    command.body = b"another body"
+    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+    command = signed(ask, "producer1")
+    command.ext["b"] = "payments"
+    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+    command = signed(ask, "producer1")
+    del command.ext["Signature"]
+    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+
+
+async def test_both_ways_to_sign_a_query_by_unique_key_pass(access: Access) -> None:
+    ask = QUERY
+    for form in (False, True):
+        assert await refusal(access, ask, signed(ask, "consumer1", with_unique_key_query=form)) is None
+
+
+async def test_administration_is_for_administrators(access: Access) -> None:
+    ask = DeleteTopicInBroker("orders")
+    assert await refusal(access, ask, signed(ask, "administrator")) is None
+    expected = "Need admin permission for request code=215, but accessKey=producer1 is not"
+    assert await refusal(access, ask, signed(ask, "producer1")) == expected
+
+
+async def test_the_global_white_list_needs_no_key(access: Access) -> None:
+    for ask in (sending("other"), DeleteTopicInBroker("orders")):
+        assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.9.1:5000") is None
+        assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.8.1:5000") is not None
+
+
+async def test_the_global_white_list_does_not_open_the_accounts(access: Access) -> None:
+    ask = GetAccessRules()
+    assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.9.1:5000") == "No accessKey is configured"
+    assert await refusal(access, ask, signed(ask, "administrator"), "10.9.9.1:5000") is None
+    assert await refusal(access, ask, signed(ask, "producer1"), "10.9.9.1:5000") is not None
+
+
+async def test_an_accounts_own_address_needs_no_signature(access: Access) -> None:
+    ask = sending("other")
+    command = signed(ask, "neighbour", "wrong secret")
+    assert await refusal(access, ask, command, "10.8.8.8:5000") is None
+    assert await refusal(access, ask, command, "10.8.8.9:5000") == "Check signature failed for accessKey=neighbour"
+
+
+async def test_an_accounts_own_address_makes_no_administrator(access: Access) -> None:
+    ask = GetAccessRules()
+    remark = "Need admin permission for request code=54, but accessKey=neighbour is not"
+    assert await refusal(access, ask, signed(ask, "neighbour"), "10.8.8.8:5000") == remark
+    assert await refusal(access, ask, signed(ask, "administrator", "wrong"), "10.7.7.7:5000") is None
+
+
+async def test_a_refusal_is_logged_without_secrets(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+    ask = sending("other")
+    await refusal(access, ask, signed(ask, "producer1"))
+    (record,) = [entry for entry in caplog.records if entry.message == "access refused"]
+    assert record.__dict__["peer"] == "192.0.2.1:4711"
+    assert "secret" not in str(record.__dict__)
+
+
+# --- changes and the file ---------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_in_the_file_when_it_is_made(access: Access, tmp_path: Path) -> None:
+    access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5", topic_perms="orders=PUB"))
+    access.delete_account("neighbour")
+    access.set_white_list(["10.1.1.1"])
+    again = Access(RealDisk(), tmp_path / "plain_acl.yml", Clock())
+    assert list(again.rules.accounts) == ["producer1", "consumer1", "administrator", "newcomer"]
+    assert again.rules.is_white("10.1.1.1")
+    assert again.rules.version.counter == 3
+    assert again.rules.version == access.rules.version
+    assert os.stat(tmp_path / "plain_acl.yml").st_mode & 0o077 == 0
+
+
+def test_an_illegal_change_changes_nothing(access: Access, tmp_path: Path) -> None:
+    before = (tmp_path / "plain_acl.yml").read_bytes()
+    for change in (
+        UpdateAccount(access_key="short", secret_key="secret-of-5"),
+        UpdateAccount(access_key="newcomer"),
+        UpdateAccount(access_key="producer1", topic_perms="orders=RW"),
+        UpdateAccount(access_key="producer1", white_remote_address="10.1"),
+    ):
+        with pytest.raises(ValueError, match=r"must be|not a permission|not an address"):
+            access.put_account(change)
+    with pytest.raises(ValueError, match="not an address"):
+        access.set_white_list(["nonsense"])
+    assert access.delete_account("stranger") is False
+    assert (tmp_path / "plain_acl.yml").read_bytes() == before
+    assert "newcomer" not in access.rules.accounts
+
+
+def test_a_change_builds_on_what_an_editor_just_wrote(access: Access, tmp_path: Path) -> None:
+    file_in(tmp_path, FILE + "- accessKey: by-editor\n  secretKey: secret-of-6\n")
+    access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5"))
+    assert {"by-editor", "newcomer"} <= set(access.rules.accounts)
+
+
+def test_a_change_on_top_of_a_broken_file_is_refused(access: Access, tmp_path: Path) -> None:
+    file_in(tmp_path, "accounts: [")
+    with pytest.raises(SettingsError, match="not usable"):
+        access.delete_account("neighbour")
+    assert "neighbour" in access.rules.accounts
+
+
+async def test_a_new_file_is_taken(access: Access, tmp_path: Path) -> None:
+    file_in(tmp_path, FILE.replace("orders=PUB", "orders=PUB|SUB"))
+    await access.reload_if_changed()
+    ask = QUERY
+    assert await refusal(access, ask, signed(ask, "producer1")) is None
+
+
+async def test_a_file_that_did_not_change_is_not_read(access: Access) -> None:
+    rules = access.rules
+    await access.reload_if_changed()
+    assert access.rules is rules
+
+
+@pytest.mark.parametrize("content", ["accounts: [", "accounts: 5", None])
+async def test_a_broken_file_keeps_the_old_rules(
+    access: Access, tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if content is None:
+        (tmp_path / "plain_acl.yml").unlink()
+    else:
+        file_in(tmp_path, content)
+    rules = access.rules
+    with caplog.at_level(logging.ERROR):
+        await access.reload_if_changed()
+        await access.reload_if_changed()
+    assert access.rules is rules
+    assert [entry.message for entry in caplog.records] == ["access file not taken, the rules stay"]
+    file_in(tmp_path, FILE + "- accessKey: repaired\n  secretKey: secret-of-7\n")
+    await access.reload_if_changed()
+    assert "repaired" in access.rules.accounts
+
+
+async def test_the_file_is_looked_at_by_itself(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with Access.open(RealDisk(), file_in(tmp_path), clock) as access:
+        file_in(tmp_path, "")
+        await clock.advance(LOOK_INTERVAL_S)
+        while access.rules.accounts:  # the file is read in a thread
+            await clock.advance(0)
+
+
+async def test_a_broken_file_at_the_start_stops_the_broker(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"plain_acl\.yml is not usable"):
+        async with Access.open(RealDisk(), file_in(tmp_path, "accounts: 5"), FakeClock()):
+            pass

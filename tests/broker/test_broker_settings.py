@@ -1,0 +1,118 @@
+"""What a broker can be told: Apache's own files work, and what would break a promise is refused with its cure."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.unsupported_settings import UNSUPPORTED
+from ariane.errors import SettingsError
+from ariane.settings import Loaded, describe, load, to_properties
+from ariane.store.settings import FlushDiskType
+
+# The file that Apache ships as conf/broker.conf, and what its tutorials add to it.
+SAMPLE = """\
+# Licensed to the Apache Software Foundation (ASF) under one or more
+
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+namesrvAddr=10.0.0.1:9876;10.0.0.2:9876
+brokerIP1=10.0.0.5
+listenPort=10911
+defaultTopicQueueNums=4
+autoCreateTopicEnable=true
+storePathRootDir=/srv/rocketmq/store
+mappedFileSizeCommitLog=1073741824
+diskMaxUsedSpaceRatio=88
+maxMessageSize=65536
+sendMessageThreadPoolNums=128
+transactionCheckInterval=30000
+"""
+
+
+def loaded(text: str, tmp_path: Path, name: str = "broker.conf", **environ: str) -> Loaded[BrokerSettings]:
+    file = tmp_path / name
+    file.write_text(text)
+    return load(BrokerSettings, section="broker", file=file, environ=environ, flags={}, unsupported=UNSUPPORTED)
+
+
+def fault(**settings: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        BrokerSettings(**settings)
+    return str(caught.value)
+
+
+def test_a_broker_conf_of_apache_works_as_it_is(tmp_path: Path) -> None:
+    found = loaded(SAMPLE, tmp_path)
+    settings = found.settings
+    assert settings.nameservers == ("10.0.0.1:9876", "10.0.0.2:9876")
+    assert str(settings.advertised) == "10.0.0.5:10911"
+    assert (settings.name, settings.default_topic_queues, settings.auto_create_topics) == ("broker-a", 4, True)
+    assert settings.transaction_check_interval_s == 30
+    assert settings.store.root == Path("/srv/rocketmq/store")
+    assert settings.store.retention_hours == 48
+    assert settings.store.disk_max_used_ratio == pytest.approx(0.88)
+    assert settings.store.flush_disk_type is FlushDiskType.ASYNC
+    assert [warning.split(": ", 2)[1] for warning in found.warnings] == ["sendMessageThreadPoolNums is not used"]
+
+
+def test_toml_variables_and_properties_reach_the_store_within_the_broker(tmp_path: Path) -> None:
+    text = "[broker]\nname = 'b'\n[broker.store]\nretention_hours = 1\n"
+    found = loaded(text, tmp_path, "a.toml", ARIANE_BROKER__STORE__SEGMENT_BYTES="8192")
+    assert (found.settings.name, found.settings.store.retention_hours) == ("b", 1)
+    assert found.settings.store.segment_bytes == 8192
+    assert found.origins["store.segment_bytes"] == "ARIANE_BROKER__STORE__SEGMENT_BYTES"
+    assert found.origins["store.retention_hours"].endswith("a.toml:4")
+
+
+def test_a_broker_alone_syncs_before_it_answers() -> None:
+    assert BrokerSettings().store.flush_disk_type is FlushDiskType.SYNC
+
+
+@pytest.mark.parametrize("old", ["brokerip1", "autoCreateTopicEnabled"])
+def test_a_key_that_is_almost_one_names_the_one(tmp_path: Path, old: str) -> None:
+    with pytest.raises(SettingsError, match="did you mean"):
+        loaded(f"{old}=1\n", tmp_path)
+
+
+def test_no_key_is_both_used_and_unused_and_each_has_a_reason() -> None:
+    used = [key.name for declared in describe(BrokerSettings) for key in declared.keys]
+    assert len(used) == len(set(used))
+    assert not set(used) & set(UNSUPPORTED)
+    assert all(len(reason) > 15 and not reason.endswith(".") for reason in UNSUPPORTED.values())
+
+
+def test_a_broker_without_a_name_has_the_one_of_its_host() -> None:
+    assert BrokerSettings().name
+    assert BrokerSettings(name="given").name == "given"
+
+
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "SLAVE"])
+def test_a_role_that_promises_copies_is_refused(tmp_path: Path, role: str) -> None:
+    with pytest.raises(SettingsError, match="replication is not built yet"):
+        loaded(f"brokerRole={role}\n", tmp_path)
+
+
+def test_what_cannot_work_is_refused_with_its_cure() -> None:
+    assert "set brokerId to 0" in fault(broker_id=1)
+    assert "0 for a free pair" in fault(port=2)
+    assert "127.0.0.1:9876" in fault(namesrv_addr="localhost")
+    assert "semicolons" in fault(namesrv_addr="10.0.0.1:9876,10.0.0.2:9876")
+    assert "lacks a host or a port" in fault(namesrv_addr=":9876")
+    assert "printable" in fault(name="two words")
+
+
+def test_a_nameserver_named_twice_counts_once() -> None:
+    assert BrokerSettings(namesrv_addr="a:1; b:2 ;a:1;").nameservers == ("a:1", "b:2")
+
+
+def test_what_a_broker_tells_of_itself_can_be_loaded_and_has_no_secret(tmp_path: Path) -> None:
+    lines = [f"{key}={value}" for key, value in to_properties(BrokerSettings(name="b")).items()]
+    assert loaded("\n".join(lines), tmp_path).settings == BrokerSettings(name="b")
+    assert not any(line.startswith("tls.server.keyPassword") for line in lines)

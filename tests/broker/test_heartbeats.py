@@ -1,0 +1,197 @@
+"""Heartbeats and notices over real sockets."""
+
+from dataclasses import replace
+
+import pytest
+
+from ariane.broker.client_limits import ClientLimits
+from ariane.model.group import GroupConfig
+from ariane.wire.codes import RequestCode, ResponseCode
+from ariane.wire.command import Command
+from ariane.wire.frame import encode_frame
+from ariane.wire.requests.clients import (
+    CheckClientConfig,
+    ClientCheck,
+    GetConsumerIds,
+    Heartbeat,
+    HeartbeatData,
+    NotifyConsumerIdsChanged,
+    UnregisterClient,
+)
+from tests.broker.group_office import SETTINGS, Speaker, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.transport.peers import until
+
+ORDERS = subscription("orders")
+
+
+async def test_the_list_of_members_is_refused_before_there_are_any_and_holds_each_once() -> None:
+    async with at_work(office()) as server, speaker(server) as first, speaker(server) as double:
+        assert await first.refusal(GetConsumerIds("g")) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, g")
+        await first.call(heartbeat("client-1", consumer("g", ORDERS)))
+        await double.call(heartbeat("client-1", consumer("g", ORDERS)))
+        assert (await first.call(GetConsumerIds("g"))).body.consumer_id_list == ["client-1"]
+
+
+async def test_every_member_hears_of_a_new_member_of_new_topics_and_of_one_that_leaves() -> None:
+    async with at_work(office()) as server, speaker(server) as old:
+        await old.call(heartbeat("old", consumer("g", ORDERS)))
+        await _hears_of_a_change(old)
+        async with speaker(server) as new:
+            await new.call(heartbeat("new", consumer("g", ORDERS)))
+            await _hears_of_a_change(old)
+            await _hears_of_a_change(new)
+            await new.call(heartbeat("new", consumer("g", ORDERS, subscription("bills"))))
+            await _hears_of_a_change(old)
+            await new.call(UnregisterClient(client_id="new", producer_group="", consumer_group="g"))
+            await _hears_of_a_change(old)
+            assert (await new.call(GetConsumerIds("g"))).body.consumer_id_list == ["old"]
+
+
+async def test_a_closed_connection_leaves_its_groups_at_once() -> None:
+    parts = office()
+    async with at_work(parts) as server, speaker(server) as stays:
+        await stays.call(heartbeat("stays", consumer("g", ORDERS)))
+        await _hears_of_a_change(stays)
+        async with speaker(server) as goes:
+            await goes.call(heartbeat("goes", consumer("g", ORDERS), producers=("p",)))
+            await _hears_of_a_change(stays)
+        await _hears_of_a_change(stays)
+        assert (await stays.call(GetConsumerIds("g"))).body.consumer_id_list == ["stays"]
+        assert parts.clients.producers("p") == []
+        assert parts.clients.find("goes") is None
+
+
+async def test_a_heartbeat_that_brings_nothing_new_tells_nobody() -> None:
+    async with at_work(office()) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        await _hears_of_a_change(client)
+        await client.call(heartbeat("c", consumer("g", subscription("orders", version=2))))
+        await client.call(GetConsumerIds("g"))
+        assert client.told == []
+
+
+@pytest.mark.parametrize("switched_off", ["broker", "group"])
+async def test_either_switch_silences_the_notices(switched_off: str) -> None:
+    parts = office(replace(SETTINGS, notify_ids_changed=switched_off != "broker"))
+    parts.groups.put(GroupConfig(group_name="g", notify_consumer_ids_changed_enable=switched_off != "group"))
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        await client.call(GetConsumerIds("g"))
+        assert client.told == []
+
+
+async def test_a_consumer_gets_its_group_and_its_retry_topic() -> None:
+    parts = office()
+    parts.groups.put(GroupConfig(group_name="wide", retry_queue_nums=3))
+    parts.groups.put(GroupConfig(group_name="none", retry_queue_nums=0))
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("new", ORDERS), consumer("wide", ORDERS), consumer("none", ORDERS)))
+    assert parts.groups.get("new") == GroupConfig(group_name="new")
+    queues = {name: config.read_queue_nums for name, config in parts.topics.all().items() if "%RETRY%" in name}
+    assert queues == {"%RETRY%new": 1, "%RETRY%wide": 3}
+
+
+async def test_without_auto_creation_an_unknown_group_is_a_member_but_gets_no_retry_topic() -> None:
+    """Its pull is refused in clear words; were it not listed, its client would wait in silence."""
+    parts = office(replace(SETTINGS, auto_create_groups=False))
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        assert (await client.call(GetConsumerIds("g"))).body.consumer_id_list == ["c"]
+    assert parts.groups.get("g") is None
+    assert parts.topics.get("%RETRY%g") is None
+
+
+async def test_heartbeats_of_other_languages_are_understood() -> None:
+    parts = office()
+    cpp = (
+        b'{"clientID":"77-10.0.0.9@DEFAULT","consumerDataSet":[{"groupName":"g","consumeType":1,"messageModel":1,'
+        b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"orders","subString":"a||b","subVersion":"1700000000000",'
+        b'"tagsSet":["a","b"],"codeSet":["97","98"]}]}]}\n'
+    )
+    lua = b'{"clientID":"10.0.0.9@lua","producerDataSet":{},"consumerDataSet":[{"groupName":"l","consumeType":"'
+    lua += b'CONSUME_PASSIVELY","messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
+    lua += b'"subscriptionDataSet":[{"topic":"orders","subString":"*","codeSet":{},"tagsSet":{}}]}]}'
+    async with at_work(parts) as server, speaker(server) as client:
+        for opaque, (body, language) in enumerate([(cpp, "CPP"), (lua, "other")]):
+            command = Command(code=RequestCode.HEART_BEAT, opaque=opaque, body=body, language=language, version=333)
+            await client.raw.send(encode_frame(command))
+            while (answer := await client.raw.read()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+                pass
+            assert (answer.code, answer.opaque) == (0, opaque)
+        groups = parts.clients.groups()
+        assert groups["g"].subscriptions["orders"].sub_version == 1_700_000_000_000
+        assert groups["g"].message_model == "CLUSTERING"
+        assert [member.language.name for member in groups["l"].members.values()] == ["OTHER"]
+
+
+async def test_bounds_are_kept_before_anything_is_remembered() -> None:
+    parts = office(limits=ClientLimits(members_max=1, groups_max=2, topics_max=1))
+    async with at_work(parts) as server, speaker(server) as first, speaker(server) as second:
+        await first.call(heartbeat("a", consumer("g", ORDERS), producers=("p",)))
+        for ask, reason in [
+            (heartbeat("b", consumer("g", ORDERS)), "has 1 consumers already"),
+            (heartbeat("b", producers=("p",)), "has 1 producers already"),
+            (heartbeat("b", producers=("x", "y", "z")), "at most 2 groups"),
+            (heartbeat("b", consumer("h", ORDERS, subscription("bills"))), "2 topics, at most 1"),
+            (heartbeat("b", consumer("h@x", ORDERS)), "may hold only letters"),
+            (heartbeat("b", consumer("h" * 121, ORDERS)), "at most 120"),
+            (heartbeat(""), "clientID has 0 characters"),
+            (Heartbeat(), "without a body"),
+        ]:
+            code, remark = await second.refusal(ask)
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert reason in remark
+        assert parts.clients.find("b") is None
+        assert list(parts.clients.groups()) == ["g"]
+        assert (await second.refusal(GetConsumerIds("h")))[0] == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_giant_heartbeat_is_refused() -> None:
+    wanted = [subscription(f"topic-{number}", "x" * 2000) for number in range(600)]
+    async with at_work(office()) as server, speaker(server) as client:
+        assert "at most 1048576" in (await client.refusal(heartbeat("c", consumer("g", *wanted))))[1]
+
+
+async def test_a_subscription_is_checked_before_the_consumer_starts() -> None:
+    parts = office(replace(SETTINGS, property_filter=False))
+    async with at_work(parts) as server, speaker(server) as client:
+        tags = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a || b"))
+        await client.call(CheckClientConfig(body=tags))
+        sql = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a > 1", kind="SQL92"))
+        assert (await client.refusal(CheckClientConfig(body=sql)))[0] == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_bad_expression_is_refused_with_its_place() -> None:
+    check = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a > ", kind="SQL92"))
+    async with at_work(office()) as server, speaker(server) as client:
+        code, remark = await client.refusal(CheckClientConfig(body=check))
+        assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "position" in remark
+
+
+async def test_unregistering_a_stranger_is_no_fault() -> None:
+    async with at_work(office()) as server, speaker(server) as client:
+        answer = await client.ask(UnregisterClient(client_id="c", producer_group="p", consumer_group="g"))
+        assert (answer.code, answer.ext) == (0, {})
+
+
+async def test_nothing_is_remembered_of_clients_that_have_left() -> None:
+    parts = office()
+    async with at_work(parts) as server:
+        async with speaker(server) as client:
+            await client.call(heartbeat("c", consumer("g", ORDERS), producers=("p",)))
+            await client.call(heartbeat("renamed", consumer("g", ORDERS), producers=("p",)))
+            assert parts.clients.find("c") is None
+        await until(lambda: not parts.clients.groups())
+        assert [value for name, value in vars(parts.clients).items() if isinstance(value, dict) and value] == []
+
+
+async def _hears_of_a_change(client: Speaker) -> None:
+    command = await client.next_told()
+    assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    assert command.is_oneway
+    assert command.fields(NotifyConsumerIdsChanged).consumer_group == "g"
+
+
+def test_a_heartbeat_body_may_leave_out_its_sets() -> None:
+    assert HeartbeatData.from_bytes(b'{"clientID":"c"}').consumer_data_set == []

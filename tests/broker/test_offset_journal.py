@@ -1,0 +1,124 @@
+"""Commits outlive a kill, exactly; a crash of the machine costs those since the last save."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane.broker.offset_journal import OffsetJournal
+from ariane.broker.offsets import ConsumerOffsets
+from ariane.broker.tables import TableFile
+from ariane.store.disk import Disk
+from ariane.testing import SimulatedDisk
+
+CONFIG = Path("/store/config")
+
+
+def offsets_on(disk: Disk, boot: str = "boot") -> ConsumerOffsets:
+    return ConsumerOffsets(TableFile(disk, CONFIG / "consumerOffset.json"), OffsetJournal(disk, CONFIG, boot))
+
+
+def journals(disk: Disk) -> list[str]:
+    return [name for name in disk.names(CONFIG) if "journal" in name]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("commit"), st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 3), st.integers(0, 99)
+        ),
+        st.tuples(st.just("delete_group"), st.sampled_from("ab")),
+        st.tuples(st.just("delete_topic"), st.sampled_from("xy")),
+        st.tuples(st.just("save")),
+        st.tuples(st.just("kill")),
+    )
+)
+
+
+@given(STEPS)
+def test_whatever_was_done_before_a_kill_is_there_after_it(steps: list[tuple[str, ...]]) -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    for name, *arguments in steps:
+        if name == "kill":
+            before = offsets.table()
+            disk = disk.crash_process()
+            offsets = offsets_on(disk)
+            assert offsets.table() == before
+        else:
+            getattr(offsets, name)(*arguments)
+
+
+def test_a_save_lets_the_journal_go() -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    offsets.commit("billing", "orders", 0, 5)
+    assert len(journals(disk)) == 1
+    offsets.save()
+    assert journals(disk) == []
+
+
+def test_after_another_boot_the_saved_table_counts() -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    offsets.commit("billing", "orders", 0, 5)
+    offsets.save()
+    offsets.commit("billing", "orders", 0, 9)
+    offsets = offsets_on(disk.crash_process(), boot="another")
+    assert offsets.get("billing", "orders", 0) == 5
+
+
+def test_where_boots_have_no_id_no_journal_is_believed() -> None:
+    disk = SimulatedDisk()
+    offsets_on(disk, boot="").commit("billing", "orders", 0, 9)
+    assert offsets_on(disk.crash_process(), boot="").table() == {}
+
+
+@pytest.mark.parametrize("length", range(60))
+def test_a_line_cut_short_is_passed_over(length: int) -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    for offset in (1, 22, 333):
+        offsets.commit("billing", "orders", 0, offset)
+    (name,) = journals(disk)
+    data = disk.open(CONFIG / name, writable=False).read(1000, 0)[:length]
+    cut = SimulatedDisk()
+    cut.make_directory(CONFIG)
+    cut.create(CONFIG / name, 1000, allocated=0).write(data, 0)
+    assert offsets_on(cut).get("billing", "orders", 0) in (-1, 1, 22, 333)
+
+
+def test_noise_is_no_commit() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(CONFIG)
+    noise = b"boot boot\norders@billing 0 7\n" + random.Random(1).randbytes(500)
+    disk.create(CONFIG / "consumerOffset.journal.3", 1000, allocated=0).write(noise, 0)
+    assert offsets_on(disk).table() == {"orders@billing": {0: 7}}
+
+
+def test_a_full_disk_does_not_stop_a_commit(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    offsets.commit("billing", "orders", 0, 1)
+    disk.fail_writes(OSError(errno.ENOSPC, "no space"))
+    offsets.commit("billing", "orders", 0, 2)
+    offsets.commit("billing", "orders", 0, 3)
+    assert offsets.get("billing", "orders", 0) == 3
+    assert [record.message for record in caplog.records] == ["commits not noted"]
+    disk.fail_writes(None)
+    offsets.commit("billing", "orders", 0, 4)
+    assert offsets_on(disk.crash_process()).get("billing", "orders", 0) == 4
+
+
+def test_a_full_file_is_followed_by_another() -> None:
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    for offset in range(1, 10_000):
+        offsets.commit("billing" * 10, "orders" * 10, 0, offset)
+    assert len(journals(disk)) > 1
+    assert offsets_on(disk.crash_process()).table() == offsets.table()
+    offsets.save()
+    assert journals(disk) == []

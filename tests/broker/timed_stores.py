@@ -1,0 +1,104 @@
+"""A store on a simulated disk, with an intake and a clock that stands still: what tests of waiting messages need.
+
+It is left without being closed, as by kill -9: whoever goes on takes a disk from `crash_process` or `cut_power`.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ariane.broker.incoming import Incoming
+from ariane.broker.intake import Intake
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.tables import TableFile
+from ariane.store.flush import FlushThread
+from ariane.store.service import StoreService
+from ariane.testing import FakeClock, SimulatedDisk
+from ariane.wire.record_view import RecordView, verify
+from tests.store.stores import HOST, bodies, opened
+
+DELAY_OFFSETS = Path("/store/config/delayOffset.json")
+
+
+@dataclass
+class Timed:
+    disk: SimulatedDisk
+    clock: FakeClock
+    service: StoreService
+    intake: Intake
+    settings: BrokerSettings
+
+    @property
+    def delay_offsets(self) -> TableFile:
+        return TableFile(self.disk, DELAY_OFFSETS)
+
+    def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+        return bodies(self.service.store, topic, queue_id)
+
+    def views(self, topic: str = "orders", queue_id: int = 0) -> list[RecordView]:
+        slices = self.service.store.reader.read(topic, queue_id, 0, 32).slices
+        return [view for record in slices if isinstance(view := verify(record), RecordView)]
+
+
+@asynccontextmanager
+async def timed(
+    clock: FakeClock, disk: SimulatedDisk | None = None, boot: str = "boot-1", **changes: object
+) -> AsyncIterator[Timed]:
+    disk = disk if disk is not None else SimulatedDisk(clock)
+    store = opened(disk, clock, boot, **changes)
+    settings = BrokerSettings(name="b", store=store.settings)
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        async with FlushThread.running(store.flusher, store.settings) as flush_thread:
+            service = StoreService(store, flush_thread, executor)
+            yield Timed(disk, clock, service, Intake(service, settings, clock), settings)
+
+
+def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **properties: str | int) -> Incoming:
+    return Incoming(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        properties={name: str(value) for name, value in properties.items()},
+        born_timestamp_ms=1,
+        born_host=HOST,
+    )
+
+
+async def arrival(room: Timed, topic: str = "orders") -> None:
+    """Waits until the next message reaches `topic`."""
+    arrived = asyncio.Event()
+    room.service.store.parts.dispatcher.on_arrival(lambda name, *_: arrived.set() if name == topic else None)
+    async with asyncio.timeout(30):
+        await arrived.wait()
+
+
+@dataclass
+class Crashes:
+    """Takes what a crash would leave, by a kill and by a power cut, whenever the disk was touched."""
+
+    room: Timed
+    seed: int
+    disks: list[tuple[SimulatedDisk, str, int]] = field(default_factory=list)
+    """Each with the boot id to open it with, and the wall time of the crash."""
+    _seen: int = -1
+
+    def take(self) -> None:
+        if self.room.disk.operations != self._seen:
+            self._seen = self.room.disk.operations
+            now_ms = self.room.clock.now_ms()
+            rng = random.Random(self.seed * 1000 + len(self.disks))
+            self.disks.append((self.room.disk.crash_process(), "boot-1", now_ms))
+            self.disks.append((self.room.disk.cut_power(rng), "boot-2", now_ms))
+
+    async def during(self, work: Coroutine[None, None, None]) -> None:
+        """Runs `work`, with a crash at every turn of the loop that changed the disk."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            self.take()
+            await asyncio.sleep(0)
+        await task
+        self.take()

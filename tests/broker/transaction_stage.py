@@ -1,0 +1,238 @@
+"""A broker's parts around transactions and replies, on a disk in memory and with a real socket; and its peers."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ariane.broker.clients import Clients
+from ariane.broker.flow_control import FlowControl
+from ariane.broker.groups import Groups
+from ariane.broker.handlers.clients import ClientHandlers
+from ariane.broker.handlers.replies import ReplyHandlers
+from ariane.broker.handlers.send import SendHandlers
+from ariane.broker.handlers.transactions import TransactionHandlers
+from ariane.broker.intake import Intake
+from ariane.broker.offsets import ConsumerOffsets
+from ariane.broker.replies import ReplyPusher
+from ariane.broker.send_checks import SendChecks
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.tables import TableFile
+from ariane.broker.topics import Topics
+from ariane.broker.transactions import TransactionChecks, Transactions
+from ariane.model.message import Property, StoredMessage
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.rpc.handlers import HandlerTable
+from ariane.store.flush import FlushThread
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+from ariane.testing import FakeClock, SimulatedDisk
+from ariane.transport.server import Server
+from ariane.transport.settings import TlsSettings, TransportSettings
+from ariane.wire.codes import HeaderFlag
+from ariane.wire.command import Command
+from ariane.wire.declare import declaration_of
+from ariane.wire.exchange import answer_command, read_answer, read_request, request_command
+from ariane.wire.fields import Answer, Request
+from ariane.wire.frame import encode_frame
+from ariane.wire.properties import encode_properties
+from ariane.wire.record_read import decode
+from ariane.wire.requests.clients import Heartbeat, HeartbeatData, ProducerData
+from ariane.wire.requests.send import SendAnswer, SendMessageV2
+from ariane.wire.requests.transactions import CheckTransaction, Decision, EndTransaction
+from tests.store.stores import BOOT, HOST, ROOT, small
+from tests.transport.peers import LOOPBACK, RawClient, connected
+
+GROUP = "payers"
+TOPIC = "orders"
+
+
+@dataclass
+class Stage:
+    settings: BrokerSettings
+    clock: FakeClock
+    disk: SimulatedDisk
+    store: MessageStore
+    offsets: ConsumerOffsets
+    topics: Topics
+    clients: Clients
+    transactions: Transactions
+    checks: TransactionChecks
+    server: Server
+
+    def messages(self, topic: str, queue_id: int = 0) -> list[StoredMessage]:
+        """What the queue holds, from its beginning to its end."""
+        found, offset = [], 0
+        while (result := self.store.reader.read(topic, queue_id, offset, 32)).slices:
+            found += [decode(record) for record in result.slices]
+            offset = result.next_offset
+        return found
+
+    def bodies(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
+        return [message.body for message in self.messages(topic, queue_id)]
+
+    async def round(self, after_s: float = 60) -> None:
+        """Time passes, then a round of checks."""
+        await self.clock.advance(after_s)
+        await self.checks.round()
+
+
+@asynccontextmanager
+async def stage(
+    disk: SimulatedDisk | None = None,
+    clock: FakeClock | None = None,
+    store: dict[str, Any] | None = None,
+    boot: str = BOOT,
+    **changes: Any,
+) -> AsyncIterator[Stage]:
+    """Ends without closing the store, as a process that is killed; what it wrote is on the disk."""
+    clock, disk = clock or FakeClock(), disk or SimulatedDisk()
+    settings = BrokerSettings(
+        name="broker-a", store=small(ROOT, **{"segment_bytes": 65536, **(store or {})}), **changes
+    )
+    message_store = MessageStore.open(settings.store, clock, HOST, disk=disk, boot=boot)
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        async with FlushThread.running(message_store.flusher, settings.store) as flush_thread:
+            service = StoreService(message_store, flush_thread, executor)
+            offsets = ConsumerOffsets(TableFile(disk, message_store.parts.layout.config / "consumerOffset.json"))
+            topics, clients = Topics(settings, None, clock), Clients()
+            topics.ensure(TOPIC, 4)
+            intake = Intake(service, settings, clock)
+            transactions = Transactions(message_store, intake, offsets, clock)
+            checks = TransactionChecks(transactions, service, settings, clients, topics, offsets, clock)
+            groups, send_checks = Groups(settings, None, clock), SendChecks(settings, topics, clock)
+            table = HandlerTable.of(
+                SendHandlers(
+                    settings=settings,
+                    topics=topics,
+                    groups=groups,
+                    store=message_store,
+                    intake=intake,
+                    flow=FlowControl(message_store, intake, settings),
+                    checks=send_checks,
+                    store_host=HOST,
+                ),
+                ClientHandlers(settings, clients, groups, topics, clock),
+                TransactionHandlers(transactions, message_store, intake),
+                ReplyHandlers(settings, message_store, intake, send_checks, ReplyPusher(clients, clock, HOST), HOST),
+            )
+            receive = Dispatcher(table).receive
+            async with Server.open(LOOPBACK, receive, TransportSettings(), TlsSettings(), clock) as server:
+                yield Stage(
+                    settings, clock, disk, message_store, offsets, topics, clients, transactions, checks, server
+                )
+
+
+class Peer:
+    """A client byte by byte: it asks, and it is asked."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self.raw = raw
+        self._opaque = 0
+        self._unread: list[Command] = []
+
+    async def ask(self, ask: Request[Any]) -> Any:
+        """The answer as a struct; RequestFailed when it is a refusal."""
+        return read_answer(ask, await self.exchange(ask))
+
+    async def exchange(self, ask: Request[Any]) -> Command:
+        """The answer as it came."""
+        await self.ask_now(ask)
+        return await self.heard()
+
+    async def ask_now(self, ask: Request[Any]) -> None:
+        """Asks; `heard` gives the answer."""
+        self._opaque += 1
+        await self.raw.send(encode_frame(request_command(ask, opaque=self._opaque)))
+
+    async def heard(self) -> Command:
+        """The answer to the last question."""
+        while True:
+            command = await self.raw.read()
+            if command.flag & HeaderFlag.RESPONSE and command.opaque == self._opaque:
+                return command
+            self._unread.append(command)
+
+    async def tell(self, ask: Request[Any]) -> None:
+        await self.raw.send(encode_frame(request_command(ask, opaque=0, oneway=True)))
+
+    async def asked(self, request: type[Request[Any]]) -> Any:
+        """The next question of the broker, as a struct."""
+        self.command = self._unread.pop(0) if self._unread else await self.raw.read()
+        declaration = declaration_of(request)
+        assert self.command.code == declaration.code
+        return read_request(declaration, self.command)
+
+    async def answer(self, answer: Answer) -> None:
+        """To the question that `asked` gave last."""
+        await self.raw.send(encode_frame(answer_command(self.command, answer)))
+
+    async def heartbeat(self, client_id: str = "client-1", group: str = GROUP) -> None:
+        await self.ask(Heartbeat(HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group)])))
+
+    # --- transactions
+
+    async def send_half(self, body: bytes = b"paid", queue_id: int = 0, **properties: str) -> SendAnswer:
+        answer = await self.ask(half_send(body, queue_id, **properties))
+        assert isinstance(answer, SendAnswer)
+        return answer
+
+    async def end(self, sent: SendAnswer, decision: int, **changes: Any) -> Any:
+        return await self.ask(ending(sent, decision, **changes))
+
+    async def end_checked(self, question: CheckTransaction, decision: Decision) -> Any:
+        return await self.ask(answer_to(question, decision))
+
+
+@asynccontextmanager
+async def peer(on: Stage, group: str | None = GROUP, client_id: str = "client-1") -> AsyncIterator[Peer]:
+    async with connected(on.server) as raw:
+        one = Peer(raw)
+        if group is not None:
+            await one.heartbeat(client_id, group)
+        yield one
+
+
+def half_send(body: bytes = b"paid", queue_id: int = 0, **properties: str) -> SendMessageV2:
+    """As Java's TransactionMQProducer sends it."""
+    texts = {
+        Property.TRANSACTION_PREPARED: "true",
+        Property.PRODUCER_GROUP: GROUP,
+        Property.UNIQUE_KEY: f"7F0000010000000000000000{body.hex().upper():0>8}"[:32],
+        **properties,
+    }
+    return SendMessageV2(
+        producer_group=GROUP,
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=4,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties=encode_properties(texts).decode(),
+        body=body,
+    )
+
+
+def ending(sent: SendAnswer, decision: int, **changes: Any) -> EndTransaction:
+    fields: dict[str, Any] = {
+        "producer_group": GROUP,
+        "tran_state_table_offset": sent.queue_offset,
+        "commit_log_offset": int(sent.msg_id[-16:], 16),
+        "commit_or_rollback": int(decision),
+        "msg_id": sent.transaction_id or "",
+    }
+    return EndTransaction(**{**fields, **changes})
+
+
+def answer_to(question: CheckTransaction, decision: int) -> EndTransaction:
+    return EndTransaction(
+        producer_group=GROUP,
+        tran_state_table_offset=question.tran_state_table_offset,
+        commit_log_offset=question.commit_log_offset,
+        commit_or_rollback=int(decision),
+        msg_id=question.msg_id or "",
+        from_transaction_check=True,
+    )

@@ -1,0 +1,175 @@
+"""The send and pull side of a broker over real sockets: a store, its tables and these handlers, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ariane.broker.clients import Clients
+from ariane.broker.flow_control import FlowControl
+from ariane.broker.groups import Groups
+from ariane.broker.handlers.clients import ClientHandlers
+from ariane.broker.handlers.messages import MessageHandlers
+from ariane.broker.handlers.pull import PullHandlers
+from ariane.broker.handlers.queues import QueueHandlers
+from ariane.broker.handlers.send import SendHandlers
+from ariane.broker.intake import Intake
+from ariane.broker.offsets import ConsumerOffsets
+from ariane.broker.pull_checks import PullChecks
+from ariane.broker.send_checks import SendChecks
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import Topics
+from ariane.broker.waiting import ParkedPulls
+from ariane.clock import Clock
+from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+from ariane.model.message import HostPort, StoredMessage
+from ariane.model.topic import TopicConfig
+from ariane.rpc.caller import Caller
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.rpc.handlers import HandlerTable
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.pool import Pool
+from ariane.transport.server import Server
+from ariane.transport.settings import TlsSettings, TransportSettings
+from ariane.wire.fields import Answer, Request
+from ariane.wire.host import encode_host
+from ariane.wire.properties import encode_properties
+from ariane.wire.record_read import decode_all
+from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData
+from ariane.wire.requests.pull import PullAnswer, PullMessage
+from ariane.wire.requests.send import SendMessageV2
+from tests.transport.peers import LOOPBACK
+
+STORE_HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))
+TOPIC = "orders"
+GROUP = "billing"
+
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass
+class Wired:
+    address: str
+    server: Server
+    settings: BrokerSettings
+    service: StoreService
+    topics: Topics
+    groups: Groups
+    offsets: ConsumerOffsets
+    clients: Clients
+    intake: Intake
+    parked: ParkedPulls
+    caller: Caller
+
+    @property
+    def store(self) -> MessageStore:
+        return self.service.store
+
+    async def call(self, ask: Request[A], timeout_s: float = 10) -> A:
+        return await self.caller.call(self.address, ask, timeout_s)
+
+    async def pulled(self, **changes: Any) -> tuple[PullAnswer, list[StoredMessage]]:
+        answer = await self.call(a_pull(**changes))
+        return answer, decode_all(answer.body)
+
+    async def subscribe(self, *subscriptions: Subscription, group: str = GROUP, **changes: Any) -> None:
+        """A heartbeat over the connection that `call` uses."""
+        data = {
+            "consume_type": ConsumeType.CONSUME_PASSIVELY,
+            "message_model": MessageModel.CLUSTERING,
+            "consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            **changes,
+        }
+        consumer = ConsumerData(group_name=group, subscription_data_set=list(subscriptions), **data)
+        await self.call(Heartbeat(body=HeartbeatData(client_id="client-1", consumer_data_set=[consumer])))
+
+
+@asynccontextmanager
+async def wired(
+    tmp_path: Path,
+    clock: Clock | None = None,
+    *,
+    flush: FlushDiskType = FlushDiskType.ASYNC,
+    topics: Sequence[TopicConfig] = (TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4),),
+    waiting_max: int = 10_000,
+    pulls_max: int = 100_000,
+    pulls_per_connection_max: int = 20_000,
+    store: dict[str, Any] | None = None,
+    **changes: Any,
+) -> AsyncIterator[Wired]:
+    clock = clock or Clock()
+    sizes = {"segment_bytes": 8 * 1024 * 1024, "queue_segment_bytes": 20_000, "index_slots": 500, "index_entries": 2000}
+    stored = StoreSettings(root=tmp_path / "store", flush_disk_type=flush, **{**sizes, **(store or {})})
+    settings = BrokerSettings(store=stored, name="broker-a", port=0, **changes)
+    async with (
+        StoreService.open(stored, clock, STORE_HOST) as service,
+        ParkedPulls.open(clock, pulls_max, pulls_per_connection_max) as parked,
+    ):
+        service.store.parts.dispatcher.on_arrival(parked.on_arrival)
+        tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()
+        table, groups, offsets, clients = tables
+        for config in topics:
+            table.put(config)
+        intake = Intake(service, settings, clock)
+        flow, checks = FlowControl(service.store, intake, settings, waiting_max), SendChecks(settings, table, clock)
+        pull_checks = PullChecks(settings, table, groups, clients)
+        handlers = HandlerTable.of(
+            SendHandlers(settings, table, groups, service.store, intake, flow, checks, STORE_HOST),
+            PullHandlers(settings, pull_checks, offsets, service, intake, parked, clock, STORE_HOST),
+            QueueHandlers(service.store),
+            MessageHandlers(settings, service, clients),
+            ClientHandlers(settings, clients, groups, table, clock),
+        )
+        transport = replace(TransportSettings(), drain_timeout_s=1.0)
+        async with (
+            Server.open(LOOPBACK, Dispatcher(handlers).receive, transport, TlsSettings(), Clock()) as server,
+            Pool.open(TransportSettings(), Clock(), Dispatcher(HandlerTable.of()).receive) as pool,
+        ):
+            address = str(server.address)
+            yield Wired(
+                address, server, settings, service, table, groups, offsets, clients, intake, parked, Caller(pool)
+            )
+            parked.answer_all()
+
+
+def a_send(body: bytes = b"hello", properties: dict[str, str] | str | None = None, **changes: Any) -> SendMessageV2:
+    text = encode_properties(properties).decode() if isinstance(properties, dict) else properties
+    fields = {
+        "producer_group": "shop",
+        "topic": TOPIC,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1_700_000_000_000,
+        "flag": 0,
+    }
+    return SendMessageV2(**{**fields, "properties": text, "body": body, **changes})
+
+
+def a_pull(**changes: Any) -> PullMessage:
+    """With the subscription in it, so that no heartbeat is needed; it does not wait."""
+    fields = {
+        "consumer_group": GROUP,
+        "topic": TOPIC,
+        "queue_id": 0,
+        "queue_offset": 0,
+        "max_msg_nums": 32,
+        "sys_flag": 4,
+        "commit_offset": 0,
+        "suspend_timeout_millis": 15_000,
+        "sub_version": 0,
+        "subscription": "*",
+    }
+    return PullMessage(**{**fields, **changes})
+
+
+async def turns(number: int = 20) -> None:
+    """Lets the loop turn, for what needs no more than that."""
+    for _ in range(number):
+        await asyncio.sleep(0)

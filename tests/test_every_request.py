@@ -1,0 +1,39 @@
+"""Every declared request has a handler at each of its servers, or a reason in writing; never both."""
+
+from pathlib import Path
+
+import ariane.wire.requests  # noqa: F401 - fills REQUESTS
+from ariane.broker.handlers import handler_table as broker_handlers
+from ariane.client.handlers import ClientHandlers
+from ariane.client.parts import Parts
+from ariane.client.replies import Replies
+from ariane.clock import Clock
+from ariane.nameserver.handlers import handler_table as nameserver_handlers
+from ariane.nameserver.key_values import KeyValues
+from ariane.nameserver.route_table import RouteTable
+from ariane.wire.declare import REQUESTS, ServedBy
+from ariane.wire.unserved import UNSERVED, UNSERVED_ROOMS
+from tests.broker.brokers import running_broker
+from tests.nameserver.servers import SETTINGS
+
+
+def check(room: ServedBy, handled: set[int]) -> None:
+    for code, declaration in REQUESTS.items():
+        reason = UNSERVED.get(declaration.code) or UNSERVED_ROOMS.get(room)
+        if room in declaration.served_by:
+            assert (code in handled) != bool(reason), f"{declaration.code.name}: reason {reason!r}"
+        else:
+            assert code not in handled, f"{declaration.code.name} is not for {room.name}"
+
+
+def test_every_request_to_a_nameserver_is_handled_or_has_a_reason() -> None:
+    check(ServedBy.NAMESERVER, nameserver_handlers(SETTINGS, RouteTable(), KeyValues(), Clock()).codes())
+
+
+async def test_every_request_to_a_broker_is_handled_or_has_a_reason(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        check(ServedBy.BROKER, broker_handlers(broker.parts).codes())
+
+
+def test_every_request_to_a_client_is_handled_or_has_a_reason() -> None:
+    check(ServedBy.CLIENT, ClientHandlers(Parts(), Replies()).table().codes())
