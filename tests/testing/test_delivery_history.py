@@ -5,7 +5,6 @@ import pytest
 from ariane.testing.delivery_history import (
     RULES,
     Acknowledged,
-    Assigned,
     Attempted,
     Committed,
     Delivered,
@@ -20,21 +19,19 @@ def sent(message: str, offset: int, producer: str = "p") -> list[Event]:
     return [Attempted(message), Acknowledged(message, QUEUE, offset, producer)]
 
 
-def got(message: str, offset: int, consumer: str = "c") -> Event:
-    return Delivered(consumer, message, QUEUE, offset)
+def got(message: str, offset: int) -> Event:
+    return Delivered(message, QUEUE, offset)
 
 
 GOOD: list[Event] = [
     *sent("m0", 0),
     Attempted("m1"),  # its broker died: stored, and never acknowledged
-    Assigned("c", QUEUE),
     got("m0", 0),
     Committed(QUEUE, 1),
     got("m1", 1),
     *sent("m2", 2),
-    Assigned("d", QUEUE),  # the consumer died, or the broker: what was not committed comes again
-    got("m1", 1, "d"),
-    got("m2", 2, "d"),
+    got("m1", 1),  # the consumer died, or the broker: what was not committed comes again
+    got("m2", 2),
     Committed(QUEUE, 3),
     Committed(QUEUE, 3),
 ]
@@ -42,15 +39,14 @@ GOOD: list[Event] = [
 BAD: dict[str, list[Event]] = {
     "lost": [*sent("m0", 0), *sent("m1", 1), got("m0", 0)],
     "invented": [*sent("m0", 0), got("m0", 0), got("ghost", 1)],
-    "moved": [*sent("m0", 0), got("m0", 0), Attempted("m1"), Assigned("c", QUEUE), got("m1", 0)],
+    "moved": [*sent("m0", 0), got("m0", 0), Attempted("m1"), got("m1", 0)],
     "disordered": [*sent("m0", 1), *sent("m1", 0), got("m1", 0), got("m0", 1)],
-    "jumped": [*sent("m0", 0), *sent("m1", 1), *sent("m2", 2), got("m0", 0), got("m2", 2), got("m1", 1, "d")],
+    "jumped": [*sent("m0", 0), *sent("m1", 1), *sent("m2", 2), got("m0", 0), got("m2", 2), got("m1", 1)],
     "repeated_after_commit": [
         *sent("m0", 0),
         got("m0", 0),
         Committed(QUEUE, 1),
-        Assigned("d", QUEUE),
-        got("m0", 0, "d"),
+        got("m0", 0),
     ],
     "went_back": [*sent("m0", 0), got("m0", 0), Committed(QUEUE, 1), Committed(QUEUE, 0)],
 }

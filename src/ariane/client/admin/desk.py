@@ -1,0 +1,154 @@
+"""The desk that every area of administration works at: whom to ask, and how to ask many at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ariane.client.admin.servers import Broker, Failure, PerBroker, PerNameserver, PerServer, brokers_of
+from ariane.client.instance import Instance
+from ariane.errors import ArianeError, ClientError, RequestFailed
+from ariane.model.route import ClusterMap, MessageQueue, TopicRoute
+from ariane.wire.codes import ResponseCode
+from ariane.wire.fields import Answer, Request
+from ariane.wire.requests.routes import GetCluster, GetRoute
+
+A = TypeVar("A", bound=Answer)
+S = TypeVar("S", bound="Broker | str")
+T = TypeVar("T")
+
+_TOGETHER_MAX = 64
+
+
+class Desk:
+    """`instance` is asked for with each call, so that a closed Admin says so."""
+
+    def __init__(self, instance: Callable[[], Instance], timeout_s: float) -> None:
+        self._instance = instance
+        self.timeout_s = timeout_s
+        self._turn = asyncio.Semaphore(_TOGETHER_MAX)
+
+    @property
+    def instance(self) -> Instance:
+        return self._instance()
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def ask(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
+        async with self._turn:  # a topic may have thousands of queues
+            return await self.instance.call(address, request, self.timeout_s if timeout_s is None else timeout_s)
+
+    async def ask_nameserver(self, request: Request[A]) -> A:
+        """The answer of the first nameserver that gives one: they all know the same, soon enough."""
+        return await self.instance.nameservers.ask(request)
+
+    async def each(self, brokers: Iterable[Broker], request: Request[A]) -> PerBroker[A]:
+        """The same question to all, at the same time."""
+        return await self.gather(brokers, lambda broker: self.ask(broker.address, request))
+
+    async def each_nameserver(self, request: Request[A]) -> PerNameserver[A]:
+        """For what nameservers do not tell each other: changes."""
+        return await self.gather(
+            self.instance.settings.nameserver_list, lambda address: self.ask(address, request, self.timeout_s)
+        )
+
+    async def gather(self, servers: Iterable[S], work: Callable[[S], Awaitable[T]]) -> PerServer[S, T]:
+        """What `work` made of each server, and the errors of those where it failed."""
+        asked = list(servers)
+        outcomes = await asyncio.gather(*(_caught(work(server)) for server in asked))
+        return PerServer(
+            {server: outcome for server, outcome in zip(asked, outcomes, strict=True) if not _is_error(outcome)},  # type: ignore[misc]
+            tuple(
+                Failure(server=str(server), error=outcome)
+                for server, outcome in zip(asked, outcomes, strict=True)
+                if isinstance(outcome, ArianeError)
+            ),
+        )
+
+    async def together(self, works: Iterable[Awaitable[T]]) -> list[T]:
+        """All of them or the first error."""
+        return list(await asyncio.gather(*works))
+
+    # --- whom -------------------------------------------------------------------------------------------------------
+
+    async def cluster_map(self) -> ClusterMap:
+        return (await self.ask_nameserver(GetCluster())).body
+
+    async def brokers(
+        self, *, cluster: str | None = None, broker: str | None = None, slaves: bool = False
+    ) -> list[Broker]:
+        """The masters of all clusters, of one, or the one broker with this name or address."""
+        table = (await self.cluster_map()).broker_addr_table.values()
+        known = [one for data in table for one in brokers_of(data, slaves=slaves or broker is not None)]
+        if broker is not None:
+            return [_named(broker, known)]
+        found = sorted(one for one in known if cluster is None or one.cluster == cluster)
+        if not found:
+            raise ClientError(_nobody(cluster, known))
+        return found
+
+    async def find_route(self, topic: str) -> TopicRoute | None:
+        """As the nameserver has it now. A client keeps old routes; an administrator wants to see that one is gone."""
+        try:
+            return (await self.ask_nameserver(GetRoute(topic, accept_standard_json_only=True))).body
+        except RequestFailed as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return None
+
+    async def route(self, topic: str) -> TopicRoute:
+        """NoRoute, with cause and cure, when there is none."""
+        route = await self.find_route(topic)
+        if route is None:
+            raise await self.instance.routes.no_route(topic)
+        return route
+
+    async def of_topic(self, topic: str) -> list[Broker]:
+        """The masters that have `topic`."""
+        route = await self.route(topic)
+        return sorted(one for data in route.broker_datas for one in brokers_of(data))
+
+    async def of_queue(self, queue: MessageQueue) -> Broker:
+        for broker in await self.of_topic(queue.topic):
+            if broker.name == queue.broker_name:
+                return broker
+        raise ClientError(
+            f"broker {queue.broker_name} has no master with topic {queue.topic} now: see the topic's route"
+        )
+
+
+async def _caught(work: Awaitable[T]) -> T | ArianeError:
+    try:
+        return await work
+    except ArianeError as error:
+        return error
+
+
+def _is_error(outcome: object) -> bool:
+    return isinstance(outcome, ArianeError)
+
+
+def _named(broker: str, known: list[Broker]) -> Broker:
+    for one in sorted(known):  # by name the master comes first
+        if broker in (one.name, one.address):
+            return one
+    if ":" in broker:  # a broker that no nameserver knows can be asked all the same
+        return Broker(cluster="", name=broker, broker_id=0, address=broker)
+    names = ", ".join(sorted({one.name for one in known})) or "none"
+    raise ClientError(f"there is no broker {broker}: the nameserver knows {names}")
+
+
+def _nobody(cluster: str | None, known: list[Broker]) -> str:
+    if cluster is None:
+        return "no broker is registered at the nameserver: start one, for example with `ariane broker`"
+    names = ", ".join(sorted({one.cluster for one in known})) or "none"
+    return f"cluster {cluster} has no master: the nameserver knows the clusters {names}"
+
+
+async def absent_is_none(work: Awaitable[T], *codes: ResponseCode) -> T | None:
+    """None where a server refuses with one of `codes`: what was asked for is not there, which is an answer."""
+    try:
+        return await work
+    except RequestFailed as error:
+        if error.code not in codes:
+            raise
+        return None

@@ -1,0 +1,146 @@
+"""Batches: cut to what brokers take, or gathered from messages that are sent at about the same time.
+
+Gathering (`batch_linger_ms`) turns many small sends into few requests. Each caller still waits for, and gets, the
+result of its own message.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+from ariane.client.envelope import Envelope
+from ariane.client.parcel import Batch, Parcel, Single
+from ariane.client.producer_settings import ProducerSettings
+from ariane.client.send_result import SendResult
+from ariane.clock import Clock
+from ariane.errors import MessageRejected
+from ariane.lifecycle import TaskSet
+from ariane.model.ids import RETRY_PREFIX
+from ariane.model.message import Message
+from ariane.model.route import MessageQueue
+
+BATCH_COUNT_MAX = 500
+"""The answer to a batch lists the ids of all its messages in one header field, at most 32 KiB with all its readers."""
+
+Send = Callable[[Parcel, MessageQueue | None], Awaitable[list[SendResult]]]
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """MessageRejected when these messages cannot share a request."""
+    if not messages:
+        raise MessageRejected("the batch is empty: give it at least one message")
+    first = messages[0]
+    for message in messages:
+        if message.topic != first.topic:
+            raise MessageRejected(f"a batch has one topic, not {first.topic} and {message.topic}: send two batches")
+        if message.wait_stored != first.wait_stored:
+            raise MessageRejected("messages of a batch must agree on wait_stored: send two batches")
+        if not can_be_batched(message):
+            raise MessageRejected("a delayed message or one for a retry topic cannot be in a batch: send it alone")
+
+
+def can_be_batched(message: Message) -> bool:
+    return not message.delay_level and message.deliver_at is None and not message.topic.startswith(RETRY_PREFIX)
+
+
+def split(envelopes: Iterable[Envelope], bytes_max: int) -> Iterator[list[Envelope]]:
+    """Runs of messages that fit one request each, in order."""
+    run: list[Envelope] = []
+    run_bytes = 0
+    for envelope in envelopes:
+        size = envelope.batched_size
+        if run and (run_bytes + size > bytes_max or len(run) == BATCH_COUNT_MAX):
+            yield run
+            run, run_bytes = [], 0
+        run.append(envelope)
+        run_bytes += size
+    if run:
+        yield run
+
+
+def parcel_of(envelopes: list[Envelope], *, unit_mode: bool = False) -> Parcel:
+    """A batch of one travels as a single message, which may be compressed."""
+    return Single(envelopes[0], unit_mode=unit_mode) if len(envelopes) == 1 else Batch(envelopes, unit_mode=unit_mode)
+
+
+class _Gathering:
+    """Messages that will leave together, and who waits for each."""
+
+    def __init__(self) -> None:
+        self.envelopes: list[Envelope] = []
+        self.waiters: list[asyncio.Future[SendResult]] = []
+        self.size = 0
+
+    def add(self, envelope: Envelope) -> asyncio.Future[SendResult]:
+        waiter: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        self.envelopes.append(envelope)
+        self.waiters.append(waiter)
+        self.size += envelope.batched_size
+        return waiter
+
+    def has_room_for(self, envelope: Envelope, bytes_max: int) -> bool:
+        return self.size + envelope.batched_size <= bytes_max and len(self.envelopes) < BATCH_COUNT_MAX
+
+    def settle(self, results: list[SendResult]) -> None:
+        for waiter, result in zip(self.waiters, results, strict=True):
+            if not waiter.done():
+                waiter.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+
+_Lane = tuple[str, MessageQueue | None, bool]
+
+
+class Gatherer:
+    """One open gathering for each topic, or queue where a message must go to a certain one."""
+
+    def __init__(self, settings: ProducerSettings, clock: Clock, send: Send, *, unit_mode: bool = False) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._send = send
+        self._unit_mode = unit_mode
+        self._open: dict[_Lane, _Gathering] = {}
+        self._lingering = TaskSet()
+        self._leaving = TaskSet()
+
+    async def send(self, envelope: Envelope, queue: MessageQueue | None) -> SendResult:
+        """The result of this message, after the batch that it left with."""
+        lane = (envelope.message.topic, queue, envelope.message.wait_stored)
+        gathering = self._open.get(lane)
+        if gathering is not None and not gathering.has_room_for(envelope, self._settings.batch_bytes_max):
+            self._leave(lane, gathering)
+            gathering = None
+        if gathering is None:
+            gathering = self._open[lane] = _Gathering()
+            self._lingering.spawn(self._linger(lane, gathering))
+        return await gathering.add(envelope)
+
+    async def close(self) -> None:
+        """Everything gathered leaves now; returns when all of it has its result."""
+        for lane, gathering in list(self._open.items()):
+            self._leave(lane, gathering)
+        self._lingering.cancel()
+        await self._lingering.wait()
+        await self._leaving.wait()
+
+    async def _linger(self, lane: _Lane, gathering: _Gathering) -> None:
+        await self._clock.sleep(self._settings.batch_linger_ms / 1000)
+        self._leave(lane, gathering)
+
+    def _leave(self, lane: _Lane, gathering: _Gathering) -> None:
+        if self._open.get(lane) is gathering:
+            del self._open[lane]
+            self._leaving.spawn(self._deliver(lane[1], gathering))
+
+    async def _deliver(self, queue: MessageQueue | None, gathering: _Gathering) -> None:
+        try:
+            parcel = parcel_of(gathering.envelopes, unit_mode=self._unit_mode)
+            gathering.settle(await self._send(parcel, queue))
+        except Exception as error:  # whatever it is belongs to those who wait
+            gathering.fail(error)
+        finally:
+            for waiter in gathering.waiters:
+                waiter.cancel()  # changes nothing for those who have a result

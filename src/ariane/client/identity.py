@@ -1,0 +1,49 @@
+"""Who a client is: `ip@instance[@unit]`. Brokers tell the members of a group apart by it."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from ariane.client.settings import ClientSettings
+from ariane.model.address import Address
+
+_LOOPBACK = "127.0.0.1"
+
+
+async def client_ip(settings: ClientSettings) -> str:
+    """The address from which the first nameserver that has a route is reached."""
+    if settings.client_ip is not None:
+        return settings.client_ip
+    for nameserver in settings.nameserver_list:
+        found = await _address_towards(Address.parse(nameserver))
+        if found is not None:
+            return found
+    return _LOOPBACK
+
+
+def client_id(ip: str, settings: ClientSettings) -> str:
+    """Two clients of one group with the same id would consume the same queues.
+
+    A process id alone is not enough: processes in containers that share an address are all number 1.
+    """
+    instance = settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}"
+    return "@".join(part for part in (ip, instance, settings.unit_name) if part)
+
+
+async def _address_towards(address: Address) -> str | None:
+    """Connecting a datagram socket sends nothing, but chooses the address that a packet would leave from."""
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
+        return _source_address(infos)
+    except OSError:  # no such host, or no network: the nameserver may come later
+        return None
+
+
+def _source_address(infos: Sequence[tuple[int, int, int, str, tuple[object, ...]]]) -> str:
+    family, kind, protocol, _, target = infos[0]
+    with closing(socket.socket(family, kind, protocol)) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])

@@ -1,0 +1,219 @@
+"""The lite pull consumer: messages are fetched ahead, and the application takes them when it wants to.
+
+async with LitePullConsumer("127.0.0.1:9876", group="audit") as consumer:
+    consumer.subscribe("orders")
+    async for message in consumer:
+        ...
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from ariane.client.allocation import AVERAGELY, Allocation
+from ariane.client.consumer import Consumer
+from ariane.client.flow_limits import FlowLimits
+from ariane.client.held_queue import HeldQueue
+from ariane.client.instance import Instance
+from ariane.client.lite_parts import LiteOptions, LiteParts
+from ariane.client.queue_ends import readable_queues
+from ariane.client.rebalance import QueuesChanged
+from ariane.client.received import Received
+from ariane.client.settings import ClientSettings
+from ariane.client.start_offset import Start, StartWord
+from ariane.client.subscriptions import ALL, subscription_of
+from ariane.clock import Clock
+from ariane.errors import ClientError
+from ariane.model.group import Subscription
+from ariane.model.route import MessageQueue
+
+_POLL_TIMEOUT_S = 5.0
+
+
+class LitePullConsumer(Consumer[LiteParts]):
+    """A message counts as consumed when the next one is asked for, so a crash repeats it rather than losing it.
+
+    With `auto_commit` what is consumed is committed every 5 s; without, `commit()` does it. Choose the queues with
+    `assign`, or share them with the group by `subscribe`; not both.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        auto_commit: bool = True,
+        start: Start | StartWord | datetime | int = "latest",
+        allocation: Allocation = AVERAGELY,
+        pull_batch: int = 32,
+        limits: FlowLimits | None = None,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(nameservers, group, settings, clock)
+        self._options = LiteOptions(
+            start=Start.of(start),
+            allocation=allocation,
+            auto_commit=auto_commit,
+            pull_batch=pull_batch,
+            limits=limits or FlowLimits(),
+        )
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assigned: frozenset[MessageQueue] | None = None
+        self._listeners: list[QueuesChanged] = []
+        self._parts: LiteParts | None = None
+
+    # --- which queues -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
+        """Shares the queues of `topic` with the other members of the group."""
+        if self._assigned is not None:
+            raise ClientError("this consumer was assigned queues by hand: subscribe with another one")
+        self._subscriptions[topic] = self._subscription(topic, expression, sql)
+        if self._parts is not None:
+            self._parts.member.subscribe(self._subscriptions[topic])
+
+    def unsubscribe(self, topic: str) -> None:
+        self._subscriptions.pop(topic, None)
+        if self._parts is not None:
+            self._parts.member.unsubscribe(topic)
+
+    def assign(self, queues: Collection[MessageQueue], expression: str = ALL, *, sql: str | None = None) -> None:
+        """Takes exactly these queues, and gives up all others. `expression` is for all of them."""
+        if self._assigned is None and self._subscriptions:
+            raise ClientError("this consumer subscribes and so shares queues: assign with another one")
+        self._assigned = frozenset(queues)
+        for topic in {queue.topic for queue in queues}:
+            self._subscriptions[topic] = self._subscription(topic, expression, sql)
+        if self._parts is not None:
+            self._parts.assign(self._assigned)
+
+    def on_queues_changed(self, listener: QueuesChanged) -> None:
+        """`listener` is told all queues of a topic and those that are ours. Register before `start()`."""
+        self._listeners.append(listener)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of `topic`; NoRoute when it is not known."""
+        return readable_queues(topic, await self._running[0].routes.route(topic))
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that this consumer holds now."""
+        return sorted(held.queue for held in self._running[1].held.all())
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float = _POLL_TIMEOUT_S, count: int = 32) -> list[Received]:
+        """Up to `count` messages, as soon as there are any; none when the time is over. What the last call gave is
+        thereby consumed."""
+        inbox = self._running[1].inbox
+        inbox.acknowledge()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await inbox.wait()
+        except TimeoutError:
+            return []
+        return inbox.take(count)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Received:
+        """Waits for ever. `close()` in another task ends the loop with ClientClosed."""
+        inbox = self._running[1].inbox
+        inbox.acknowledge()
+        while True:
+            await inbox.wait()
+            self._running  # noqa: B018 - raises when closed meanwhile
+            taken = inbox.take(1)
+            if taken:
+                return taken[0]
+
+    # --- where ------------------------------------------------------------------------------------------------------
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Goes on at `offset`; what was fetched ahead is thrown away."""
+        if offset < 0:
+            raise ClientError(f"seek to {offset}: an offset is 0 or more")
+        self._running[1].seek(self._held(queue), offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        self.seek(queue, await self._running[1].ends.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        self.seek(queue, await self._running[1].ends.max_offset(queue))
+
+    async def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
+        """The offset of the first message stored at `moment` or later."""
+        return await self._running[1].ends.search_offset(queue, moment)
+
+    def position(self, queue: MessageQueue) -> int:
+        """The offset of the first message not yet consumed."""
+        return self._held(queue).process.commit_offset
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither fetches nor gives messages of these queues."""
+        self._set_paused(queues, paused=True)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        self._set_paused(queues, paused=False)
+
+    async def commit(self) -> None:
+        """Commits everything that was given out, the last message too."""
+        await self._running[1].commit()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's offset as the broker has it; None when there is none."""
+        return await self._running[1].offsets.load(queue)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """What was given out counts as consumed."""
+        if self._parts is not None:
+            self._parts.inbox.acknowledge()
+        await super().close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A body that fails has not consumed the messages it was just given."""
+        if kind is None:
+            await self.close()
+        else:
+            await super().close()
+
+    @asynccontextmanager
+    async def _opened(self, instance: Instance) -> AsyncIterator[LiteParts]:
+        shared = {} if self._assigned is not None else dict(self._subscriptions)
+        parts = LiteParts.build(instance, self.group, self._options, self._subscriptions, shared)
+        for listener in self._listeners:
+            parts.member.rebalance.on_change(listener)
+        if self._assigned is not None:
+            parts.assign(self._assigned)
+        async with parts.opened():
+            self._parts = parts
+            try:
+                yield parts
+            finally:
+                self._parts = None
+                parts.inbox.wake()
+
+    def _subscription(self, topic: str, expression: str, sql: str | None) -> Subscription:
+        return subscription_of(topic, expression, sql=sql, version=(self._clock or Clock()).now_ms())
+
+    def _held(self, queue: MessageQueue) -> HeldQueue:
+        held = self._running[1].held.get(queue)
+        if held is None:
+            raise ClientError(f"{queue} is not held by this consumer now: see `assignment`, or assign it")
+        return held
+
+    def _set_paused(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
+        for queue in queues:
+            held = self._held(queue)
+            held.paused = paused
+            held.tell()
+        self._running[1].inbox.wake()

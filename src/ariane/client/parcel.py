@@ -1,0 +1,96 @@
+"""What one attempt sends to a broker: a single message, a batch or a reply, as the request for a chosen queue."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ariane.client.envelope import Envelope
+from ariane.client.producer_settings import ProducerSettings
+from ariane.model.message import Property
+from ariane.model.route import MessageQueue
+from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.requests.send import SendBatch, SendByLetters, SendMessageV2, SendReplyV2
+
+
+class Parcel(Protocol):
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def unique_keys(self) -> list[str]: ...
+
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters: ...
+
+
+class Single(msgspec.Struct, frozen=True):
+    envelope: Envelope
+    kind: type[SendByLetters] = SendMessageV2
+    unit_mode: bool = False
+
+    @property
+    def topic(self) -> str:
+        return self.envelope.message.topic
+
+    @property
+    def unique_keys(self) -> list[str]:
+        return [self.envelope.unique_key]
+
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
+        envelope = self.envelope
+        return self.kind(
+            producer_group=settings.group,
+            topic=self.topic,
+            default_topic=settings.template_topic,
+            default_topic_queue_nums=settings.template_queues,
+            queue_id=queue.queue_id,
+            sys_flag=envelope.sys_flag,
+            born_timestamp=now_ms,
+            flag=envelope.message.flag,
+            properties=envelope.properties,
+            reconsume_times=0,
+            unit_mode=self.unit_mode,
+            batch=False,
+            body=envelope.body,
+        )
+
+
+def reply_parcel(envelope: Envelope) -> Single:
+    return Single(envelope, SendReplyV2)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Messages of one topic that are stored together, in order, in one queue. Never compressed, as in 4.7.1."""
+
+    envelopes: Sequence[Envelope]
+    unit_mode: bool = False
+
+    @property
+    def topic(self) -> str:
+        return self.envelopes[0].message.topic
+
+    @property
+    def unique_keys(self) -> list[str]:
+        return [envelope.unique_key for envelope in self.envelopes]
+
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
+        wait = "true" if self.envelopes[0].message.wait_stored else "false"
+        return SendBatch(
+            producer_group=settings.group,
+            topic=self.topic,
+            default_topic=settings.template_topic,
+            default_topic_queue_nums=settings.template_queues,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=now_ms,
+            flag=0,
+            properties=f"{Property.WAIT}\x01{wait}\x02",
+            reconsume_times=0,
+            unit_mode=self.unit_mode,
+            batch=True,
+            body=encode_batch(_item(envelope) for envelope in self.envelopes),
+        )
+
+
+def _item(envelope: Envelope) -> BatchItem:
+    return BatchItem(envelope.message.body, envelope.properties.encode(), envelope.message.flag)

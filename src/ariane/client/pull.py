@@ -1,0 +1,128 @@
+"""One pull: a request for messages of one queue from one offset, and what came of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ariane.client.instance import Instance
+from ariane.client.queue_ends import broker_of
+from ariane.client.received import BODY_BYTES_MAX, Received, receive_all
+from ariane.client.subscriptions import passes
+from ariane.errors import RecordError, TransportError
+from ariane.model.group import Subscription
+from ariane.model.ids import QueueOffset
+from ariane.model.route import MASTER_ID, MessageQueue
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
+
+# What the broker waits for a message to come is well below what we wait for its answer.
+_SLACK_S = 10.0
+
+
+class PullStatus(StrEnum):
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+    """Before the first or behind the last message: `next_offset` is where the broker says to go on."""
+
+
+_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[Received, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullAsk:
+    queue: MessageQueue
+    offset: int
+    subscription: Subscription
+    count: int = 32
+    wait_s: float = 0.0
+    """How long the broker may hold the request back when there is nothing; 0 answers at once."""
+    commit_offset: int | None = None
+    """Stored by the broker on the way."""
+    carries_subscription: bool = True
+    """Whether the subscription travels along, or the broker takes that of our heartbeat."""
+
+
+class Puller:
+    """Pulls for one group. Remembers which broker of a name each queue is best read from."""
+
+    def __init__(self, instance: Instance, group: str, *, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._instance = instance
+        self._group = group
+        self._body_bytes_max = body_bytes_max
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(self, ask: PullAsk) -> PullResult:
+        address, broker_id = await self._address(ask.queue)
+        request = self._request(ask, from_slave=broker_id != MASTER_ID)
+        try:
+            answer = await self._instance.call(address, request, ask.wait_s + _SLACK_S)
+        except TransportError:
+            self._suggested.pop(ask.queue, None)  # the slave that was suggested may be the one that is gone
+            raise
+        self._suggested[ask.queue] = answer.suggest_which_broker_id
+        return self._result(ask, answer)
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._suggested.pop(queue, None)
+
+    async def _address(self, queue: MessageQueue) -> tuple[str, int]:
+        suggested = self._suggested.get(queue, MASTER_ID)
+        found = self._instance.routes.address_of(queue.broker_name, suggested)
+        return found or (await broker_of(self._instance, queue), MASTER_ID)
+
+    def _request(self, ask: PullAsk, *, from_slave: bool) -> PullMessage:
+        flags = 0
+        if ask.commit_offset is not None and not from_slave:
+            flags |= PullSysFlag.COMMIT_OFFSET
+        if ask.wait_s > 0:
+            flags |= PullSysFlag.SUSPEND
+        if ask.carries_subscription:
+            flags |= PullSysFlag.SUBSCRIPTION
+        return PullMessage(
+            consumer_group=self._group,
+            topic=ask.queue.topic,
+            queue_id=ask.queue.queue_id,
+            queue_offset=QueueOffset(ask.offset),
+            max_msg_nums=ask.count,
+            sys_flag=int(flags),
+            commit_offset=QueueOffset(ask.commit_offset or 0),
+            suspend_timeout_millis=round(ask.wait_s * 1000),
+            sub_version=ask.subscription.sub_version,
+            subscription=ask.subscription.sub_string if ask.carries_subscription else None,
+            expression_type=ask.subscription.expression_type,
+        )
+
+    def _result(self, ask: PullAsk, answer: PullAnswer) -> PullResult:
+        status = _STATUS[ResponseCode(answer.code)]
+        messages: tuple[Received, ...] = ()
+        if status is PullStatus.FOUND:
+            found = list(receive_all(answer.body, ask.queue, answer.max_offset, self._body_bytes_max))
+            _check_offsets(ask, answer, found)
+            messages = tuple(message for message in found if passes(ask.subscription, message))
+            status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MSG
+        return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
+
+
+def _check_offsets(ask: PullAsk, answer: PullAnswer, messages: list[Received]) -> None:
+    """What is committed later comes from these numbers, so they must lie where the broker says it looked."""
+    for message in messages:
+        if not ask.offset <= message.queue_offset < answer.next_begin_offset:
+            raise RecordError(
+                f"{ask.queue} answered a pull from {ask.offset} to {answer.next_begin_offset} with a message at "
+                f"{message.queue_offset}: the broker's queue index is damaged"
+            )

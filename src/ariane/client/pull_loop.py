@@ -1,0 +1,135 @@
+"""The one loop that keeps a queue's messages coming, for every kind of consumer that does not pull by hand."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ariane.client.flow_limits import FlowLimits
+from ariane.client.held_queue import HeldQueue
+from ariane.client.instance import Instance
+from ariane.client.offsets import OffsetTable
+from ariane.client.pull import PullAsk, Puller, PullResult, PullStatus
+from ariane.errors import ArianeError, RequestFailed
+from ariane.lifecycle import Backoff
+from ariane.model.group import Subscription
+from ariane.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+PULL_WAIT_S = 15.0
+# A broker that answers "nothing new" at once, instead of holding the request, must not make us spin.
+_IDLE_PAUSE_S = 0.1
+
+# The broker does not know our subscription: it has been restarted, or our heartbeat is still on its way.
+_UNKNOWN_TO_BROKER = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullLoop:
+    instance: Instance
+    puller: Puller
+    offsets: OffsetTable
+    subscriptions: Mapping[str, Subscription]
+    arrived: Callable[[HeldQueue], None]
+    """Called after every pull, also one without messages: it may have moved the commit offset."""
+    limits: FlowLimits
+    batch: int = 32
+    ordered: bool = False
+    carries_subscription: bool = False
+    commits: bool = False
+    """Whether a pull also commits: that saves most calls of the saver, and shortens what a crash repeats."""
+
+    saves_corrections: bool = True
+    """False where only the application may commit."""
+
+    async def run(self, held: HeldQueue) -> None:
+        backoff = Backoff(first_s=0.2, longest_s=5.0)
+        failed = False
+        while True:
+            await held.wait_until(lambda: self._may_pull(held))
+            try:
+                await self._pull_once(held, backoff)
+            except ArianeError as error:
+                failed = True
+                await self._after_failure(held, error, backoff)
+            else:
+                backoff.reset()
+                if failed:
+                    failed = False
+                    log.info("pulling again", extra={"queue": held.queue, "offset": held.process.next_offset})
+
+    def _may_pull(self, held: HeldQueue) -> bool:
+        wanted = held.queue.topic in self.subscriptions and not held.paused
+        return wanted and self.limits.exceeded_by(held.process, ordered=self.ordered) is None
+
+    async def _pull_once(self, held: HeldQueue, backoff: Backoff) -> None:
+        process, clock = held.process, self.instance.clock
+        began, asked = clock.monotonic(), process.next_offset
+        held.last_pull_ms = clock.now_ms()
+        result = await self.puller.pull(self._ask(held))
+        if process.dropped:
+            return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            await self._correct(held, result)
+            await clock.sleep(backoff.next_s())
+            return
+        process.put(result.messages, result.next_offset)
+        self.arrived(held)
+        held.tell()
+        if process.next_offset == asked and clock.monotonic() - began < _IDLE_PAUSE_S:
+            await clock.sleep(_IDLE_PAUSE_S)
+
+    def _ask(self, held: HeldQueue) -> PullAsk:
+        committed = self.offsets.get(held.queue) if self.commits else None
+        return PullAsk(
+            queue=held.queue,
+            offset=held.process.next_offset,
+            subscription=self.subscriptions[held.queue.topic],
+            count=self.batch,
+            wait_s=PULL_WAIT_S,
+            commit_offset=committed or None,
+            carries_subscription=self.carries_subscription,
+        )
+
+    async def _correct(self, held: HeldQueue, result: PullResult) -> None:
+        """The messages we wanted are gone, or never were. What is in hand is finished first, so that none is lost."""
+        process, wanted = held.process, held.process.next_offset
+        await held.wait_until(lambda: len(process) == 0)
+        log.warning(
+            "offset corrected by the broker",
+            extra={
+                "queue": held.queue,
+                "from": wanted,
+                "to": result.next_offset,
+                "min": result.min_offset,
+                "max": result.max_offset,
+            },
+        )
+        held.replace(result.next_offset)
+        if self.saves_corrections:
+            self.offsets.move(held.queue, result.next_offset)
+            await self.offsets.save([held.queue])
+
+    async def _after_failure(self, held: HeldQueue, error: ArianeError, backoff: Backoff) -> None:
+        pause_s = backoff.next_s()
+        extra = {"queue": held.queue, "offset": held.process.next_offset, "reason": str(error), "again_in_s": pause_s}
+        log.warning("pull failed", extra=extra)
+        if isinstance(error, RequestFailed) and error.code in _UNKNOWN_TO_BROKER:
+            await self.instance.heartbeat_now()
+        elif error.retriable:
+            await self._look_again(held)
+        await self.instance.clock.sleep(pause_s)
+
+    async def _look_again(self, held: HeldQueue) -> None:
+        """A broker that is lost may be back at another address."""
+        try:
+            await self.instance.routes.find(held.queue.topic, fresh=True)
+        except ArianeError as error:
+            log.debug("route not refreshed", extra={"topic": held.queue.topic, "reason": str(error)})

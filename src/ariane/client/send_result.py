@@ -1,0 +1,66 @@
+"""What a send came to."""
+
+from enum import StrEnum
+
+import msgspec
+
+from ariane.model.ids import QueueOffset
+from ariane.model.route import MessageQueue
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.send import SendAnswer
+
+
+class SendStatus(StrEnum):
+    """Stored in every case; how safely is the difference. Named as in Apache's clients."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+_STATUS_BY_CODE: dict[int, SendStatus] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+    status: SendStatus
+    message_id: str
+    """The unique key, made by the producer: the same in every attempt and for every consumer."""
+    offset_message_id: str
+    """Where the broker stored the message; empty when the broker did not say."""
+    queue: MessageQueue
+    queue_offset: QueueOffset
+    transaction_id: str | None = None
+    region: str = "DefaultRegion"
+    trace_on: bool = True
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it is stored as safely as the broker was told to store it."""
+        return self.status is SendStatus.SEND_OK
+
+
+def results_of(answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
+    """A result for each message of a send. A batch is stored in one go: ids in order, offsets one after the other."""
+    offset_ids = answer.msg_id.split(",")
+    queue_id = answer.queue_id
+    stored_in = queue if queue_id == queue.queue_id else msgspec.structs.replace(queue, queue_id=queue_id)
+    return [
+        SendResult(
+            status=_STATUS_BY_CODE[answer.code],
+            message_id=unique_key,
+            # A broker with batches of its own kind (5.x) gives one id for all.
+            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
+            queue=stored_in,
+            queue_offset=QueueOffset(answer.queue_offset + index),
+            transaction_id=answer.transaction_id,
+            region=answer.msg_region,
+            trace_on=answer.trace_on,
+        )
+        for index, unique_key in enumerate(unique_keys)
+    ]

@@ -1,0 +1,35 @@
+import pytest
+
+from ariane.client.faults import FaultTable, pause_for
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "pause_s"),
+    [(0, 0), (0.05, 0), (0.549, 0), (0.55, 30), (1.0, 60), (2.5, 120), (3.0, 180), (14.9, 180), (15, 600), (30, 600)],
+)
+def test_the_pauses_are_apaches(latency_s: float, pause_s: float) -> None:
+    assert pause_for(latency_s) == pause_s
+
+
+def test_a_slow_broker_is_left_alone_until_its_pause_is_over() -> None:
+    table = FaultTable()
+    table.took("a", 0.6, now=100)
+    assert not table.is_usable("a", now=129.9)
+    assert table.is_usable("a", now=130)
+    assert table.is_usable("b", now=100)
+
+
+def test_a_fast_answer_clears_a_broker() -> None:
+    table = FaultTable()
+    table.failed("a", now=0)
+    assert not table.is_usable("a", now=599)
+    table.took("a", 0.01, now=1)
+    assert table.is_usable("a", now=1)
+
+
+def test_when_all_are_bad_one_of_the_better_half_is_taken_in_turn() -> None:
+    table = FaultTable()
+    assert table.least_bad(now=0) is None
+    for name, latency_s in (("a", 0.6), ("b", 20), ("c", 1.0), ("d", 3.0)):
+        table.took(name, latency_s, now=0)
+    assert {table.least_bad(now=1) for _ in range(4)} == {"a", "c"}

@@ -1,0 +1,73 @@
+"""Messages as handlers see them."""
+
+import zlib
+
+import pytest
+from msgspec.structs import replace
+
+from ariane.client.received import next_attempt, receive, receive_all
+from ariane.errors import RecordError
+from ariane.model.message import StoredMessage
+from ariane.wire.compression import compress
+from ariane.wire.crc import crc32
+from ariane.wire.record import encode
+from ariane.wire.record_read import decode
+from ariane.wire.sys_flag import Compression, with_compression
+from tests.client.test_process_queue import QUEUE, message
+
+
+def stored(body: bytes = b"body", **changes: object) -> StoredMessage:
+    return decode(encode(replace(message(3, body), **changes)))
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_a_compressed_body_is_unpacked(kind: Compression) -> None:
+    packed = stored(compress(b"x" * 5000, kind), sys_flag=with_compression(0, kind))
+    received = receive(packed, QUEUE)
+    assert (received.body, received.fault) == (b"x" * 5000, None)
+    assert not received.sys_flag & 0x701, "a copy that is sent on is plain"
+
+
+def test_a_body_that_unpacks_to_too_much_is_a_fault_and_stays_packed() -> None:
+    packed = zlib.compress(b"x" * 5000)
+    received = receive(stored(packed, sys_flag=1), QUEUE, body_bytes_max=4999)
+    assert received.body == packed
+    assert "4999" in str(received.fault)
+
+
+def test_a_body_that_does_not_fit_its_checksum_is_a_fault() -> None:
+    good = stored(b"good")
+    assert good.body_crc == crc32(b"good")
+    assert "checksum" in str(receive(replace(good, body=b"evil"), QUEUE).fault)
+
+
+def test_an_empty_body_is_no_fault() -> None:
+    assert receive(stored(b""), QUEUE).fault is None
+
+
+def test_a_retry_shows_the_topic_it_was_sent_to() -> None:
+    retry = stored(topic="%RETRY%group", properties={"RETRY_TOPIC": "orders", "UNIQ_KEY": "ABC"}, reconsume_times=2)
+    received = receive(retry, QUEUE)
+    assert (received.topic, received.attempt, received.message_id) == ("orders", 3, "ABC")
+
+
+def test_without_a_unique_key_the_place_is_the_id() -> None:
+    received = receive(stored(), QUEUE)
+    assert received.message_id == received.offset_message_id == "0A00000100002A9F000000000000012C"
+
+
+def test_only_a_transactional_message_has_a_transaction_id() -> None:
+    assert receive(stored(properties={"UNIQ_KEY": "ABC"}), QUEUE).transaction_id is None
+    assert receive(stored(properties={"UNIQ_KEY": "ABC", "TRAN_MSG": "true"}), QUEUE).transaction_id == "ABC"
+
+
+def test_the_next_attempt_differs_in_its_number_alone() -> None:
+    first = receive(stored(), QUEUE)
+    second = next_attempt(first)
+    assert second.attempt == first.attempt + 1
+    assert replace(second, reconsume_times=0) == first
+
+
+def test_a_broken_record_spoils_the_whole_answer() -> None:
+    with pytest.raises(RecordError):
+        list(receive_all(encode(message(0)) + b"\x00" * 20, QUEUE))

@@ -1,0 +1,71 @@
+"""Servers as their users run them: processes of their own, which can be killed."""
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+_READY = re.compile(r"ready on (\S+) ")
+_START_TIMEOUT_S = 30
+
+
+class ServerProcess:
+    """`ariane namesrv` or `ariane broker`; `start` after `kill` runs it anew with the same arguments."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._arguments = arguments
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self.address = ""
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "ariane", *self._arguments, stdout=asyncio.subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            line = (await self._process.stdout.readline()).decode()
+        ready = _READY.search(line)
+        assert ready is not None, f"{self._arguments} did not start: {line!r}\n{self._log.read_text()[-2000:]}"
+        self.address = ready[1]
+
+    def keep_address(self) -> None:
+        """From the next start on: it was given a free port, and must come back where its clients look for it."""
+        listen = self._arguments.index("--listen")
+        self._arguments = (*self._arguments[: listen + 1], self.address, *self._arguments[listen + 2 :])
+
+    async def kill(self) -> None:
+        """Without a word of warning."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """The exit status after SIGTERM."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        return await process.wait()
+
+
+@asynccontextmanager
+async def server(log: Path, *arguments: str) -> AsyncIterator[ServerProcess]:
+    process = ServerProcess(log, *arguments)
+    await process.start()
+    try:
+        yield process
+    finally:
+        await process.kill()
+
+
+def properties(path: Path, pairs: dict[str, object]) -> Path:
+    """A settings file as Apache's users write it."""
+    lines: Sequence[str] = [f"{key}={value}\n" for key, value in pairs.items()]
+    path.write_text("".join(lines))
+    return path

@@ -1,0 +1,176 @@
+"""Two brokers, producers and consumers at work; each broker is killed in turn, again and again.
+
+Every acknowledged message is consumed, queues keep their order, and a group never gets again what it had committed. The
+rules are in `ariane.testing.delivery_history`. `ARIANE_ROLLING_KILLS` says how often.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ariane.client.producer import Producer
+from ariane.client.push_consumer import PushConsumer
+from ariane.client.received import Received
+from ariane.client.settings import ClientSettings
+from ariane.clock import Clock
+from ariane.errors import ArianeError
+from ariane.model.route import MessageQueue
+from ariane.rpc.caller import Caller
+from ariane.testing.delivery_history import (
+    RULES,
+    RULES_OF_SHARED_QUEUES,
+    Acknowledged,
+    Attempted,
+    Committed,
+    Delivered,
+    Event,
+    Queue,
+    violations,
+)
+from ariane.transport.pool import Pool
+from ariane.transport.settings import TransportSettings
+from ariane.wire.requests.offsets import GetConsumerOffset
+from tests.cluster.processes import ServerProcess, properties, server
+
+KILLS = int(os.environ.get("ARIANE_ROLLING_KILLS", "4"))
+TOPIC = "orders"
+QUEUES = 2
+SOLO, SHARED = "solo", "shared"
+SETTLED_S = 60
+BETWEEN_KILLS_S = 2.0
+IMPATIENT = ClientSettings(route_poll_interval_s=1.0, heartbeat_interval_s=1.0)
+
+
+@dataclass
+class Run:
+    """What happened so far: what producers did, and the events of each group among it."""
+
+    events: dict[str, list[Event]] = field(default_factory=lambda: {SOLO: [], SHARED: []})
+    acknowledged: set[str] = field(default_factory=set)
+    delivered: dict[str, set[str]] = field(default_factory=lambda: {SOLO: set(), SHARED: set()})
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    all_is_delivered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, event: Event) -> None:
+        for events in self.events.values():
+            events.append(event)
+
+    def deliver(self, group: str, message: Received) -> None:
+        body = message.body.decode()
+        self.delivered[group].add(body)
+        self.events[group].append(Delivered(body, place(message.queue), message.queue_offset))
+        if self.stopped.is_set():
+            self.look_whether_all_is_delivered()
+
+    def look_whether_all_is_delivered(self) -> None:
+        if all(self.acknowledged <= delivered for delivered in self.delivered.values()):
+            self.all_is_delivered.set()
+
+
+def place(queue: MessageQueue) -> Queue:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
+async def produce(name: str, nameserver: str, run: Run) -> None:
+    """One message after the other, so that its order is known; each is tried once, so that its outcome is."""
+    async with Producer(nameserver, group="producers", retries=0, send_timeout_s=1.0, settings=IMPATIENT) as producer:
+        number = 0
+        while not run.stopped.is_set():
+            message = f"{name}-{number}"
+            number += 1
+            run.note(Attempted(message))
+            try:
+                result = await producer.send(TOPIC, message.encode())
+            except ArianeError:
+                await asyncio.sleep(0.02)
+                continue
+            run.acknowledged.add(message)
+            run.note(Acknowledged(message, place(result.queue), result.queue_offset, name))
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def consuming(nameserver: str, group: str, run: Run) -> AsyncIterator[None]:
+    consumer = PushConsumer(nameserver, group=group, ordered=True, start="earliest", settings=IMPATIENT)
+
+    @consumer.on(TOPIC)
+    async def take(message: Received) -> None:
+        run.deliver(group, message)
+
+    async with consumer:
+        yield
+
+
+async def observe(brokers: list[ServerProcess], run: Run) -> None:
+    """Asks the brokers for the group's offsets. A killed one does not answer, and is asked again."""
+    async with Pool.open(TransportSettings(), Clock(), lambda connection, command: None) as pool:
+        caller = Caller(pool)
+        while not run.stopped.is_set():
+            for letter, broker in zip("ab", brokers, strict=True):
+                for queue_id in range(QUEUES):
+                    with suppress(ArianeError):
+                        answer = await caller.call(broker.address, GetConsumerOffset(SOLO, TOPIC, queue_id), 1.0)
+                        queue = (TOPIC, f"broker-{letter}", queue_id)
+                        run.events[SOLO].append(Committed(queue, answer.offset))
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def cluster(tmp_path: Path) -> AsyncIterator[tuple[str, list[ServerProcess]]]:
+    async with AsyncExitStack() as stack:
+        nameserver = await stack.enter_async_context(
+            server(tmp_path / "namesrv.log", "namesrv", "--listen", "127.0.0.1:0")
+        )
+        brokers = []
+        for letter in "ab":
+            file = properties(
+                tmp_path / f"broker-{letter}.conf",
+                {
+                    "brokerName": f"broker-{letter}",
+                    "storePathRootDir": tmp_path / letter,
+                    "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+                    "autoCreateTopicEnable": "true",
+                    "defaultTopicQueueNums": QUEUES,
+                    "flushDiskType": "ASYNC_FLUSH",  # what is in the page cache outlives a killed process
+                },
+            )
+            arguments = ("-c", str(file), "-n", nameserver.address)
+            first = ("broker", *arguments, "--listen", "127.0.0.1:0")
+            broker = await stack.enter_async_context(server(tmp_path / f"broker-{letter}.log", *first))
+            broker.keep_address()
+            brokers.append(broker)
+        yield nameserver.address, brokers
+
+
+async def test_brokers_that_are_killed_in_turn_lose_and_disorder_nothing(tmp_path: Path) -> None:
+    run = Run()
+    async with cluster(tmp_path) as (nameserver, brokers), asyncio.TaskGroup() as tasks:
+        async with AsyncExitStack() as consumers:
+            for group in (SOLO, SHARED, SHARED):
+                await consumers.enter_async_context(consuming(nameserver, group, run))
+            for name in ("p", "q"):
+                tasks.create_task(produce(name, nameserver, run))
+            tasks.create_task(observe(brokers, run))
+            for number in range(KILLS):
+                await asyncio.sleep(BETWEEN_KILLS_S)
+                before = len(run.acknowledged)
+                await brokers[number % 2].kill()
+                await asyncio.sleep(BETWEEN_KILLS_S)
+                await brokers[number % 2].start()
+                assert len(run.acknowledged) > before, "the other broker went on taking messages"
+            await asyncio.sleep(BETWEEN_KILLS_S)
+            run.stopped.set()
+            run.look_whether_all_is_delivered()
+            with suppress(TimeoutError):  # the rules tell what is missing
+                async with asyncio.timeout(SETTLED_S):
+                    await run.all_is_delivered.wait()
+    assert len(run.acknowledged) > 100 * KILLS
+    assert {place[1] for place in (event.queue for event in run.events[SOLO] if isinstance(event, Acknowledged))} == {
+        "broker-a",
+        "broker-b",
+    }
+    assert violations(run.events[SOLO], RULES) == {}
+    assert violations(run.events[SHARED], RULES_OF_SHARED_QUEUES) == {}
