@@ -178,3 +178,10 @@ class RequestFailed(ArianeError):
 
     def __str__(self) -> str:
         return f"{getattr(self.code, 'name', self.code)}: {self.remark}" if self.remark else f"code {self.code}"
+
+
+def sole_cause(error: Exception) -> Exception:
+    """The failure itself: a task group wraps even a single one, and `background` in `background` wraps it twice."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

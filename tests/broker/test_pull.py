@@ -169,11 +169,11 @@ async def test_an_offset_behind_the_end_moves_and_is_told_to_operators(tmp_path:
         await fill(broker, 2)
         answer = await broker.call(a_pull(queue_offset=9))
         assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")
-        assert answer.next_begin_offset == 0
+        assert answer.next_begin_offset == 2
         (event,) = decode_all(b"".join(broker.store.reader.read(OFFSET_MOVED_EVENT, 0, 0, 9).slices))
         assert event.body == (
             b'{"consumerGroup":"billing","messageQueue":{"brokerName":"broker-a","queueId":0,"topic":"orders"},'
-            b'"offsetNew":0,"offsetRequest":9}'
+            b'"offsetNew":2,"offsetRequest":9}'
         )
         assert (event.properties["TAGS"], event.properties["KEYS"]) == (GROUP, GROUP)
 

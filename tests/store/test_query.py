@@ -65,7 +65,7 @@ class Case:
         Case(0, ReadStatus.FOUND, 3),
         Case(2, ReadStatus.FOUND, 3),
         Case(3, ReadStatus.OFFSET_OVERFLOW_ONE, 3),
-        Case(4, ReadStatus.OFFSET_OVERFLOW_BADLY, 0),
+        Case(4, ReadStatus.OFFSET_OVERFLOW_BADLY, 3),
         Case(-1, ReadStatus.OFFSET_TOO_SMALL, 0),
     ],
     ids=lambda case: f"{case.offset}",

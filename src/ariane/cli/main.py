@@ -15,7 +15,7 @@ from ariane import __version__
 from ariane.cli.config import config
 from ariane.cli.servers import broker, namesrv
 from ariane.cli.store import store
-from ariane.errors import ArianeError
+from ariane.errors import ArianeError, sole_cause
 
 EXIT_BROKEN_PIPE = 1
 EXIT_FAULT = 70  # EX_SOFTWARE of sysexits.h
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # the edge of the process: whatever is left becomes one sentence
         if invocation.debug:
             traceback.print_exc()
-        return _fail(_cause(error))
+        return _fail(sole_cause(error))
     return status if isinstance(status, int) else 0
 
 
@@ -79,13 +79,6 @@ def _fail(error: Exception) -> int:
     cure = "This is a fault in Ariane; run it again with --debug or ARIANE_DEBUG=1 to see the traceback."
     click.echo(f"error: unexpected {told}. {cure}", err=True)
     return EXIT_FAULT
-
-
-def _cause(error: Exception) -> Exception:
-    """A task group wraps even a single failure; people want to read the failure."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _refuse_usage(error: click.ClickException) -> int:

@@ -36,10 +36,7 @@ class Consumer(ABC, Generic[R]):
 
     async def start(self) -> None:
         """Topics and brokers that are not there yet are waited for, with a line in the log."""
-        try:
-            await self._lifetime.start()
-        except ExceptionGroup as group:
-            raise _cause_of(group) from group
+        await self._lifetime.start()
 
     async def close(self) -> None:
         await self._lifetime.close()
@@ -71,11 +68,3 @@ class Consumer(ABC, Generic[R]):
     @abstractmethod
     def _opened(self, instance: Instance) -> AbstractAsyncContextManager[R]:
         """Builds the parts on `instance` and keeps them running."""
-
-
-def _cause_of(group: ExceptionGroup[Exception]) -> Exception:
-    """The one error inside the groups that nested task groups make of it: what a caller can handle."""
-    error: Exception = group
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
-from ariane.errors import ClientClosed
+from ariane.errors import ClientClosed, sole_cause
 from ariane.lifecycle import TaskSet
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Lifetime(Generic[T]):
                 opened.set_result(value)
                 await self._stop.wait()
         except Exception as error:  # the edge of a task: start() raises it, or whoever uses the value next
-            self._fail(opened, error)
+            self._fail(opened, sole_cause(error))
         finally:
             self._value = None
 

@@ -221,7 +221,9 @@ def _outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
     elif offset == high:
         status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
     elif offset > high:
-        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, 0 if low == 0 else high
+        # To the end, as from 4.9 on. Releases before went to 0 where that still was: a group that was ahead of a log
+        # that lost its tail then got everything again.
+        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
     else:
         return None
     return ReadResult(status=status, next_offset=following, min_offset=low, max_offset=high)
