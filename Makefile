@@ -27,7 +27,7 @@ test: check ## Everything CI runs: check, then the tests
 	@$(BIN)/pytest
 
 demo: $(STAMP) ## The main job end to end
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/python -m examples.demo
 
 fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz

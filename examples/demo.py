@@ -1,100 +1,120 @@
-"""The main job end to end, as far as Ariane goes today: `make demo` runs this.
+"""Every kind of message, sent and consumed: `make demo` runs this.
 
-Starts a real nameserver process, registers a broker by hand over the wire, looks the route up as a client would, and
-prints it.
+It starts a nameserver and a broker, real processes with real sockets and files, shows each kind, and prints a table.
+The exit status is 1 when anything is not as it should be. Nothing stays behind.
 """
 
 import asyncio
-import subprocess
+import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+import time
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ariane.clock import Clock
-from ariane.model.route import TopicRoute
-from ariane.model.topic import DataVersion, TopicConfig
-from ariane.rpc.caller import Caller
-from ariane.rpc.dispatcher import Dispatcher
-from ariane.rpc.handlers import HandlerTable
-from ariane.transport.pool import Pool
-from ariane.transport.settings import TransportSettings
-from ariane.wire.registration import RegistrationBody, encode_registration
-from ariane.wire.requests.brokers import RegisterBroker
-from ariane.wire.requests.routes import GetRoute
+from ariane.client.admin import Admin
+from ariane.client.producer import Producer
+from examples import demo_choices, demo_looks, demo_pulls, demo_sends, demo_times
+from examples.demo_servers import Server, broker, nameserver, verify_store
+from examples.demo_stage import Kind, Row, Stage
 
-TOPICS = [
-    TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8),
-    TopicConfig(topic_name="payments", read_queue_nums=4, write_queue_nums=4),
-]
-console = Console(width=100)  # the same table in a narrow terminal, a log or a pipe
+KINDS: dict[str, Kind] = {
+    "normal": demo_sends.normal,
+    "asynchronous": demo_sends.asynchronous,
+    "one-way": demo_sends.one_way,
+    "batch": demo_sends.batch,
+    "linger batch": demo_sends.lingering,
+    "compressed": demo_sends.large,
+    "ordered": demo_choices.ordered,
+    "delay level": demo_times.delay_level,
+    "delivery time": demo_times.deliver_at,
+    "transaction: commit": demo_times.commit,
+    "transaction: rollback": demo_times.rollback,
+    "transaction: unknown": demo_times.check_back,
+    "tag filter": demo_choices.tag_filter,
+    "SQL filter": demo_choices.sql_filter,
+    "broadcast": demo_choices.broadcast,
+    "retry": demo_choices.retry,
+    "dead letter": demo_choices.dead_letter,
+    "request-reply": demo_looks.request_reply,
+    "trace": demo_looks.trace,
+    "query": demo_looks.query,
+    "reset offset": demo_looks.reset_offset,
+    "pull": demo_pulls.pull,
+    "lite pull": demo_pulls.lite_pull,
+    "scheduled pull": demo_pulls.scheduled_pull,
+}
+KIND_TIMEOUT_S = 40.0
+NEXT = """Next, in two terminals:
+  .venv/bin/ariane namesrv
+  ARIANE_BROKER__AUTO_CREATE_TOPICS=true .venv/bin/ariane broker -n 127.0.0.1:9876 --store store
+and in a third, with what docs/client.md shows:
+  .venv/bin/python -m asyncio"""
 
-
-@contextmanager
-def nameserver() -> Iterator[str]:
-    command = [sys.executable, "-m", "ariane", "namesrv", "--listen", "127.0.0.1:0", "--log-level", "error"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline().strip()
-            if "ready on" not in ready:
-                raise SystemExit("the nameserver did not start; its message is above")
-            console.print(f"[green]✓[/] {ready}", highlight=False)
-            yield ready.split("ready on ")[1].split()[0]
-        finally:
-            process.terminate()
-    console.print(f"[green]✓[/] nameserver stopped, exit status {process.returncode}", highlight=False)
-
-
-def registration() -> RegisterBroker:
-    """What a broker with two topics tells a nameserver every 30 seconds."""
-    table = RegistrationBody(
-        data_version=DataVersion(timestamp=Clock().now_ms(), counter=1),
-        topics={topic.topic_name: topic for topic in TOPICS},
-    )
-    body, crc = encode_registration(table, compressed=False)
-    return RegisterBroker(
-        broker_name="broker-a",
-        broker_addr="127.0.0.1:10911",
-        cluster_name="DefaultCluster",
-        broker_id=0,
-        body_crc32=crc,
-        body=body,
-    )
+console = Console(width=110, highlight=False)  # the same table in a narrow terminal, a log or a pipe
 
 
-def rows(topic: str, route: TopicRoute) -> Iterator[tuple[str, ...]]:
-    brokers = {broker.broker_name: broker for broker in route.broker_datas}
-    for queues in route.queue_datas:
-        broker = brokers[queues.broker_name]
-        addresses = ", ".join(f"{number}={address}" for number, address in broker.broker_addrs.items())
-        counts = str(queues.write_queue_nums), str(queues.read_queue_nums), str(queues.perm)
-        yield topic, broker.cluster, broker.broker_name, addresses, *counts
+async def run(stage: Stage, name: str, kind: Kind) -> tuple[str, Row]:
+    try:
+        async with asyncio.timeout(KIND_TIMEOUT_S):
+            return name, await kind(stage)
+    except Exception as error:  # the edge of the demo: the other kinds are still worth showing
+        return name, Row(0, 0, f"{type(error).__name__}: {error}", False)
 
 
-async def run(address: str) -> None:
-    no_requests = Dispatcher(HandlerTable.of())
-    async with Pool.open(TransportSettings(), Clock(), no_requests.receive) as pool:
-        caller = Caller(pool)
-        await caller.call(address, registration())
-        console.print("[green]✓[/] broker-a registered with 2 topics", highlight=False)
-        table = Table(title="Routes, as a client gets them", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-        for heading in ("topic", "cluster", "broker", "address", "write", "read", "perm"):
-            table.add_column(heading, no_wrap=True)
-        for topic in TOPICS:
-            answer = await caller.call(address, GetRoute(topic.topic_name))
-            for row in rows(topic.topic_name, answer.body):
-                table.add_row(*row)
-        console.print(table)
+async def run_all(nameserver_address: str, root: Path) -> dict[str, Row]:
+    """All at the same time: most of them wait, for a delay or for a question."""
+    async with (
+        Admin(nameserver_address) as admin,
+        Producer(nameserver_address, group="demo-senders", send_timeout_s=10) as producer,
+    ):
+        stage = Stage(nameserver_address, root, admin, producer)
+        return dict(await asyncio.gather(*(run(stage, name, kind) for name, kind in KINDS.items())))
 
 
-def main() -> None:
-    with nameserver() as address:
-        asyncio.run(run(address))
+def show(rows: dict[str, Row]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("kind", no_wrap=True)
+    table.add_column("sent", justify="right")
+    table.add_column("received", justify="right")
+    table.add_column("what was shown", overflow="fold")
+    table.add_column("")
+    for name, row in rows.items():
+        table.add_row(name, str(row.sent), str(row.received), row.shown, "[green]✓[/]" if row.ok else "[red]✗[/]")
+    console.print(table)
+
+
+def line(ok: bool, text: str) -> bool:
+    console.print("[green]✓[/]" if ok else "[red]✗[/]", text, markup=True)
+    return ok
+
+
+def stopped(what: str, server: Server) -> bool:
+    return line(server.exit_status == 0, f"{what} stopped, exit status {server.exit_status}")
+
+
+def main() -> int:
+    logging.getLogger("ariane").setLevel(logging.CRITICAL)  # failing handlers are part of the show
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ariane-demo-") as directory:
+        root = Path(directory)
+        with nameserver(root) as names:
+            line(True, names.ready)
+            with broker(root, names.address) as keeper:
+                line(True, keeper.ready)
+                with console.status(f"{len(KINDS)} kinds of messages, all at the same time"):
+                    rows = asyncio.run(run_all(names.address, root))
+        show(rows)
+        verified, words = verify_store(root)
+        fine = [stopped("broker", keeper), stopped("namesrv", names), line(verified, f"ariane store verify: {words}")]
+    failed = [name for name, row in rows.items() if not row.ok]
+    console.print(f"\n{len(rows) - len(failed)} of {len(rows)} kinds as expected, in {time.monotonic() - began:.0f} s.")
+    console.print(NEXT)
+    return 0 if not failed and all(fine) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,7 +10,6 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.unsupported_settings import UNSUPPORTED as UNSUPPORTED_BY_BROKER
 from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
 from ariane.settings import describe
-from tests.nameserver.servers import caller, nameserver, registration
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,13 +37,3 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     assert len(named) > 10
     missing = [name for name in named if not any((ROOT / root / name).exists() for root in ("", "src/ariane"))]
     assert not missing
-
-
-async def test_the_python_of_the_readme_asks_a_running_nameserver() -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(snippet, names)
-    async with nameserver() as address, caller() as broker:
-        await broker.call(address, registration("orders"))
-        route = await names["route"](address, "orders")
-    assert [queues.broker_name for queues in route.queue_datas] == ["broker-a"]

@@ -41,7 +41,7 @@ async def test_a_reset_throws_away_what_is_in_hand(ground: Ground) -> None:
 
     async def handle(message: Received) -> bool:
         basket.put(message)
-        if len(basket.messages) == 1:
+        if len(basket.messages) == 2:
             await may_finish.wait()
             return False
         return True
@@ -50,15 +50,17 @@ async def test_a_reset_throws_away_what_is_in_hand(ground: Ground) -> None:
     consumer.subscribe(topic)
     await ground.send(topic, b"a", b"b")
     async with consumer:
-        await basket.until_count(1)
-        await ground.instance.call(
-            ground.broker, ResetOffsets(topic=topic, group=consumer.group, timestamp=1, is_force=True)
-        )
-        await until(lambda: bool(consumer._running[1].member.offsets.of(topic)))
+        await basket.until_count(2)
+        await consumer.commit()
+        reset = ResetOffsets(topic=topic, group=consumer.group, timestamp=1, is_force=True)
+        await ground.instance.call(ground.broker, reset)
+        await until(lambda: list(consumer._running[1].offsets.of(topic).values()) == [0])
         may_finish.set()
-        await basket.until_count(3)
-    assert basket.bodies[0] == b"a"
-    assert basket.bodies[-2:] == [b"a", b"b"]
+        await basket.until_count(4)
+    assert basket.bodies == [b"a", b"b", b"a", b"b"], (
+        "and not a fifth time: what failed before the reset is not sent back"
+    )
+    assert all(message.attempt == 1 for message in basket.messages)
 
 
 async def test_the_status_tells_the_offsets(ground: Ground) -> None:

@@ -98,6 +98,16 @@ async def test_seek_goes_back_forth_to_the_begin_and_to_the_end(ground: Ground) 
         assert consumer.position(queue) == 3
 
 
+async def test_a_seek_right_after_assign_counts_though_the_queue_is_still_being_taken(ground: Ground) -> None:
+    topic = await ground.topic(queues=1)
+    await ground.send(topic, b"a", b"b", b"c")
+    (queue,) = await ground.queues(topic)
+    async with consumer_of(ground) as consumer:
+        consumer.assign([queue])
+        consumer.seek(queue, 2)
+        assert [message.body for message in await take(consumer, 1)] == [b"c"]
+
+
 async def test_a_seek_beyond_the_end_is_corrected_by_the_broker(ground: Ground) -> None:
     topic = await ground.topic(queues=1)
     await ground.send(topic, b"a", b"b")

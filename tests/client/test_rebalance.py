@@ -71,7 +71,7 @@ async def test_a_job_that_ended_by_a_mistake_is_started_anew() -> None:
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print) as consumer:
         await until(lambda: len(consumer.queues) == 2)
         held: HeldQueue = next(one for one in consumer._running[1].member.held.all() if one.queue.topic == TOPIC)
-        held.stop_tasks()
+        held._tasks.cancel()
         pulls = len(queue.heard_of(RequestCode.PULL_MESSAGE))
         consumer._running[1].member.rebalance_soon()
         await queue.until_heard(RequestCode.PULL_MESSAGE, pulls + 1)

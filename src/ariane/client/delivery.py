@@ -40,6 +40,9 @@ RETRY_CODES = frozenset(
     }
 )
 
+# With these a broker says that it has not even tried; after SYSTEM_ERROR or a failed sync nobody knows.
+_NOT_STORED_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION})
+
 
 @dataclass(slots=True)
 class _Sending:
@@ -49,6 +52,8 @@ class _Sending:
     fixed: MessageQueue | None
     deadline: float
     failures: list[str] = field(default_factory=list)
+    refusals: int = 0
+    """How many of the failures say for sure that nothing was stored."""
     last_broker: str | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.1))
 
@@ -71,13 +76,18 @@ class Delivery:
             if template is None:
                 raise await routes.no_route(topic)
             route = template_route(template, self._settings.template_queues)
-        queues = publish_queues(topic, route)
+        queues = publish_queues(topic, route) or await self._queues_now(topic)
         if not queues:
             raise NoRoute(
                 f"topic {topic} has no queue that takes messages: its brokers have no master, or the topic has no "
                 "write permission; start the master, or give the topic permission 6"
             )
         return queues
+
+    async def _queues_now(self, topic: str) -> list[MessageQueue]:
+        """A permission that was just repaired is not in the route we remember."""
+        route = await self._instance.routes.find(topic, fresh=True)
+        return [] if route is None else publish_queues(topic, route)
 
     def choose(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
         """The next queue in turn, on another broker than the one that just failed where there is one."""
@@ -157,6 +167,8 @@ class Delivery:
             raise error
         self._faults.failed(queue.broker_name, self._instance.clock.monotonic())
         sending.failures.append(f"{queue.broker_name}: {error}")
+        refused = isinstance(error, RequestFailed) and error.code in _NOT_STORED_CODES
+        sending.refusals += refused or isinstance(error, ConnectFailed)
         log.info(
             "attempt to send failed",
             extra={"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, "reason": str(error)},
@@ -186,8 +198,12 @@ class Delivery:
     def _failed(self, sending: _Sending, summary: str) -> SendFailed:
         keys = sending.parcel.unique_keys
         which = keys[0] if len(keys) == 1 else f"{keys[0]} and {len(keys) - 1} more"
-        details = "; ".join(sending.failures) or "no attempt was finished"
+        names = self._instance.nameservers.names
+        details = "; ".join(sending.failures) or f"no attempt was finished: is a nameserver of {names} silent?"
+        told = f"message {which} to topic {sending.parcel.topic}: {summary} ({details}). "
+        if sending.failures and sending.refusals == len(sending.failures):
+            return SendFailed(f"{told}It was not stored: mend what they say, and send it again")
         return SendFailed(
-            f"message {which} to topic {sending.parcel.topic}: {summary} ({details}). It may have been stored all the "
-            "same: send it again if a duplicate does no harm, and check that the brokers run"
+            f"{told}It may have been stored all the same: send it again if a duplicate does no harm, and check that "
+            "the brokers run"
         )

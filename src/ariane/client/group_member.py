@@ -182,16 +182,25 @@ class GroupMember:
 
     async def _reset(self, held: HeldQueue, offset: int) -> None:
         """What is in hand is thrown away: whoever moves the offset wants the messages from there on, in order."""
+        handlers = held.consuming
         try:
             async with asyncio.timeout(_RESET_WAIT_S):
-                await held.consuming.acquire()
+                await handlers.acquire()
         except TimeoutError:
             log.warning("reset does not wait for the handler at work", extra={"queue": held.queue})
+            await self._move(held, offset)
+            return
+        try:
+            await self._move(held, offset)
+        finally:
+            handlers.release()
+
+    async def _move(self, held: HeldQueue, offset: int) -> None:
         if self.held.get(held.queue) is not held:
             return
         log.info("offset reset", extra={"queue": held.queue, "from": self.offsets.get(held.queue), "to": offset})
         held.drop()
         self.offsets.move(held.queue, offset)
         await self.offsets.save([held.queue])
-        if self.held.get(held.queue) is held:
+        if self.held.get(held.queue) is held:  # it may have been given up meanwhile
             held.renew(offset)

@@ -25,19 +25,22 @@ class HeldQueue:
         self.consuming = asyncio.Lock()
         """Ordered consumption only: held while a handler runs."""
         self._jobs = jobs
+        self._is_started = False
         self._tasks = TaskSet()
         self._changed: set[asyncio.Event] = set()
 
     def start(self) -> None:
+        self._is_started = True
         for job in self._jobs:
             self._tasks.spawn(job(self))
 
     @property
-    def is_running(self) -> bool:
-        """False when a job has ended, which none does unless by a mistake of ours."""
-        return len(self._tasks) == len(self._jobs)
+    def has_failed(self) -> bool:
+        """Whether a job has ended by itself, which none does unless by a mistake of ours."""
+        return self._is_started and len(self._tasks) < len(self._jobs)
 
     def stop_tasks(self) -> None:
+        self._is_started = False
         self._tasks.cancel()
         self._tasks = TaskSet()
 

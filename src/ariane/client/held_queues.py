@@ -74,7 +74,7 @@ class HeldQueues:
 
     def _check(self, held: HeldQueue) -> bool:
         """A job that has ended is a mistake of ours; the queue must not stand still for it."""
-        if not held.is_running:
+        if held.has_failed:
             log.error("work on a queue has ended: taking it anew", extra={"queue": held.queue})
             self.give_up(held.queue)
         return held.queue in self._held

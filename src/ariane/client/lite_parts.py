@@ -97,6 +97,8 @@ class LiteParts:
     inbox: Inbox
     member: GroupMember
     fixed: FixedQueues
+    sought: dict[MessageQueue, int]
+    """Where to begin in queues that were assigned and are still being taken."""
 
     @classmethod
     def build(
@@ -121,7 +123,9 @@ class LiteParts:
             carries_subscription=True,
             saves_corrections=options.auto_commit,
         )
-        held = inbox.holder = HeldQueues(offsets, partial(_beginning, instance, offsets, options), [loop.run])
+        sought: dict[MessageQueue, int] = {}
+        beginning = partial(_beginning, instance, offsets, options, sought)
+        held = inbox.holder = HeldQueues(offsets, beginning, [loop.run])
         model = MessageModel.CLUSTERING
         member = GroupMember(
             instance=instance,
@@ -134,7 +138,7 @@ class LiteParts:
             held=held,
             rebalance=Rebalance(instance, group, model, options.allocation, shared.keys(), held),
         )
-        return cls(instance, QueueEnds(instance), offsets, held, inbox, member, FixedQueues(instance, held))
+        return cls(instance, QueueEnds(instance), offsets, held, inbox, member, FixedQueues(instance, held), sought)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -161,5 +165,13 @@ class LiteParts:
         await self.offsets.save()
 
 
-async def _beginning(instance: Instance, offsets: OffsetTable, options: LiteOptions, queue: MessageQueue) -> Beginning:
-    return await find_beginning(queue, await offsets.load(queue), options.start, QueueEnds(instance))
+async def _beginning(
+    instance: Instance,
+    offsets: OffsetTable,
+    options: LiteOptions,
+    sought: dict[MessageQueue, int],
+    queue: MessageQueue,
+) -> Beginning:
+    found = await find_beginning(queue, await offsets.load(queue), options.start, QueueEnds(instance))
+    offset = sought.pop(queue, None)
+    return found if offset is None else Beginning(offset, "it was sought")

@@ -138,7 +138,11 @@ class LitePullConsumer(Consumer[LiteParts]):
         """Goes on at `offset`; what was fetched ahead is thrown away."""
         if offset < 0:
             raise ClientError(f"seek to {offset}: an offset is 0 or more")
-        self._running[1].seek(self._held(queue), offset)
+        parts = self._running[1]
+        if parts.held.get(queue) is None and queue in (self._assigned or ()):
+            parts.sought[queue] = offset  # it is still being taken
+        else:
+            parts.seek(self._held(queue), offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         self.seek(queue, await self._running[1].ends.min_offset(queue))

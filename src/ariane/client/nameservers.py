@@ -5,7 +5,8 @@ import random
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from ariane.errors import NoRoute, TransportError
+from ariane.errors import NoRoute, RequestFailed, TransportError
+from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer, Request
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,13 @@ class Nameservers:
             except TransportError as error:
                 silent.append(f"{address}: {error}")
                 self._put_last(address)
+            except RequestFailed as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                raise NoRoute(
+                    f"{address} is no nameserver (the port of a broker?): it does not know {type(request).__name__}; "
+                    f"correct the list of nameservers ({self.names})"
+                ) from error
         log.warning("no nameserver answers", extra={"nameservers": self.names, "reason": "; ".join(silent)})
         raise NoRoute(
             f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane namesrv`, "

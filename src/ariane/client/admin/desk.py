@@ -54,15 +54,14 @@ class Desk:
     async def gather(self, servers: Iterable[S], work: Callable[[S], Awaitable[T]]) -> PerServer[S, T]:
         """What `work` made of each server, and the errors of those where it failed."""
         asked = list(servers)
-        outcomes = await asyncio.gather(*(_caught(work(server)) for server in asked))
-        return PerServer(
-            {server: outcome for server, outcome in zip(asked, outcomes, strict=True) if not _is_error(outcome)},  # type: ignore[misc]
-            tuple(
-                Failure(server=str(server), error=outcome)
-                for server, outcome in zip(asked, outcomes, strict=True)
-                if isinstance(outcome, ArianeError)
-            ),
-        )
+        answers: dict[S, T] = {}
+        failures: list[Failure] = []
+        for server, outcome in zip(asked, await asyncio.gather(*(_caught(work(one)) for one in asked)), strict=True):
+            if isinstance(outcome, ArianeError):
+                failures.append(Failure(server=str(server), error=outcome))
+            else:
+                answers[server] = outcome
+        return PerServer(answers, tuple(failures))
 
     async def together(self, works: Iterable[Awaitable[T]]) -> list[T]:
         """All of them or the first error."""
@@ -121,10 +120,6 @@ async def _caught(work: Awaitable[T]) -> T | ArianeError:
         return await work
     except ArianeError as error:
         return error
-
-
-def _is_error(outcome: object) -> bool:
-    return isinstance(outcome, ArianeError)
 
 
 def _named(broker: str, known: list[Broker]) -> Broker:

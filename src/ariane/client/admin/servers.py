@@ -1,6 +1,6 @@
 """Brokers as an administrator names them, and what several servers answered to one question."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,6 +11,7 @@ from ariane.model.route import MASTER_ID, BrokerData
 
 S = TypeVar("S", bound="Broker | str")
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -58,6 +59,10 @@ class PerServer(Generic[S, T]):
     @property
     def is_complete(self) -> bool:
         return not self.failures
+
+    def mapped(self, look: Callable[[T], U]) -> "PerServer[S, U]":
+        """What `look` sees in each answer."""
+        return PerServer({server: look(answer) for server, answer in self.answers.items()}, self.failures)
 
     def some(self, what: str) -> "PerServer[S, T]":
         """Itself, unless no server at all answered: that is an error and not an empty result."""

@@ -1,0 +1,87 @@
+"""Administration of a cluster: everything that mqadmin does, as functions.
+
+async with Admin("127.0.0.1:9876") as admin:
+    await admin.topics.create("orders", queues=8)
+    lag = await admin.groups.lag("billing")
+"""
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
+
+from ariane.client.admin.accounts import AccountAdmin
+from ariane.client.admin.brokers import BrokerAdmin
+from ariane.client.admin.clients import ClientAdmin
+from ariane.client.admin.cluster import ClusterAdmin
+from ariane.client.admin.desk import Desk
+from ariane.client.admin.groups import GroupAdmin
+from ariane.client.admin.messages import MessageAdmin
+from ariane.client.admin.nameservers import NameserverAdmin
+from ariane.client.admin.offsets import OffsetAdmin
+from ariane.client.admin.queues import QueueAdmin
+from ariane.client.admin.topics import TopicAdmin
+from ariane.client.instance import Instance
+from ariane.client.lifetime import Lifetime
+from ariane.client.settings import ClientSettings, settings_for
+from ariane.clock import Clock
+
+_TIMEOUT_S = 5.0  # as in Apache's tool
+
+
+class Admin:
+    """One area of administration each, and nothing else.
+
+    Questions go to all brokers concerned at the same time. An answer with a part missing says so (`failures`,
+    `is_complete`); a change that was not made everywhere is an error that says where it was made.
+    """
+
+    topics: TopicAdmin
+    groups: GroupAdmin
+    offsets: OffsetAdmin
+    queues: QueueAdmin
+    messages: MessageAdmin
+    clients: ClientAdmin
+    cluster: ClusterAdmin
+    brokers: BrokerAdmin
+    nameservers: NameserverAdmin
+    accounts: AccountAdmin
+
+    def __init__(
+        self,
+        nameservers: str | Iterable[str] | None = None,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.client_settings = settings_for(nameservers, settings)
+        self._clock = clock
+        self._lifetime = Lifetime("admin", self._open)
+        desk = Desk(self._instance, timeout_s)
+        self.topics, self.groups, self.offsets = TopicAdmin(desk), GroupAdmin(desk), OffsetAdmin(desk)
+        self.queues, self.messages, self.clients = QueueAdmin(desk), MessageAdmin(desk), ClientAdmin(desk)
+        self.cluster, self.brokers = ClusterAdmin(desk), BrokerAdmin(desk)
+        self.nameservers, self.accounts = NameserverAdmin(desk), AccountAdmin(desk)
+
+    async def start(self) -> None:
+        """Contacts nobody yet."""
+        await self._lifetime.start()
+
+    async def close(self) -> None:
+        await self._lifetime.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _open(self) -> AbstractAsyncContextManager[Instance]:
+        return Instance.open(self.client_settings, clock=self._clock)
+
+    def _instance(self) -> Instance:
+        return self._lifetime.value

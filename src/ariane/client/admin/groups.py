@@ -1,0 +1,139 @@
+"""Consumer groups: list, make, change, delete, and who is in them."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from ariane.client.admin.desk import Desk
+from ariane.client.admin.lag import GroupLag, LagReader
+from ariane.client.admin.members import GroupMembers, members_of
+from ariane.client.admin.servers import Broker, PerBroker, PerServer
+from ariane.errors import ClientError
+from ariane.model.group import GroupConfig
+from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.wire.requests.groups import (
+    DeleteGroup,
+    GetConsumeTimeSpans,
+    GetGroupTable,
+    QueueTimeSpan,
+    UpdateGroup,
+)
+from ariane.wire.requests.topics import DeleteTopicInBroker, DeleteTopicInNameserver
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the list of groups."""
+
+    members: GroupMembers
+    lag: GroupLag
+
+
+class GroupAdmin:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lags = LagReader(desk)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def names(self, *, cluster: str | None = None) -> list[str]:
+        """Every group that a broker has settings for: made by hand, or by being used."""
+        tables = await self._tables(cluster=cluster)
+        return sorted({name for table in tables.answers.values() for name in table})
+
+    async def configs(
+        self, group: str, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[GroupConfig]:
+        """The group's settings at each broker that has some."""
+        tables = await self._tables(cluster=cluster, broker=broker)
+        found = {one: table[group] for one, table in tables.answers.items() if group in table}
+        return PerServer(found, tables.failures)
+
+    async def members(self, group: str) -> GroupMembers:
+        """Who is connected, and what the group subscribes to. No members: nobody is online."""
+        return await members_of(self._desk, group)
+
+    async def lag(self, group: str, topic: str | None = None, *, owners: bool = False) -> GroupLag:
+        """How far behind the group is in each queue. `owners` asks each member which queues it has."""
+        return await self._lags.lag(group, topic, owners=owners)
+
+    async def summaries(self, groups: Iterable[str] | None = None) -> list[GroupSummary]:
+        """Members and lag of every group, or of those named."""
+        names = await self.names() if groups is None else list(groups)
+        return await self._desk.together(self._summary(name) for name in names)
+
+    async def time_spans(self, group: str, topic: str) -> PerBroker[list[QueueTimeSpan]]:
+        """Of each queue: when its oldest and newest message was stored, and the one that the group consumed last."""
+        answers = await self._desk.each(await self._desk.of_topic(topic), GetConsumeTimeSpans(topic, group))
+        return answers.some(f"time spans of {group}").mapped(lambda answer: answer.body.consume_time_span_set)
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    async def put(self, config: GroupConfig, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """The group is as `config` says from now on, whether or not it was there."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        return (await self._desk.each(brokers, UpdateGroup(config))).all(f"putting group {config.group_name}")
+
+    async def update(
+        self,
+        group: str,
+        *,
+        consume_enable: bool | None = None,
+        consume_from_min_enable: bool | None = None,
+        consume_broadcast_enable: bool | None = None,
+        retry_queue_nums: int | None = None,
+        retry_max_times: int | None = None,
+        notify_consumer_ids_changed_enable: bool | None = None,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> list[Broker]:
+        """Changes only what is named, at each broker that has the group; ClientError when none has."""
+        wanted = {
+            "consume_enable": consume_enable,
+            "consume_from_min_enable": consume_from_min_enable,
+            "consume_broadcast_enable": consume_broadcast_enable,
+            "retry_queue_nums": retry_queue_nums,
+            "retry_max_times": retry_max_times,
+            "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
+        }
+        changes = {name: value for name, value in wanted.items() if value is not None}
+        found = await self.configs(group, cluster=cluster, broker=broker)
+        found.all(f"settings of group {group}")
+        if not found.answers:
+            raise ClientError(f"no broker knows group {group}: make it with put(), or check its name")
+        changed = {one: replace(config, **changes) for one, config in found.answers.items()}
+        done = await self._desk.gather(changed, lambda one: self._desk.ask(one.address, UpdateGroup(changed[one])))
+        return done.all(f"changing group {group}")
+
+    async def delete(
+        self,
+        group: str,
+        *,
+        offsets: bool = False,
+        topics: bool = False,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> list[Broker]:
+        """Deletes the settings; with `offsets` how far it came, with `topics` its retries and its dead letters."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        what = f"deleting group {group}"
+        ask = DeleteGroup(group, remove_offset=offsets, clean_offset=offsets)
+        done = (await self._desk.each(brokers, ask)).all(what)
+        for topic in (f"{RETRY_PREFIX}{group}", f"{DEAD_LETTER_PREFIX}{group}") if topics else ():
+            (await self._desk.each(brokers, DeleteTopicInBroker(topic))).all(what)
+            if broker is None:
+                (await self._desk.each_nameserver(DeleteTopicInNameserver(topic, cluster))).all(what)
+        return done
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    async def _tables(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[dict[str, GroupConfig]]:
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = (await self._desk.each(brokers, GetGroupTable())).some("reading the groups")
+        return answers.mapped(lambda answer: answer.body.subscription_group_table)
+
+    async def _summary(self, group: str) -> GroupSummary:
+        members, lag = await self.members(group), await self.lag(group)
+        return GroupSummary(members=members, lag=lag)

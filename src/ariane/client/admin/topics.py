@@ -1,0 +1,221 @@
+"""Topics: list, make, change, delete, and how full they are."""
+
+import asyncio
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ariane.client.admin.desk import Desk
+from ariane.client.admin.order_confs import OrderConfs
+from ariane.client.admin.servers import Broker, PerBroker, PerServer
+from ariane.client.admin.topic_stats import TopicStats, topic_stats
+from ariane.errors import ClientError, RequestFailed
+from ariane.model.route import TopicRoute
+from ariane.model.topic import AUTO_CREATE_TEMPLATE, Permission, TopicConfig, TopicSysFlag
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.groups import ListGroupsOfTopic
+from ariane.wire.requests.topics import (
+    DeleteTopicInBroker,
+    DeleteTopicInNameserver,
+    GetTopicConfig,
+    GetTopicTable,
+    ListSystemTopics,
+    ListSystemTopicsInBroker,
+    ListTopics,
+    ListTopicsByCluster,
+    UpdateTopic,
+)
+
+_QUEUES = 4
+_ROUTE_WAIT_S = 5.0
+_ROUTE_POLL_S = 0.02
+
+
+class TopicAdmin:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._order_confs = OrderConfs(desk)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def names(self, *, cluster: str | None = None) -> list[str]:
+        """Every topic that a live broker has registered: retry, dead letter and system topics, too."""
+        ask = ListTopics() if cluster is None else ListTopicsByCluster(cluster)
+        return sorted((await self._desk.ask_nameserver(ask)).body.topic_list)
+
+    async def system_names(self) -> list[str]:
+        """The topics that brokers and nameservers keep for themselves."""
+        names = set((await self._desk.ask_nameserver(ListSystemTopics())).body.topic_list)
+        answers = await self._desk.each(await self._desk.brokers(), ListSystemTopicsInBroker())
+        return sorted(names.union(*(answer.body.topic_list for answer in answers.answers.values())))
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Which brokers have `topic`, as the nameserver says now; NoRoute with cause and cure."""
+        return await self._desk.route(topic)
+
+    async def clusters(self, topic: str) -> list[str]:
+        return sorted({data.cluster for data in (await self._desk.route(topic)).broker_datas})
+
+    async def configs(
+        self, topic: str, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[TopicConfig]:
+        """The topic's settings at each broker that has it."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        found = (await self._desk.gather(brokers, lambda one: self._config(one, topic))).some(f"settings of {topic}")
+        return PerServer({one: config for one, config in found.answers.items() if config is not None}, found.failures)
+
+    async def stats(self, topic: str) -> TopicStats:
+        """Where each queue begins and ends."""
+        return await topic_stats(self._desk, topic)
+
+    async def groups(self, topic: str) -> list[str]:
+        """Groups that consume `topic` now, or have an offset in it."""
+        answers = await self._desk.each(await self._desk.of_topic(topic), ListGroupsOfTopic(topic))
+        found = answers.some(f"groups of {topic}").answers.values()
+        return sorted({group for answer in found for group in answer.body.group_list})
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        topic: str,
+        *,
+        queues: int = _QUEUES,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int = Permission.READ_WRITE,
+        order: bool = False,
+        unit: bool = False,
+        cluster: str | None = None,
+        broker: str | None = None,
+        wait_s: float = _ROUTE_WAIT_S,
+    ) -> list[Broker]:
+        """Makes a topic at every master, or at those of one cluster, or at one broker; refused where it is already.
+
+        Returns when the nameserver knows of it, so that the next send finds it.
+        """
+        existing = (await self.configs(topic, cluster=cluster, broker=broker)).answers
+        if existing:
+            raise ClientError(f"topic {topic} exists at {', '.join(map(str, existing))}: change it with update()")
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues if read_queues is None else read_queues,
+            write_queue_nums=queues if write_queues is None else write_queues,
+            perm=int(perm),
+            order=order,
+            topic_sys_flag=int(TopicSysFlag.UNIT) if unit else 0,
+        )
+        return await self.put(config, cluster=cluster, broker=broker, wait_s=wait_s)
+
+    async def put(
+        self,
+        config: TopicConfig,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        wait_s: float = _ROUTE_WAIT_S,
+    ) -> list[Broker]:
+        """The topic is as `config` says from now on, whether or not it was there: what mqadmin's updateTopic does."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        done = (await self._desk.each(brokers, _update(config))).all(f"putting topic {config.topic_name}")
+        if config.order:
+            await self._add_to_order_conf(config, done)
+        await self._until_routed(config.topic_name, done, wait_s)
+        return done
+
+    async def update(
+        self,
+        topic: str,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> list[Broker]:
+        """Changes only what is named, at each broker that has the topic."""
+        found = await self.configs(topic, cluster=cluster, broker=broker)
+        found.all(f"settings of {topic}")
+        if not found.answers:
+            raise await self._desk.instance.routes.no_route(topic)
+        wanted = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm, "order": order}
+        changes = {name: value for name, value in wanted.items() if value is not None}
+        changed = {one: replace(config, **changes) for one, config in found.answers.items()}
+        done = await self._desk.gather(changed, lambda one: self._desk.ask(one.address, _update(changed[one])))
+        return done.all(f"changing topic {topic}")
+
+    async def set_permission(
+        self, topic: str, perm: int, *, cluster: str | None = None, broker: str | None = None
+    ) -> list[Broker]:
+        """`Permission.READ` keeps messages from coming, `Permission.WRITE` keeps them from being read."""
+        return await self.update(topic, perm=int(perm), cluster=cluster, broker=broker)
+
+    async def delete(self, topic: str, *, cluster: str | None = None) -> list[Broker]:
+        """With its messages and offsets, at every master and every nameserver; NoRoute when there is none such."""
+        await self._desk.route(topic)
+        what = f"deleting topic {topic}"
+        done = (await self._desk.each(await self._desk.brokers(cluster=cluster), DeleteTopicInBroker(topic))).all(what)
+        (await self._desk.each_nameserver(DeleteTopicInNameserver(topic, cluster))).all(what)
+        if cluster is None:
+            await self.delete_order_conf(topic)
+        return done
+
+    # --- the queues of ordered topics, which nameservers keep -------------------------------------------------------
+
+    async def order_conf(self, topic: str) -> dict[str, int] | None:
+        """How many queues each broker keeps for an ordered topic; None when nothing is said."""
+        return await self._order_confs.get(topic)
+
+    async def set_order_conf(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Queues by broker name. Replaces what was there."""
+        await self._order_confs.put(topic, queues)
+
+    async def delete_order_conf(self, topic: str) -> None:
+        await self._order_confs.delete(topic)
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    async def _config(self, broker: Broker, topic: str) -> TopicConfig | None:
+        try:
+            return (await self._desk.ask(broker.address, GetTopicConfig(topic))).body
+        except RequestFailed as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        table = (await self._desk.ask(broker.address, GetTopicTable())).body  # Apache 4.x: all or none
+        return table.topic_config_table.get(topic)
+
+    async def _add_to_order_conf(self, config: TopicConfig, brokers: list[Broker]) -> None:
+        known = await self._order_confs.get(config.topic_name) or {}
+        added = {broker.name: config.write_queue_nums for broker in brokers}
+        await self._order_confs.put(config.topic_name, known | added)
+
+    async def _until_routed(self, topic: str, brokers: list[Broker], wait_s: float) -> None:
+        """Brokers tell nameservers a moment after they told us. Nobody tells us, so there is nothing to wait on."""
+        missing = {broker.name for broker in brokers if broker.cluster}
+        try:
+            async with asyncio.timeout(wait_s):
+                while missing and wait_s > 0:
+                    route = await self._desk.find_route(topic)
+                    missing -= {data.broker_name for data in route.broker_datas} if route is not None else set()
+                    await self._desk.instance.clock.sleep(_ROUTE_POLL_S if missing else 0.0)
+        except TimeoutError:
+            raise ClientError(
+                f"topic {topic} is made, but after {wait_s} s the nameserver still does not show it at "
+                f"{', '.join(sorted(missing))}: check that these brokers reach it"
+            ) from None
+
+
+def _update(config: TopicConfig) -> UpdateTopic:
+    return UpdateTopic(
+        topic=config.topic_name,
+        default_topic=AUTO_CREATE_TEMPLATE,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+    )
