@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ariane.broker.advertise import place
 from ariane.broker.handlers import handler_table
+from ariane.broker.metrics.server import MetricsServer, metrics_listener
 from ariane.broker.parts import Parts
 from ariane.broker.ports import reserved_ports
 from ariane.broker.registration import Registration
@@ -29,6 +30,8 @@ class Broker:
     settings: BrokerSettings
     parts: Parts
     registration: Registration
+    metrics: Address | None
+    """Where the page of metrics is, when there is one."""
 
 
 async def serve(
@@ -53,7 +56,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     Both ports serve everything. Apache 4 leaves pulls out of the VIP port, 5 does not, and clients of both send all but
     pulls there.
     """
-    with reserved_ports(settings.host, settings.port) as ports:
+    with reserved_ports(settings.host, settings.port) as ports, metrics_listener(settings) as metrics_socket:
         placed = await place(settings, ports.port)
         settings = placed.settings
         async with Parts.open(settings, clock, placed.store_host) as parts:
@@ -61,6 +64,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
             main, vip = settings.port, settings.port - VIP_PORT_DISTANCE
             ports.release()
             async with (
+                MetricsServer.open(metrics_socket, parts) as metrics,
                 Server.open(Address(settings.host, vip), dispatcher.receive, settings.transport, settings.tls, clock),
                 Server.open(
                     Address(settings.host, main), dispatcher.receive, settings.transport, settings.tls, clock
@@ -69,7 +73,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 Registration.open(settings, parts.topics, clock) as registration,
             ):
                 log.info("broker started", extra={"broker": settings.name, "address": str(settings.advertised)})
-                yield Broker(server.address, settings, parts, registration)
+                yield Broker(server.address, settings, parts, registration, metrics.address if metrics else None)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Numbers that everything else counts into: plain attributes, raised where something happens, read by whoever asks.
 
-For the event loop alone, so there are no locks. A put costs some 0.3 microseconds. What is made of the numbers - rates,
-windows, Apache's statistics, the page of metrics - is made when it is asked for.
+For the event loop alone, so there are no locks. A put costs less than half a microsecond. What is made of the numbers -
+rates, windows, Apache's statistics, the page of metrics - is made when it is asked for.
 """
 
 from collections import Counter
@@ -47,6 +47,8 @@ class Counters:
         self.sizes = [0] * (SIZE_BITS_MAX + 1)
         """Messages by the size of their records: number n is of those above 2**(n - 1) and up to 2**n bytes."""
         self.bytes_in = 0
+        self.merged_in = 0
+        """Messages that came behind the first one of a batch."""
         self.found = 0
         """Pulls that got something, and those that did not."""
         self.missed = 0
@@ -81,6 +83,7 @@ class Counters:
             self.sizes[(one.size - 1).bit_length()] += 1
         tally.messages += len(appended)
         tally.merged += len(appended) - 1
+        self.merged_in += len(appended) - 1
 
     def put_ordered(self, topic: str, size: int) -> None:
         """One of those that were put has a sharding key."""

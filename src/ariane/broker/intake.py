@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
+from ariane.broker.counters import Counters
 from ariane.broker.delay_rewrite import DelayRules, deferred
 from ariane.broker.incoming import SEAL, Incoming, draft_of, incoming_of, keys_of
 from ariane.broker.settings import BrokerSettings
@@ -24,7 +25,10 @@ _WAIT = Property.WAIT
 class Intake:
     """For the event loop alone; only `durable` waits."""
 
-    def __init__(self, service: StoreService, settings: BrokerSettings, clock: Clock) -> None:
+    def __init__(
+        self, service: StoreService, settings: BrokerSettings, clock: Clock, counters: Counters | None = None
+    ) -> None:
+        self.counters = counters or Counters()
         self._service = service
         self._store = service.store
         self._settings = settings
@@ -51,10 +55,16 @@ class Intake:
 
     def take(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
-        return _appended(self._store.append((draft,)))[0]
+        appended = _appended(self._store.append((draft,)))[0]
+        self.counters.put(draft.topic, appended.size, self._store.append_s)
+        return appended
 
     def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
-        return _appended(self._store.append_together(drafts))
+        """A batch, all or none, of one topic."""
+        appended = _appended(self._store.append_together(drafts))
+        if appended:
+            self.counters.put_together(drafts[0].topic, appended)
+        return appended
 
     def _rules(self) -> DelayRules:
         return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)
@@ -75,13 +85,14 @@ class Intake:
         if not wait or not self._is_sync or not outcomes:
             return ResponseCode.SUCCESS
         ticket = next(self._tickets)
-        self._waiting[ticket] = self._clock.monotonic()
+        began = self._waiting[ticket] = self._clock.monotonic()
         try:
             await self._service.wait_durable(outcomes)
         except TimeoutError:
             return ResponseCode.FLUSH_DISK_TIMEOUT
         finally:
             del self._waiting[ticket]
+            self.counters.sync_s.add(self._clock.monotonic() - began)
         return ResponseCode.SUCCESS
 
     @property

@@ -7,6 +7,7 @@ from functools import partial
 
 from ariane.broker.access import Access
 from ariane.broker.clients import Clients
+from ariane.broker.counters import Counters
 from ariane.broker.groups import Groups
 from ariane.broker.intake import Intake
 from ariane.broker.member_notices import MemberNotices
@@ -16,6 +17,7 @@ from ariane.broker.queue_locks import QueueLocks
 from ariane.broker.schedule.levels import DelayedDelivery
 from ariane.broker.schedule.timer import TimerDelivery
 from ariane.broker.settings import BrokerSettings
+from ariane.broker.statistics import Statistics
 from ariane.broker.tables import TableFile
 from ariane.broker.topics import Topics
 from ariane.broker.transactions.checks import TransactionChecks
@@ -40,6 +42,7 @@ class Parts:
     groups: Groups
     offsets: ConsumerOffsets
     clients: Clients
+    statistics: Statistics
     locks: QueueLocks
     intake: Intake
     parked: ParkedPulls
@@ -63,12 +66,20 @@ class Parts:
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
             offsets.lower_to(partial(_queue_end, store.store.parts.queues))
             clients = Clients(MemberNotices(settings, groups.get).members_changed)
-            intake = Intake(store, settings, clock)
+            counters = Counters()
+            intake = Intake(store, settings, clock, counters)
             transactions = Transactions(store.store, intake, offsets, clock)
             async with (
                 groups.kept(clock, settings.offsets_save_interval_s),
                 offsets.kept(clock, settings.offsets_save_interval_s),
                 clients.watched(clock),
+                Statistics.open(
+                    counters,
+                    clock,
+                    settings.cluster,
+                    is_topic=lambda topic: topics.get(topic) is not None or topics.is_system(topic),
+                    is_group=lambda group: groups.get(group) is not None or clients.group(group) is not None,
+                ) as statistics,
                 ParkedPulls.open(clock) as parked,
                 DelayedDelivery.open(
                     store, intake, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
@@ -88,6 +99,7 @@ class Parts:
                     groups=groups,
                     offsets=offsets,
                     clients=clients,
+                    statistics=statistics,
                     locks=QueueLocks(),
                     intake=intake,
                     parked=parked,

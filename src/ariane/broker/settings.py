@@ -25,6 +25,11 @@ class BrokerRole(StrEnum):
     SLAVE = "SLAVE"
 
 
+class MetricsExporter(StrEnum):
+    DISABLE = "DISABLE"
+    PROM = "PROM"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     # --- who it is and where it listens
@@ -275,6 +280,35 @@ class BrokerSettings:
         Path("conf/plain_acl.yml"),
         key="rocketmq.acl.plain.file",
         doc="Accounts and white lists, in Apache's format. The key is the Java property that names it for Apache.",
+    )
+
+    # --- metrics
+
+    metrics_exporter: MetricsExporter = setting(
+        MetricsExporter.DISABLE,
+        key="metricsExporterType",
+        doc="PROM serves the numbers of docs/metrics.md at http://HOST:PORT/metrics. Off by default, as in Apache: the "
+        "page names topics and groups and asks nobody who they are.",
+    )
+    metrics_host: str | None = setting(
+        None,
+        key="metricsPromExporterHost",
+        doc="Address to serve the page of metrics on. Not set: the one that the broker listens on.",
+    )
+    metrics_port: int = setting(
+        5557,
+        key="metricsPromExporterPort",
+        minimum=0,
+        maximum=65_535,
+        doc="Port of the page of metrics; 0 takes a free one, which is told in the log.",
+    )
+    metrics_series_max: int = setting(
+        10_000,
+        key="metricsOtelCardinalityLimit",
+        minimum=100,
+        maximum=1_000_000,
+        doc="Most label sets of one metric. What is left out is counted in ariane_metrics_cut_series. Apache's default "
+        "is 50000.",
     )
 
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -155,10 +155,10 @@ _BY_REASON = {
         commercialSizePerMsg accountStatsEnable accountStatsPrintZeroValues""",
     "statistics are kept for what exists": "enableDetailStat autoDeleteUnusedStats maxStatsIdleTimeInMinutes",
     "no release reads this key": "maxDelayTime",
-    "metrics are served in Prometheus form on a port of their own": """
-        metricsExporterType metricsOtelCardinalityLimit metricsGrpcExporterTarget metricsGrpcExporterHeader
-        metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills
-        metricsPromExporterPort metricsPromExporterHost metricsLabel metricsInDelta enableRemotingMetrics
+    "metrics are served in Prometheus form, all of them or none: see metricsExporterType": """
+        metricsGrpcExporterTarget metricsGrpcExporterHeader metricGrpcExporterTimeOutInMills
+        metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills metricsLabel metricsInDelta
+        enableRemotingMetrics
         enableMessageStoreMetrics enablePopMetrics enableConnectionMetrics enableTransactionMetrics enableStatsMetrics
         enableRequestMetrics enableLagAndDlqMetrics""",
     "access control is that of 4.x: accounts and white lists, see aclEnable": """

@@ -69,6 +69,6 @@ class Windows:
         self.minute, self.hour, self.day = made
 
     def tick(self) -> list[Window]:
-        """To be called every TICK_S: the windows that a sample is due for. Note it, then call their `sampled`."""
+        """To be called every TICK_S: the windows that a sample is due for."""
         self._ticks += 1
         return [window for window in (self.minute, self.hour, self.day) if self._ticks % window.ticks == 0]

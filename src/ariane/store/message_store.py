@@ -112,10 +112,13 @@ class MessageStore:
 
     def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """What became of each: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
+        return self._append(self._appender.append, drafts)
+
+    def _append(self, append: Callable[[Sequence[Draft]], list[Outcome]], drafts: Sequence[Draft]) -> list[Outcome]:
         if self._refusal is not None:
             return [self._refusal] * len(drafts)
         began = time.monotonic()
-        outcomes = self._appender.append(drafts)
+        outcomes = append(drafts)
         self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
         if self.parts.commit_log.max_offset - self._written_to > _UNWRITTEN_BYTES_MAX:
             self._write_derived_early()
@@ -131,9 +134,7 @@ class MessageStore:
 
     def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """A client's batch: all or none."""
-        if self._refusal is not None:
-            return [self._refusal] * len(drafts)
-        return self._appender.append_together(drafts)
+        return self._append(self._appender.append_together, drafts)
 
     @property
     def is_busy(self) -> bool:

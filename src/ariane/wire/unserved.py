@@ -15,9 +15,6 @@ UNSERVED: dict[RequestCode, str] = {
         "this request let anyone who reached the port write any file (CVE-2023-37582), so it is refused: "
         "change the settings file and restart the nameserver"
     ),
-    RequestCode.VIEW_BROKER_STATS_DATA: (
-        "a broker keeps no rates by minute, hour and day yet; topic and consume statistics tell how far queues are"
-    ),
 }
 """Single requests that a server refuses though it exists."""
 

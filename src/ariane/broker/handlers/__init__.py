@@ -17,6 +17,7 @@ from ariane.broker.handlers.retries import RetryHandlers
 from ariane.broker.handlers.runtime import RuntimeHandlers
 from ariane.broker.handlers.schedule import ScheduleHandlers
 from ariane.broker.handlers.send import SendHandlers
+from ariane.broker.handlers.stats import StatsHandlers
 from ariane.broker.handlers.topics import TopicHandlers
 from ariane.broker.handlers.transactions import TransactionHandlers
 from ariane.broker.parts import Parts
@@ -32,7 +33,7 @@ def handler_table(parts: Parts) -> HandlerTable:
     flow, checks = FlowControl(store, intake, settings), SendChecks(settings, topics, clock)
     pull_checks = PullChecks(settings, topics, groups, clients)
     pusher = ReplyPusher(clients, clock, parts.store_host)
-    progress = ConsumeProgress(settings.name, topics, offsets, clients, store)
+    progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
         SendHandlers(settings, topics, groups, store, intake, flow, checks, parts.store_host),
         PullHandlers(settings, pull_checks, offsets, parts.store, intake, parts.parked, clock, parts.store_host),
@@ -50,5 +51,6 @@ def handler_table(parts: Parts) -> HandlerTable:
         TopicHandlers(settings, topics, offsets, store),
         AccessHandlers(settings, parts.access),
         ConfigHandlers(settings, topics, clock),
-        RuntimeHandlers(settings, topics, store, clock, parts.booted_ms),
+        RuntimeHandlers(settings, topics, store, clock, parts.booted_ms, parts.statistics, intake),
+        StatsHandlers(parts.statistics),
     )

@@ -61,11 +61,17 @@ class PullHandlers:
             self.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
 
     async def _pull_cold(self, pull: ParkedPull) -> Pulled:
-        return self._conclude(pull, await read(self.service, self._reading(pull)))
+        began = self.clock.monotonic()
+        result = await read(self.service, self._reading(pull))
+        size = sum(map(len, result.slices))
+        waited_s = self.clock.monotonic() - began
+        self.intake.counters.read_cold(pull.ask.topic, pull.ask.consumer_group, len(result.slices), size, waited_s)
+        return self._conclude(pull, result)
 
     def _conclude(self, pull: ParkedPull, result: ReadResult) -> Pulled:
         code = pull_code(result, pull.offset)
         if code is ResponseCode.PULL_NOT_FOUND and self._parks(pull):
+            self._count(pull, result, 0)
             return LATER
         return self._answer(pull, code, result)
 
@@ -107,7 +113,17 @@ class PullHandlers:
     def _answer(self, pull: ParkedPull, code: ResponseCode, result: ReadResult) -> PullAnswer:
         if code is ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(pull, result)
-        return pull_answer(code, result, suggested_broker(result, pull.group, self.settings.slave_read))
+        answer = pull_answer(code, result, suggested_broker(result, pull.group, self.settings.slave_read))
+        self._count(pull, result, len(answer.body))
+        return answer
+
+    def _count(self, pull: ParkedPull, result: ReadResult, size: int) -> None:
+        ask, counters = pull.ask, self.intake.counters
+        if size:
+            messages = len(result.slices)
+            counters.got(ask.topic, ask.consumer_group, ask.queue_id, messages, size, result.next_offset)
+        else:
+            counters.got_nothing(ask.topic, ask.consumer_group, ask.queue_id, result.next_offset)
 
     def _come_again(self, pull: ParkedPull) -> PullAnswer:
         queue = self.service.store.parts.queues.get(pull.ask.topic, pull.ask.queue_id)

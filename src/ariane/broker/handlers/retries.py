@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from ariane.broker.dead_letters import attempts_max, retry_topic, sent_back
 from ariane.broker.groups import Groups
-from ariane.broker.intake import Intake, incoming_of
+from ariane.broker.intake import Incoming, Intake, incoming_of
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.system_topics import SCHEDULE, TIMER, TRANS_HALF, TRANS_OP
 from ariane.broker.topics import Topics
 from ariane.errors import RequestFailed, StoreError
+from ariane.model.ids import DEAD_LETTER_PREFIX
+from ariane.model.message import Property
 from ariane.model.topic import Permission
 from ariane.rpc.handlers import Call, handles
 from ariane.store.query import Reader
@@ -52,12 +54,18 @@ class RetryHandlers:
             stored = self.intake.put(message)
         except StoreError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message is not sent back: {error}") from error
+        self._count(message, group.group_name, stored.size)
         code = await self.intake.durable(stored)
         if code != ResponseCode.SUCCESS:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR, f"{ResponseCode(code).name}: the message is sent back, perhaps not durably"
             )
         return Answer()
+
+    def _count(self, message: Incoming, group: str, size: int) -> None:
+        first_topic = message.properties.get(Property.RETRY_TOPIC, message.topic)
+        is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
+        self.intake.counters.sent_back(first_topic, group, size, is_dead=is_dead)
 
     def _check_writable(self) -> None:
         if not self.settings.permission & Permission.WRITE:

@@ -9,7 +9,11 @@ import shutil
 from dataclasses import dataclass
 
 from ariane import __version__
+from ariane.broker.flow_control import WAITING_MAX
+from ariane.broker.intake import Intake
+from ariane.broker.runtime_traffic import traffic
 from ariane.broker.settings import BrokerSettings
+from ariane.broker.statistics import Statistics
 from ariane.broker.topics import Topics
 from ariane.clock import Clock
 from ariane.rpc.handlers import Call, handles
@@ -39,10 +43,13 @@ class RuntimeHandlers:
     store: MessageStore
     clock: Clock
     booted_ms: int
+    statistics: Statistics
+    intake: Intake
 
     @handles(GetRuntimeInfo)
     def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
-        told = self._process() | self._log() | self._disk() | _idle_pools()
+        told = self._process() | self._log() | self._disk() | _idle_pools() | self._sends_in_hand()
+        told |= traffic(self.statistics)
         return RuntimeInfoAnswer(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
 
     def _process(self) -> dict[str, object]:
@@ -54,6 +61,14 @@ class RuntimeHandlers:
             "runtime": _duration(self.clock.now_ms() - self.booted_ms),
             "startAcceptSendRequestTimeStamp": self.settings.accept_sends_from_ms,
             "pid": os.getpid(),
+        }
+
+    def _sends_in_hand(self) -> dict[str, object]:
+        """Those that wait for a sync of the disk: what comes closest to a queue before Apache's pool of senders."""
+        return {
+            "sendThreadPoolQueueSize": self.intake.waiting,
+            "sendThreadPoolQueueHeadWaitTimeMills": self.intake.longest_wait_ms,
+            "sendThreadPoolQueueCapacity": WAITING_MAX,
         }
 
     def _log(self) -> dict[str, object]:

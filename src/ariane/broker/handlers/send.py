@@ -40,6 +40,7 @@ _PREPARED = Property.TRANSACTION_PREPARED
 _CLUSTER = Property.CLUSTER
 _UNIQUE_KEY = Property.UNIQUE_KEY
 _TAGS = Property.TAGS
+_SHARDING_KEY = Property.SHARDING_KEY
 
 # A message with one of these is not stored as it came.
 _SPECIAL = DEFERRING | {_PREPARED, _CLUSTER}
@@ -75,11 +76,11 @@ class SendHandlers:
         return self._send(ask, call)
 
     def _send(self, ask: Send, call: Call) -> Sent:
-        self.flow.admit()
-        config = self.checks.destination(ask)
-        queue_id = queue_of(ask, config)
-        check_body(ask.body)
         try:
+            self.flow.admit()
+            config = self.checks.destination(ask)
+            queue_id = queue_of(ask, config)
+            check_body(ask.body)
             if ask.is_batch:
                 return self._send_together(ask, call, config, queue_id)
             properties, text = read_property_text(ask.properties or "")
@@ -107,9 +108,19 @@ class SendHandlers:
                         keys=keys_of(properties),
                     )
                 )
+                if _SHARDING_KEY in properties:
+                    self.intake.counters.put_ordered(ask.topic, appended.size)
+        except RequestFailed as error:
+            self.intake.counters.rejected(error)
+            raise
         except StoreError as error:
-            raise put_failure(error, self.store) from error
+            raise self._refusal(error) from error
         return self._answer((appended,), queue_id, properties)
+
+    def _refusal(self, error: StoreError) -> RequestFailed:
+        failure = put_failure(error, self.store)
+        self.intake.counters.rejected(failure)
+        return failure
 
     # --- what is not stored as it came ------------------------------------------------------------------------------
 
@@ -132,8 +143,12 @@ class SendHandlers:
             return self.intake.take(draft_of(half(message)))
         # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
         message.sys_flag &= ~_TRANSACTION_BITS
-        self._redirect_dead_letter(ask, call, message)
-        return self.intake.put(message)
+        is_dead = self._redirect_dead_letter(ask, call, message)
+        appended = self.intake.put(message)
+        if is_dead:
+            first_topic = message.properties.get(Property.RETRY_TOPIC, ask.topic)
+            self.intake.counters.died(first_topic, ask.topic.removeprefix(RETRY_PREFIX), appended.size)
+        return appended
 
     def _is_half(self, message: Incoming) -> bool:
         """RequestFailed for a transaction that this broker does not take, or that is only half said."""
@@ -153,7 +168,7 @@ class SendHandlers:
             )
         return True
 
-    def _redirect_dead_letter(self, ask: Send, call: Call, message: Incoming) -> None:
+    def _redirect_dead_letter(self, ask: Send, call: Call, message: Incoming) -> bool:
         named = ask.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         target = retry_target(
             message.topic,
@@ -165,6 +180,7 @@ class SendHandlers:
         )
         if target is not None:
             message.topic, message.queue_id, message.properties = target
+        return target is not None
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +204,7 @@ class SendHandlers:
         try:
             code = await self.intake.durable(appended)
         except StoreError as error:
-            raise put_failure(error, self.store) from error
+            raise self._refusal(error) from error
         return self._sent(code, appended, queue_id, properties)
 
     def _sent(

@@ -16,7 +16,7 @@ from ariane.store.draft import Appended
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer
-from ariane.wire.requests.transactions import EndTransaction, ResumeTransactionChecks
+from ariane.wire.requests.transactions import Decision, EndTransaction, ResumeTransactionChecks
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,9 @@ class TransactionHandlers:
         """The outcome is taken before the first await: two of one message cannot overtake each other."""
         try:
             ended = self.transactions.end(ask)
+            if ended.writes:
+                is_commit = ask.commit_or_rollback == Decision.COMMIT
+                self.intake.counters.ended(ended.topic, is_commit=is_commit)
             return Answer() if call.command.is_oneway else await self._answer(ended.writes)
         except (StoreError, RequestFailed) as error:
             failure = error if isinstance(error, RequestFailed) else put_failure(error, self.store)

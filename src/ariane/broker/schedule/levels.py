@@ -125,6 +125,7 @@ class DelayedDelivery:
             message = delivered(incoming_of(record))
             if message is not None:
                 self._intake.take(draft_of(message))
+                self._intake.counters.level_deliveries[level.number] += 1
         except (MessageRefused, RecordError) as error:  # it will never be possible, and others wait behind it
             facts = {"level": level.number, "offset": level.offset, "reason": str(error)}
             log.error("delayed message dropped", extra=facts)  # noqa: TRY400

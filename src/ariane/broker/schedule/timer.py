@@ -104,6 +104,12 @@ class TimerDelivery:
         return self._wheel.pending
 
     @property
+    def behind(self) -> int:
+        """How many messages of the timer topic are still to be taken into the wheel."""
+        queue = self._service.store.parts.queues.get(TIMER, 0)
+        return 0 if queue is None else max(0, queue.max_offset - self._take.offset)
+
+    @property
     def dropped(self) -> int:
         """How many could not be delivered since the start; each is told in the log."""
         return self._out.dropped

@@ -51,6 +51,7 @@ class TimerOut:
             following = rolled(message) if due_ms(message.properties) > now_ms else _delivered(message)
             if following is not None:
                 self._intake.take(draft_of(following))
+                self._intake.counters.timer_deliveries += following.topic != TIMER
         except (MessageRefused, RecordError) as error:
             self._drop(physical_offset, error)
 

@@ -38,6 +38,8 @@ class Ended:
     """What was written for an outcome; nothing when the same outcome was told before."""
 
     writes: tuple[Appended, ...] = ()
+    topic: str = ""
+    """Where the real message goes, or would have gone."""
 
 
 class Transactions:
@@ -66,7 +68,7 @@ class Transactions:
         waiting = self.open.newest(first)
         if waiting is None:
             return self._ended_before(first, decision)
-        ended = Ended(self._write(message, waiting, decision))
+        ended = Ended(self._write(message, waiting, decision), message.real_topic)
         self._remember(first, decision)
         return ended
 

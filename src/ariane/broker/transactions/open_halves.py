@@ -35,6 +35,10 @@ class OpenHalves:
     def is_open(self, offset: int) -> bool:
         return offset >= self.first_open and offset not in self._over
 
+    def count(self, end: int) -> int:
+        """How many wait in a half queue that ends at `end`."""
+        return max(0, end - self.first_open - len(self._over))
+
     def newest(self, first: int) -> int | None:
         """Where the transaction that began at `first` waits now; None when it is over."""
         offset = self._newest_copy.get(first, first)

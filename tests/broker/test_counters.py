@@ -1,0 +1,102 @@
+"""What is counted, and that it stays bounded."""
+
+import pytest
+
+from ariane.broker.counters import ELSEWHERE, Counters
+from ariane.broker.tallies import Histogram
+from ariane.errors import RequestFailed
+from ariane.store.draft import Appended
+from ariane.wire.codes import ResponseCode
+
+
+def appended(size: int) -> Appended:
+    return Appended(0, 0, size, 0)
+
+
+def test_a_put_counts_for_its_topic_and_for_the_broker() -> None:
+    counters = Counters()
+    counters.put("orders", 100, 0.0)
+    counters.put("orders", 200, 0.0)
+    counters.put("bills", 50, 0.0)
+    assert (counters.puts["orders"].messages, counters.puts["orders"].bytes) == (2, 300)
+    assert (counters.messages_in, counters.bytes_in) == (3, 350)
+
+
+def test_a_batch_is_many_messages_and_one_time() -> None:
+    counters = Counters()
+    counters.put_together("orders", [appended(100), appended(200), appended(300)])
+    tally = counters.puts["orders"]
+    assert (tally.messages, tally.bytes, tally.times) == (3, 600, 1)
+    assert counters.messages_in == 3
+
+
+@pytest.mark.parametrize(("size", "bits"), [(1, 0), (2, 1), (1023, 10), (1024, 10), (1025, 11), (4 << 20, 22)])
+def test_sizes_are_told_apart_at_powers_of_two_which_belong_to_the_smaller_class(size: int, bits: int) -> None:
+    counters = Counters()
+    counters.put("orders", size, 0.0)
+    assert counters.sizes[bits] == 1
+
+
+def test_a_pull_that_gets_something_tells_how_far_the_group_is() -> None:
+    counters = Counters()
+    counters.got("orders", "billing", 3, 32, 4000, 132)
+    counters.got_nothing("orders", "billing", 0, 7)
+    tally = counters.gets["orders", "billing"]
+    assert (tally.messages, tally.bytes, tally.times, tally.pulled) == (32, 4000, 1, {3: 132, 0: 7})
+    assert (counters.found, counters.missed, counters.messages_out, counters.bytes_out) == (1, 1, 32, 4000)
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "reason"),
+    [
+        (ResponseCode.TOPIC_NOT_EXIST, "topic orders does not exist", "TOPIC_NOT_EXIST"),
+        (ResponseCode.SYSTEM_BUSY, "[OVERLOAD]broker busy", "OVERLOAD"),
+        (ResponseCode.SYSTEM_BUSY, "[ is no prefix", "SYSTEM_BUSY"),
+        (99_999, "", "99999"),
+    ],
+)
+def test_a_refused_send_counts_by_its_reason(code: int, remark: str, reason: str) -> None:
+    counters = Counters()
+    counters.rejected(RequestFailed(code, remark))
+    assert counters.rejected_sends == {reason: 1}
+
+
+def test_a_message_that_is_given_back_once_too_often_counts_twice() -> None:
+    counters = Counters()
+    counters.sent_back("orders", "billing", 100, is_dead=False)
+    counters.sent_back("orders", "billing", 100, is_dead=True)
+    assert counters.send_backs["orders", "billing"].messages == 2
+    assert counters.dead_letters["orders", "billing"].messages == 1
+
+
+def test_topics_and_groups_that_are_no_more_are_forgotten() -> None:
+    counters = Counters()
+    for topic in ("orders", "gone"):
+        counters.put(topic, 100, 0.0)
+        counters.put_ordered(topic, 100)
+        counters.ended(topic, is_commit=True)
+        for group in ("billing", "left"):
+            counters.got(topic, group, 0, 1, 100, 1)
+    counters.forget(lambda topic: topic == "orders", lambda group: group == "billing")
+    assert set(counters.puts) == set(counters.ordered_puts) == set(counters.commits) == {"orders"}
+    assert set(counters.gets) == {("orders", "billing")}
+    assert counters.messages_in == 2  # the broker did take them
+
+
+def test_beyond_the_limit_topics_are_counted_together() -> None:
+    counters = Counters(tallies_max=2)
+    for topic in ("a", "b", "c", "d", "a"):
+        counters.put(topic, 10, 0.0)
+    assert {topic: tally.messages for topic, tally in counters.puts.items()} == {"a": 2, "b": 1, ELSEWHERE: 2}
+    for group in ("g", "h", "i", "j"):
+        counters.got("a", group, 0, 1, 10, 1)
+    assert counters.gets[ELSEWHERE, ELSEWHERE].messages == 2
+
+
+def test_a_value_at_a_bound_belongs_below_it() -> None:
+    histogram = Histogram((1.0, 2.0, 3.0))
+    for value in (0.5, 1.0, 1.1, 2.0, 3.0, 3.1):
+        histogram.add(value)
+    assert histogram.counts == [2, 2, 1, 1]
+    assert (histogram.count, histogram.up_to(2.0), histogram.largest) == (6, 4, 3.1)
+    assert histogram.total == pytest.approx(10.7)
