@@ -1,3 +1,64 @@
-"""Ariane: a message broker in pure Python that speaks Apache RocketMQ's wire protocol."""
+"""Ariane: a message broker in pure Python that speaks Apache RocketMQ's wire protocol.
+
+What an application needs is here, for programs with an event loop. The same names for programs without one are in
+`ariane.sync`.
+
+    send        Producer TransactionProducer Message ReplyMessage reply_message
+                SendResult SendStatus TransactionResult Decision COMMIT ROLLBACK UNKNOWN Reply
+    receive     PushConsumer LitePullConsumer PullConsumer ScheduledPullConsumer Received Retry
+                PullResult PullStatus PullContext FlowLimits MessageModel
+                AVERAGELY BY_CIRCLE consistent_hash machine_room by_config
+    administer  Admin TopicConfig GroupConfig Permission
+    shared      MessageQueue ClientSettings ClientTlsSettings Secret
+    errors      ArianeError SettingsError TransportError RequestFailed
+                ClientError NoRoute MessageRejected SendFailed NoReply ClientClosed
+
+Each is imported when it is first used, so that `import ariane` costs nothing. Type checkers read `__init__.pyi`, which
+scripts/stubs.py makes from this file.
+"""
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "ariane.client.admin": "Admin",
+    "ariane.client.allocation": "AVERAGELY BY_CIRCLE by_config consistent_hash machine_room",
+    "ariane.client.flow_limits": "FlowLimits",
+    "ariane.client.handler_calls": "Retry",
+    "ariane.client.lite_pull_consumer": "LitePullConsumer",
+    "ariane.client.producer": "Producer",
+    "ariane.client.pull": "PullResult PullStatus",
+    "ariane.client.pull_consumer": "PullConsumer",
+    "ariane.client.push_consumer": "PushConsumer",
+    "ariane.client.received": "Received",
+    "ariane.client.replies": "Reply",
+    "ariane.client.request_reply": "ReplyMessage reply_message",
+    "ariane.client.scheduled_pull": "PullContext ScheduledPullConsumer",
+    "ariane.client.send_result": "SendResult SendStatus",
+    "ariane.client.settings": "ClientSettings ClientTlsSettings",
+    "ariane.client.transactional": "COMMIT ROLLBACK TransactionProducer TransactionResult UNKNOWN",
+    "ariane.errors": (
+        "ArianeError ClientClosed ClientError MessageRejected NoReply NoRoute RequestFailed SendFailed SettingsError "
+        "TransportError"
+    ),
+    "ariane.model.group": "GroupConfig MessageModel",
+    "ariane.model.message": "Message",
+    "ariane.model.route": "MessageQueue",
+    "ariane.model.topic": "Permission TopicConfig",
+    "ariane.settings": "Secret",
+    "ariane.wire.requests.transactions": "Decision",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ariane' has no attribute {name!r}")
+    value: object = getattr(__import__(_HOME[name], fromlist=[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -46,7 +46,7 @@ async def test_a_message_is_stored_as_it_was_sent_with_the_cluster_added(tmp_pat
         answer = await broker.call(a_send(b"body", properties, queue_id=2, flag=9, reconsume_times=1))
         (message,) = stored(broker, queue_id=2)
         assert message.body == b"body"
-        assert message.properties == {**properties, "CLUSTER": "DefaultCluster"}
+        assert message.properties == {**properties, "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
         assert (message.flag, message.reconsume_times, message.born_timestamp_ms) == (9, 1, 1_700_000_000_000)
         assert str(message.born_host.ip) == "127.0.0.1"
         assert (answer.code, answer.queue_id, answer.queue_offset) == (ResponseCode.SUCCESS, 2, 0)
@@ -232,13 +232,13 @@ async def test_a_clients_seal_is_not_stored(tmp_path: Path) -> None:
     """A record that ends with a foreign checksum would count as damaged at the next start."""
     async with wired(tmp_path) as broker:
         await broker.call(a_send(properties="a\x01b\x02__CRC32#\x010123456789\x02"))
-        assert stored(broker)[0].properties == {"a": "b", "CLUSTER": "DefaultCluster"}
+        assert stored(broker)[0].properties == {"a": "b", "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
 
 
 async def test_the_clients_own_cluster_property_gives_way(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(properties={"CLUSTER": "elsewhere", "a": "b"}))
-        assert stored(broker)[0].properties == {"CLUSTER": "DefaultCluster", "a": "b"}
+        assert stored(broker)[0].properties == {"CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "a": "b"}
 
 
 # --- delay, transactions, retries -----------------------------------------------------------------------------------

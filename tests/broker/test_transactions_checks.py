@@ -258,13 +258,13 @@ async def test_an_ordinary_message_cannot_be_made_a_half_message() -> None:
 
 async def test_a_message_too_large_for_a_copy_is_asked_about_where_it_is() -> None:
     async with stage(store={"max_message_bytes": 1000}) as broker, peer(broker) as producer:
-        sent = await producer.send_half(bytes(750))
+        sent = await producer.send_half(bytes(725))
         for _ in range(2):
             await broker.round()
             question = await producer.asked(CheckTransaction)
             assert question.commit_log_offset == int(sent.msg_id[-16:], 16)
         await producer.end_checked(question, COMMIT)
-        assert broker.bodies() == [bytes(750)]
+        assert broker.bodies() == [bytes(725)]
 
 
 async def test_a_full_disk_ends_the_round_and_the_next_one_goes_on() -> None:

@@ -16,6 +16,7 @@ from ariane.broker.handlers.transactions import TransactionHandlers
 from ariane.broker.intake import Intake
 from ariane.broker.offsets import ConsumerOffsets
 from ariane.broker.replies import ReplyPusher
+from ariane.broker.send_answers import SendAnswers
 from ariane.broker.send_checks import SendChecks
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.tables import TableFile
@@ -111,7 +112,7 @@ async def stage(
                     intake=intake,
                     flow=FlowControl(message_store, intake, settings),
                     checks=send_checks,
-                    store_host=HOST,
+                    answers=SendAnswers(settings, HOST),
                 ),
                 ClientHandlers(settings, clients, groups, topics, clock),
                 TransactionHandlers(transactions, message_store, intake),

@@ -19,6 +19,7 @@ from ariane.broker.handlers.send import SendHandlers
 from ariane.broker.intake import Intake
 from ariane.broker.offsets import ConsumerOffsets
 from ariane.broker.pull_checks import PullChecks
+from ariane.broker.send_answers import SendAnswers
 from ariane.broker.send_checks import SendChecks
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
@@ -119,7 +120,9 @@ async def wired(
         flow, checks = FlowControl(service.store, intake, settings, waiting_max), SendChecks(settings, table, clock)
         pull_checks = PullChecks(settings, table, groups, clients)
         handlers = HandlerTable.of(
-            SendHandlers(settings, table, groups, service.store, intake, flow, checks, STORE_HOST),
+            SendHandlers(
+                settings, table, groups, service.store, intake, flow, checks, SendAnswers(settings, STORE_HOST)
+            ),
             PullHandlers(settings, pull_checks, offsets, service, intake, parked, clock, STORE_HOST),
             QueueHandlers(service.store),
             MessageHandlers(settings, service, clients),

@@ -89,6 +89,8 @@ def test_any_bytes_are_read_without_an_exception(bodies: list[bytes]) -> None:
     read(*bodies)
 
 
-@given(st.lists(st.sampled_from(["Pub", "SubBefore", "SubAfter", "EndTransaction", "1", "x", "true", "ID1"]), max_size=16))
+@given(
+    st.lists(st.sampled_from(["Pub", "SubBefore", "SubAfter", "EndTransaction", "1", "x", "true", "ID1"]), max_size=16)
+)
 def test_any_fields_are_read_without_an_exception(fields: list[str]) -> None:
     read("\x01".join(fields).encode())

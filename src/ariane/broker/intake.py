@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import Protocol
 
 from ariane.broker.counters import Counters
 from ariane.broker.delay_rewrite import DelayRules, deferred
@@ -22,6 +23,12 @@ __all__ = ["SEAL", "Incoming", "Intake", "draft_of", "incoming_of", "keys_of", "
 _WAIT = Property.WAIT
 
 
+class Slot(Protocol):
+    """Where the outcome of a staged message is put."""
+
+    outcome: Outcome | None
+
+
 class Intake:
     """For the event loop alone; only `durable` waits."""
 
@@ -36,7 +43,10 @@ class Intake:
         self._levels_ms = parse_levels(settings.store.message_delay_levels)
         self._is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
         self._waiting: dict[int, float] = {}
+        self._waiting_messages = 0
         self._tickets = itertools.count()
+        self._staged: list[Draft] = []
+        self._slots: list[Slot] = []
 
     # --- into the log -----------------------------------------------------------------------------------------------
 
@@ -53,14 +63,34 @@ class Intake:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
         return self.take_together([draft_of(message) for message in messages])
 
+    def stage(self, draft: Draft, slot: "Slot") -> None:
+        """Like `take`, a little later: with all that is staged until somebody calls `store_staged`, or takes more."""
+        self._staged.append(draft)
+        self._slots.append(slot)
+
+    def store_staged(self) -> None:
+        """Stores what is staged with one append, and tells each slot its outcome."""
+        drafts, slots = self._staged, self._slots
+        if not drafts:
+            return
+        self._staged, self._slots = [], []
+        outcomes = self._store.append(drafts)
+        put, seconds = self.counters.put, self._store.append_s
+        for slot, draft, outcome in zip(slots, drafts, outcomes, strict=True):
+            slot.outcome = outcome
+            if type(outcome) is Appended:
+                put(draft.topic, outcome.size, seconds)
+
     def take(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
+        self.store_staged()
         appended = _appended(self._store.append((draft,)))[0]
         self.counters.put(draft.topic, appended.size, self._store.append_s)
         return appended
 
     def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
         """A batch, all or none, of one topic."""
+        self.store_staged()
         appended = _appended(self._store.append_together(drafts))
         if appended:
             self.counters.put_together(drafts[0].topic, appended)
@@ -85,6 +115,7 @@ class Intake:
         if not wait or not self._is_sync or not outcomes:
             return ResponseCode.SUCCESS
         ticket = next(self._tickets)
+        self._waiting_messages += len(outcomes)
         began = self._waiting[ticket] = self._clock.monotonic()
         try:
             await self._service.wait_durable(outcomes)
@@ -92,13 +123,14 @@ class Intake:
             return ResponseCode.FLUSH_DISK_TIMEOUT
         finally:
             del self._waiting[ticket]
+            self._waiting_messages -= len(outcomes)
             self.counters.sync_s.add(self._clock.monotonic() - began)
         return ResponseCode.SUCCESS
 
     @property
     def waiting(self) -> int:
-        """How many wait for a sync."""
-        return len(self._waiting)
+        """How many messages wait for a sync."""
+        return self._waiting_messages
 
     @property
     def longest_wait_ms(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from ariane.errors import ClientClosed, ClientError
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 Job = Callable[[], None]
 
@@ -38,10 +39,13 @@ class LoopThread:
         """False in a forked child, which has a copy of this object and not of the thread."""
         return os.getpid() == self._pid
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns, run on the loop, while this thread waits; Ctrl-C ends the wait and the work."""
+    def run(self, work: Coroutine[Any, Any, T], look: Callable[[T], U]) -> U:
+        """What `look` makes of the result of `work`, both on the loop, while this thread waits.
+
+        Ctrl-C ends the wait and the work.
+        """
         inbox: SimpleQueue[Job | None] = SimpleQueue()
-        future = self._submit(work, inbox)
+        future = self._submit(work, look, inbox)
         future.add_done_callback(lambda _: inbox.put(None))
         try:
             while (job := inbox.get()) is not None:
@@ -57,12 +61,16 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
-    def _submit(self, work: Coroutine[Any, Any, T], inbox: "SimpleQueue[Job | None]") -> "Future[T]":
+    def _submit(
+        self, work: Coroutine[Any, Any, T], look: Callable[[T], U], inbox: "SimpleQueue[Job | None]"
+    ) -> "Future[U]":
         token = _CALLER.set(inbox)  # the task gets a copy of this thread's context
+        whole = _looked_at(work, look)
         try:
             self._check_thread()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(whole, self._loop)
         except BaseException:
+            whole.close()
             work.close()
             raise
         finally:
@@ -82,6 +90,10 @@ class LoopThread:
     async def _serve(self) -> None:
         self._ready.set_result(asyncio.get_running_loop())
         await self._stop.wait()
+
+
+async def _looked_at(work: Coroutine[Any, Any, T], look: Callable[[T], U]) -> U:
+    return look(await work)
 
 
 async def in_calling_thread(function: Callable[..., T], *arguments: Any) -> T:

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ariane.errors import WireError
-from ariane.transport.connection import Connection
+from ariane.transport.connection import Connection, Staged
 from ariane.wire.codes import ResponseCode
 from ariane.wire.command import Command
 from ariane.wire.declare import Declaration, declaration_of
@@ -43,8 +43,7 @@ LATER: Final = Later.LATER
 Outcome = Answer | Encoded | Later
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Who asks: the connection, and the command as it came."""
 
     connection: Connection
@@ -69,7 +68,7 @@ def encode_outcome(command: Command, outcome: Outcome) -> bytes | None:
         return encode_frame(answer_command(command, Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
 
 
-Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome]]
+Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome] | Staged]
 H = TypeVar("H", bound=Callable[..., Any])
 
 _MARK = "__handles__"

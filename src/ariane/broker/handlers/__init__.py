@@ -23,6 +23,7 @@ from ariane.broker.handlers.transactions import TransactionHandlers
 from ariane.broker.parts import Parts
 from ariane.broker.pull_checks import PullChecks
 from ariane.broker.replies import ReplyPusher
+from ariane.broker.send_answers import SendAnswers
 from ariane.broker.send_checks import SendChecks
 from ariane.rpc.handlers import HandlerTable
 
@@ -35,7 +36,7 @@ def handler_table(parts: Parts) -> HandlerTable:
     pusher = ReplyPusher(clients, clock, parts.store_host)
     progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
-        SendHandlers(settings, topics, groups, store, intake, flow, checks, parts.store_host),
+        SendHandlers(settings, topics, groups, store, intake, flow, checks, SendAnswers(settings, parts.store_host)),
         PullHandlers(settings, pull_checks, offsets, parts.store, intake, parts.parked, clock, parts.store_host),
         QueueHandlers(store),
         MessageHandlers(settings, parts.store, clients),

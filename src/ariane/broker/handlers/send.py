@@ -1,7 +1,8 @@
 """Sends: one message or a batch, stored before the answer says so.
 
 The common message - no delay, no transaction, no retry - takes the straight line in `_send`: its property text goes to
-the log as it came, and with ASYNC_FLUSH it is answered in the same turn of the loop, without a task.
+the log as it came, with all others of its chunk in one write (staged_sends.py), and with ASYNC_FLUSH it is answered in
+the same turn of the loop, without a task.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -15,12 +16,14 @@ from ariane.broker.groups import Groups
 from ariane.broker.intake import Incoming, Intake, draft_of, keys_of, wants_durable
 from ariane.broker.property_text import encoded, read_property_text
 from ariane.broker.put_failures import put_failure
+from ariane.broker.send_answers import SendAnswers
 from ariane.broker.send_checks import SendChecks, born_host, check_body, queue_of
 from ariane.broker.settings import BrokerSettings
+from ariane.broker.staged_sends import SendStage, StagedSend
 from ariane.broker.topics import Topics
 from ariane.broker.transactions.half_messages import half
 from ariane.errors import MessageRefused, RequestFailed, StoreError
-from ariane.model.ids import RETRY_PREFIX, QueueOffset
+from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.rpc.handlers import Call, handles
@@ -28,22 +31,22 @@ from ariane.store.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode, Version
 from ariane.wire.java_hash import tags_code
-from ariane.wire.message_id import offset_message_id
 from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessage, SendMessageV2
 from ariane.wire.sys_flag import SysFlag
 
-Sent = SendAnswer | Awaitable[SendAnswer]
+Sent = SendAnswer | Awaitable[SendAnswer] | StagedSend
 
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _PREPARED = Property.TRANSACTION_PREPARED
 _CLUSTER = Property.CLUSTER
+_REGION = Property.MSG_REGION
 _UNIQUE_KEY = Property.UNIQUE_KEY
 _TAGS = Property.TAGS
 _SHARDING_KEY = Property.SHARDING_KEY
 
 # A message with one of these is not stored as it came.
-_SPECIAL = DEFERRING | {_PREPARED, _CLUSTER}
+_SPECIAL = DEFERRING | {_PREPARED, _CLUSTER, _REGION}
 
 
 @dataclass
@@ -55,12 +58,17 @@ class SendHandlers:
     intake: Intake
     flow: FlowControl
     checks: SendChecks
-    store_host: bytes
-    """The advertised address as a record holds it: what message ids begin with, and tools connect to."""
-    _cluster_text: str = field(init=False)
+    answers: SendAnswers
+    _stage: SendStage = field(init=False)
+    _marks: dict[str, str] = field(init=False)
+    """What a stored message is marked with. Replies go by the cluster; consumers of 5.x drop the trace of a message
+    that names no region, so it is named as 5.x brokers do, and not left out as in 4.x."""
+    _marks_text: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._cluster_text = f"{_CLUSTER}\x01{self.settings.cluster}\x02"
+        self._stage = SendStage(self.intake, self.store, self.answers)
+        self._marks = {_CLUSTER: self.settings.cluster, _REGION: self.settings.region_id}
+        self._marks_text = "".join(f"{name}\x01{value}\x02" for name, value in self._marks.items())
 
     @handles(SendMessage)
     def send(self, ask: SendMessage, call: Call) -> Sent:
@@ -93,12 +101,12 @@ class SendHandlers:
                 message = self._incoming(ask, call, queue_id, sys_flag, properties)
                 appended = self._store_special(ask, call, message)
             else:
-                appended = self.intake.take(
+                return self._stage.add(
                     Draft(
                         topic=ask.topic,
                         queue_id=queue_id,
                         body=ask.body,
-                        properties=encoded(text + self._cluster_text),
+                        properties=encoded(text + self._marks_text),
                         born_timestamp_ms=ask.born_timestamp,
                         born_host=born_host(call.connection.peer),
                         flag=ask.flag,
@@ -106,10 +114,10 @@ class SendHandlers:
                         reconsume_times=ask.reconsume_times or 0,
                         tags_code=tags_code(properties.get(_TAGS)),
                         keys=keys_of(properties),
-                    )
+                    ),
+                    call,
+                    properties,
                 )
-                if _SHARDING_KEY in properties:
-                    self.intake.counters.put_ordered(ask.topic, appended.size)
         except RequestFailed as error:
             self.intake.counters.rejected(error)
             raise
@@ -129,7 +137,7 @@ class SendHandlers:
             topic=ask.topic,
             queue_id=queue_id,
             body=ask.body,
-            properties={**properties, _CLUSTER: self.settings.cluster},
+            properties={**properties, **self._marks},
             born_timestamp_ms=ask.born_timestamp,
             born_host=born_host(call.connection.peer),
             flag=ask.flag,
@@ -194,8 +202,9 @@ class SendHandlers:
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def _answer(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
+        """For what was not staged."""
         if self.intake.is_safe(appended[-1]) or not wants_durable(properties):
-            return self._sent(ResponseCode.SUCCESS, appended, queue_id, properties)
+            return self.answers.answer(ResponseCode.SUCCESS, appended, queue_id, properties.get(_UNIQUE_KEY))
         return self._sent_when_durable(appended, queue_id, properties)
 
     async def _sent_when_durable(
@@ -205,22 +214,7 @@ class SendHandlers:
             code = await self.intake.durable(appended)
         except StoreError as error:
             raise self._refusal(error) from error
-        return self._sent(code, appended, queue_id, properties)
-
-    def _sent(
-        self, code: ResponseCode, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
-    ) -> SendAnswer:
-        ids = [offset_message_id(self.store_host, one.physical_offset) for one in appended]
-        return SendAnswer(
-            code=code,
-            remark=None if code == ResponseCode.SUCCESS else code.name,
-            msg_id=ids[0] if len(ids) == 1 else ",".join(ids),
-            queue_id=queue_id,
-            queue_offset=QueueOffset(appended[0].queue_offset),
-            transaction_id=properties.get(_UNIQUE_KEY),
-            msg_region=self.settings.region_id,
-            trace_on=self.settings.trace_on,
-        )
+        return self.answers.answer(code, appended, queue_id, properties.get(_UNIQUE_KEY))
 
 
 def _multi_tags(ask: Send) -> int:

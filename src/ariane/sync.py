@@ -1,0 +1,43 @@
+"""Ariane for programs without an event loop: the names of `ariane`, and no `await`.
+
+    from ariane.sync import Producer, PushConsumer
+
+    with Producer("127.0.0.1:9876", group="orders") as producer:
+        producer.send("orders", b"...")
+
+An event loop runs in a thread while a client is open. Handlers, callbacks and listeners run in other threads, so they
+may block, and may use any client; only a function that chooses a queue runs on the loop and must be quick. A local
+transaction runs in the thread that sends. What is still open when the program ends is closed then. Type checkers read
+`sync.pyi`, which scripts/stubs.py makes from the asynchronous classes.
+"""
+
+import ariane
+from ariane.client.blocking import blocking
+
+__all__ = list(ariane.__all__)
+
+_FACED = {
+    "Admin",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PullContext",
+    "PushConsumer",
+    "ScheduledPullConsumer",
+    "TransactionProducer",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'ariane.sync' has no attribute {name!r}")
+    value: object = getattr(ariane, name)
+    if name in _FACED and isinstance(value, type):
+        parts = [ariane.PullContext] if name == "ScheduledPullConsumer" else []
+        value = blocking(value, parts)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,141 @@
+"""The same frames over a blocking socket: for Spark's workers and for scripts, which have no event loop.
+
+One caller at a time. Several requests may be on their way at once (`call_all`), which is what makes a reader of many
+small answers fast: measured on the loopback, a request waits longer for its turn than it takes.
+"""
+
+import select
+import socket
+import ssl
+from collections.abc import Sequence
+from time import monotonic
+
+from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, WireError
+from ariane.model.address import Address
+from ariane.transport.settings import TransportSettings
+from ariane.wire.codes import HeaderFlag
+from ariane.wire.command import Command
+from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
+
+_READ_BYTES = 256 * 1024
+_OPAQUE_MAX = 2**31 - 1
+_FRESH_S = 5.0
+
+
+class BlockingConnection:
+    """Made by `BlockingConnection.open`. After any error it is closed: what the peer did is then unknown."""
+
+    def __init__(self, peer: str, channel: socket.socket, settings: TransportSettings) -> None:
+        self.peer = peer
+        self._socket: socket.socket | None = channel
+        self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
+        self._settings = settings
+        self._opaque = 0
+        self._used_at = monotonic()
+
+    @classmethod
+    def open(
+        cls, address: str, settings: TransportSettings | None = None, tls: ssl.SSLContext | None = None
+    ) -> "BlockingConnection":
+        """ConnectFailed when nobody listens at `address`, or TLS does not come about."""
+        settings = settings or TransportSettings()
+        try:
+            where = Address.parse(address)
+            plain = socket.create_connection((where.host, where.port), settings.connect_timeout_s)
+        except (OSError, ValueError) as error:
+            raise ConnectFailed(f"cannot connect to {address}: {error}") from error
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = plain if tls is None else tls.wrap_socket(plain, server_hostname=where.host)
+        except OSError as error:  # ssl.SSLError is one
+            plain.close()
+            raise ConnectFailed(f"cannot connect to {address}: {error}") from error
+        return cls(address, channel, settings)
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Unused for a while, and something has come that nobody waits for: nearly always the peer's good-bye.
+
+        Servers close connections that are idle for two minutes. Found out by the next request, that would look like an
+        outcome that is unknown.
+        """
+        if self._socket is None or monotonic() - self._used_at < _FRESH_S:
+            return False
+        readable, _, _ = select.select([self._socket], [], [], 0)
+        return bool(readable)
+
+    def close(self) -> None:
+        channel, self._socket = self._socket, None
+        if channel is not None:
+            channel.close()
+
+    def call(self, command: Command, timeout_s: float | None = None) -> Command:
+        return self.call_all([command], timeout_s)[0]
+
+    def call_all(self, commands: Sequence[Command], timeout_s: float | None = None) -> list[Command]:
+        """The answers, in the order of the questions, which all leave at once. The time is for all of them."""
+        opaques = [self.post(command) for command in commands]
+        return self.take(opaques, timeout_s)
+
+    def post(self, command: Command) -> int:
+        """Sends a request; `take` its answer by the number returned."""
+        self._opaque = 1 if self._opaque >= _OPAQUE_MAX else self._opaque + 1
+        command.opaque = self._opaque
+        channel = self._live()
+        self._used_at = monotonic()
+        try:
+            channel.settimeout(self._settings.call_timeout_s)
+            channel.sendall(encode_frame(command))
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"the connection to {self.peer} closed while a request was sent: {error}") from error
+        return self._opaque
+
+    def take(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[Command]:
+        """The answers to requests that were posted. Those to earlier requests that nobody took are dropped."""
+        timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s
+        deadline = monotonic() + timeout_s
+        wanted = set(opaques)
+        answers: dict[int, Command] = {}
+        try:
+            while len(answers) < len(wanted):
+                for command in self._decoder:
+                    if command.flag & HeaderFlag.RESPONSE and command.opaque in wanted:
+                        answers[command.opaque] = command
+                        if len(answers) == len(wanted):
+                            break
+                else:
+                    self._feed(deadline, timeout_s)
+        except WireError:
+            self.close()
+            raise
+        return [answers[opaque] for opaque in opaques]
+
+    def _feed(self, deadline: float, timeout_s: float) -> None:
+        channel = self._live()
+        left_s = deadline - monotonic()
+        try:
+            if left_s <= 0:
+                raise TimeoutError
+            channel.settimeout(left_s)
+            data = channel.recv(_READ_BYTES)
+        except TimeoutError:
+            self.close()
+            raise CallTimeout(f"{self.peer} did not answer within {timeout_s} s: the outcome is unknown") from None
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"the connection to {self.peer} closed before the answer came: {error}") from error
+        if not data:
+            self.close()
+            raise ConnectionLost(f"the connection to {self.peer} closed before the answer came")
+        self._used_at = monotonic()
+        self._decoder.feed(data)
+
+    def _live(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionLost(f"the connection to {self.peer} is closed")
+        return self._socket
