@@ -17,17 +17,15 @@ from ariane.errors import MessageRefused
 
 def read_property_text(text: str) -> tuple[dict[str, str], str]:
     """The properties, and the text that says the same and nothing else; MessageRefused when it cannot be told."""
+    if text and text[-1] != "\x02":
+        text += "\x02"  # clients of 4.9 leave the last one out
     properties: dict[str, str] = {}
     for pair in text.split("\x02"):
         name, _, value = pair.partition("\x01")
         if value and name:
             properties[name] = value
     # As many pairs as there are separators of either kind: so each piece is one pair, and no name comes twice.
-    if (
-        text.count("\x01") == len(properties) == text.count("\x02")
-        and text[-1:] in ("\x02", "")
-        and SEAL not in properties
-    ):
+    if text.count("\x01") == len(properties) == text.count("\x02") and SEAL not in properties:
         return properties, text
     return _mended(text)
 

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 import click
 
 from ariane import __version__
+from ariane.cli.bench import bench
 from ariane.cli.config import config
+from ariane.cli.send import send
 from ariane.cli.servers import broker, namesrv
 from ariane.cli.store import store
+from ariane.cli.tail import tail
+from ariane.cli.up import up
 from ariane.errors import ArianeError, sole_cause
 
 EXIT_BROKEN_PIPE = 1
@@ -46,10 +50,14 @@ def ariane(invocation: Invocation, debug: bool) -> None:
     invocation.debug = debug
 
 
+ariane.add_command(up)
+ariane.add_command(send)
+ariane.add_command(tail)
 ariane.add_command(namesrv)
 ariane.add_command(broker)
 ariane.add_command(store)
 ariane.add_command(config)
+ariane.add_command(bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
