@@ -13,11 +13,13 @@ import click
 
 from ariane import __version__
 from ariane.cli.bench import bench
+from ariane.cli.cluster import cluster
 from ariane.cli.config import config
 from ariane.cli.send import send
-from ariane.cli.servers import broker, namesrv
+from ariane.cli.servers import namesrv
 from ariane.cli.store import store
 from ariane.cli.tail import tail
+from ariane.cli.tree import broker, group, topic
 from ariane.cli.up import up
 from ariane.errors import ArianeError, sole_cause
 
@@ -53,6 +55,9 @@ def ariane(invocation: Invocation, debug: bool) -> None:
 ariane.add_command(up)
 ariane.add_command(send)
 ariane.add_command(tail)
+ariane.add_command(topic)
+ariane.add_command(group)
+ariane.add_command(cluster)
 ariane.add_command(namesrv)
 ariane.add_command(broker)
 ariane.add_command(store)

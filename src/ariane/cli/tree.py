@@ -1,0 +1,137 @@
+"""Groups of commands whose modules are imported when one of their commands is wanted, so that --help stays fast."""
+
+from importlib import import_module
+from inspect import cleandoc
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ariane.cli.servers import broker as broker_server
+
+
+class LazyGroup(click.Group):
+    """Commands add themselves with `@group.command()` when `modules` are imported."""
+
+    def __init__(self, name: str, *modules: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self._modules = modules
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        self._load()
+        return list(self.commands)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        self._load()
+        return super().get_command(context, name)
+
+    def _load(self) -> None:
+        for module in self._modules:
+            import_module(module)
+
+
+topic = LazyGroup(
+    "topic",
+    "ariane.cli.topics",
+    short_help="Topics: list, create, change, delete, look into.",
+    help="""Topics: list, create, change, delete, and see where they are and how full.
+
+    \b
+    Examples:
+      ariane topic list
+      ariane topic create orders --read-queues 8 --write-queues 8
+      ariane topic stats orders -o json
+    """,
+)
+
+group = LazyGroup(
+    "group",
+    "ariane.cli.groups",
+    "ariane.cli.group_moves",
+    short_help="Consumer groups: members, lag, offsets.",
+    help="""Consumer groups: who is in them, how far behind they are, and moving them.
+
+    \b
+    Examples:
+      ariane group list
+      ariane group lag billing -o json
+      ariane group seek billing orders --to -1h
+    """,
+)
+
+msg = LazyGroup(
+    "msg",
+    "ariane.cli.messages",
+    "ariane.cli.explain",
+    short_help="Messages: find, follow, explain, send again.",
+    help="""Messages: find them by id, key, place or time, and see what became of them.
+
+    \b
+    Examples:
+      ariane msg find orders --key order-1001
+      ariane msg explain order-1001 --topic orders
+      ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000
+    """,
+)
+
+dlq = LazyGroup(
+    "dlq",
+    "ariane.cli.dead_letters",
+    short_help="Dead letters: look at them, send them again.",
+    help="""Dead letters: messages that a group failed to consume as often as it may.
+
+    \b
+    Examples:
+      ariane dlq list
+      ariane dlq show billing
+      ariane dlq redrive billing --yes
+    """,
+)
+
+admin = LazyGroup(
+    "admin",
+    "ariane.cli.mqadmin_commands",
+    subcommand_metavar="NAME [OPTIONS]",
+    short_help="The commands of Apache's mqadmin, under their own names.",
+    help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.
+
+    The program `mqadmin`, which is installed beside `ariane`, runs the same: scripts need no change.
+
+    \b
+    Examples:
+      ariane admin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders -r 8 -w 8
+      ariane admin consumerProgress -n 127.0.0.1:9876 -g billing
+      mqadmin clusterList -n 127.0.0.1:9876
+    """,
+)
+
+
+def _serve_or_ask(**options: Any) -> Any:
+    """Without a command the broker itself runs; its options have no meaning for the commands."""
+    context = click.get_current_context()
+    if context.invoked_subcommand is None:
+        return context.invoke(broker_server, **options)
+    for parameter in context.command.params:
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            name = context.invoked_subcommand
+            raise click.UsageError(f"{parameter.opts[0]} must stand behind '{name}', where it belongs to it", context)
+    return None
+
+
+broker = LazyGroup(
+    "broker",
+    "ariane.cli.brokers",
+    callback=_serve_or_ask,
+    params=broker_server.params,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND ...]",
+    short_help="Run a broker, or look at those that run.",
+    help="\n".join(
+        (
+            cleandoc(broker_server.help or ""),
+            "  ariane broker list -n 127.0.0.1:9876",
+            "",
+            "With a command it starts nothing, but asks brokers that run.",
+        )
+    ),
+)

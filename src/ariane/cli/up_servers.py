@@ -1,0 +1,72 @@
+"""The servers of `ariane up`: a nameserver and one broker in one event loop, or a nameserver and broker processes."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ariane.broker.app import running
+from ariane.cli.up_plan import UpPlan, up_broker_settings
+from ariane.cli.up_processes import BrokerProcesses
+from ariane.clock import Clock
+from ariane.errors import ListenFailed, sole_cause
+from ariane.lifecycle import background
+from ariane.model.address import Address
+from ariane.nameserver.app import serve
+from ariane.nameserver.settings import NameserverSettings
+
+
+@dataclass(frozen=True, slots=True)
+class UpServers:
+    namesrv: Address
+    brokers: dict[str, Address]
+
+
+@asynccontextmanager
+async def servers_running(plan: UpPlan, log_level: str) -> AsyncIterator[UpServers]:
+    """Everything is ready when the body begins, and gone when it has ended."""
+    async with _nameserver(plan.nameserver(os.environ)) as namesrv:
+        brokers = _broker_here if plan.brokers == 1 else partial(_broker_processes, log_level=log_level)
+        with _port_cure("--broker-port"):
+            opening: AbstractAsyncContextManager[dict[str, Address]] = brokers(plan, str(namesrv))
+            async with opening as addresses:
+                yield UpServers(namesrv, addresses)
+
+
+@asynccontextmanager
+async def _nameserver(settings: NameserverSettings) -> AsyncIterator[Address]:
+    address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+    with _port_cure("--port"):
+        async with background(partial(serve, settings, asyncio.Event(), ready=address.set_result)):
+            yield await address
+
+
+@asynccontextmanager
+async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Address]]:
+    (name,) = plan.names
+    settings = up_broker_settings(plan.broker_flags(name, namesrv), os.environ)
+    async with running(settings, Clock()) as broker:
+        yield {name: broker.address}
+
+
+@asynccontextmanager
+async def _broker_processes(plan: UpPlan, namesrv: str, log_level: str) -> AsyncIterator[dict[str, Address]]:
+    flags = [plan.broker_flags(name, namesrv) for name in plan.names]
+    async with BrokerProcesses.running(flags, log_level) as processes:
+        yield {one.name: one.address for one in processes.members if one.address is not None}
+
+
+@contextmanager
+def _port_cure(option: str) -> Iterator[None]:
+    """Servers know of `--listen` only; whoever started them all at once has another option for it."""
+    try:
+        yield
+    except Exception as error:
+        cause = sole_cause(error)
+        if not isinstance(cause, ListenFailed) or "--listen" not in str(cause):
+            raise
+        what, _, _ = str(cause).partition(". ")
+        cure = f"Stop the server that holds the port, or choose another with {option} PORT (0 takes a free one)."
+        raise ListenFailed(f"{what}. {cure}") from error

@@ -1,0 +1,28 @@
+"""The pytest plugin: fixture `ariane_broker`. It imports nothing of Ariane until a test asks for the fixture."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ariane.testing.broker_fixture import BrokerForTests
+
+
+@pytest.fixture
+def ariane_broker_settings() -> dict[str, Any]:
+    """What the broker of `ariane_broker` is told on top of its defaults: override it with names of BrokerSettings."""
+    return {}
+
+
+@pytest.fixture
+def ariane_broker(tmp_path: Path, ariane_broker_settings: dict[str, Any]) -> "Iterator[BrokerForTests]":
+    """A nameserver and an empty broker on free ports of this machine, for one test.
+
+    Any RocketMQ client can use it: tell it `ariane_broker.namesrv`. The first send to a topic makes it.
+    """
+    from ariane.testing.broker_fixture import running_broker
+
+    with running_broker(tmp_path / "ariane", **ariane_broker_settings) as broker:
+        yield broker

@@ -1,0 +1,47 @@
+"""The broker for tests without pytest: a context manager."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from ariane.errors import ListenFailed, SettingsError
+from ariane.testing import running_broker
+
+
+def test_nothing_is_left_when_it_is_over() -> None:
+    with running_broker() as broker:
+        broker.send("orders", b"one")
+        host, _, port = broker.address.rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+    assert "ariane-broker" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_directory_that_is_given_is_kept(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "store") as broker:
+        broker.send("orders", b"one", keys=["k"])
+    with running_broker(tmp_path / "store") as broker:
+        assert [message.body for message in broker.messages("orders")] == [b"one"]
+
+
+def test_messages_of_all_queues_come_by_time() -> None:
+    with running_broker() as broker:
+        broker.create_topic("orders", queues=3)
+        bodies = [b"%d" % number for number in range(100)]
+        for body in bodies:
+            broker.send("orders", body)
+        assert [message.body for message in broker.wait_for_messages("orders", 100)] == bodies
+
+
+def test_a_misspelt_setting_is_told() -> None:
+    with pytest.raises(SettingsError, match="no setting auto_create_topic;"), running_broker(auto_create_topic=True):
+        pass
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenFailed, match=str(port)), running_broker(port=port):
+            pass
