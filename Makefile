@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo fuzz chaos bench interop clean
+.PHONY: help install check test demo fuzz chaos bench parts interop clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,14 +36,17 @@ chaos: $(STAMP) ## Kill -9 two hundred times; cut the power of a loop-mounted di
 	@ARIANE_KILLS=200 $(BIN)/pytest tests/store/test_kill.py
 	@$(BIN)/python -m tests.chaos.power_cut
 
-bench: $(STAMP) ## Figures for docs/performance.md
+bench: $(STAMP) ## Beside Apache RocketMQ, NATS and Redis, for docs/performance.md (OPTIONS=--quick: a smoke run)
+	@$(BIN)/python -m bench.compare $(OPTIONS)
+
+parts: $(STAMP) ## Figures of wire, nameserver, store and index by themselves
 	@$(BIN)/python -m bench.wire
 	@$(BIN)/python -m bench.nameserver
 	@$(BIN)/python -m bench.store
 	@$(BIN)/python -m bench.index
 
-interop: $(STAMP) ## Real Apache RocketMQ parts against our servers (needs Java and Maven)
-	@$(BIN)/python -m interop.nameserver
+interop: $(STAMP) ## Apache's clients, brokers and mqadmin against ours, both ways (needs Java, Maven, Go); docs/compatibility.md
+	@$(BIN)/python -m interop
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Outcome:
 class CommandLine:
     namesrv: str
     program: tuple[str, ...] = PROGRAM
+    variables: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, stdin: str = "") -> Outcome:
         done = subprocess.run(
@@ -49,7 +50,7 @@ class CommandLine:
             input=stdin,
             capture_output=True,
             text=True,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | self.variables,
             timeout=HANG_S,
         )
         assert "Traceback" not in done.stderr, done.stderr
@@ -72,7 +73,7 @@ class CommandLine:
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
-                env=ENVIRONMENT,
+                env=ENVIRONMENT | self.variables,
                 close_fds=True,
             )
             os.close(slave)

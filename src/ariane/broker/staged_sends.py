@@ -44,7 +44,8 @@ class SendStage:
         self._intake = intake
         self._store = store
         self._answers = answers
-        self._waiting: list[StagedSend] = []
+        self._joinable: list[StagedSend] = []
+        """Sends that wait for a sync and whose task has not begun: more of the same connection may join them."""
 
     def add(self, draft: Draft, call: Call, properties: dict[str, str]) -> StagedSend:
         staged = StagedSend(self, draft, call, properties)
@@ -60,8 +61,7 @@ class SendStage:
             self._intake.counters.put_ordered(staged.draft.topic, outcome.size)
         if self._intake.is_safe(outcome) or not wants_durable(staged.properties):
             return self._stored(staged, outcome)
-        self._waiting.append(staged)
-        return self._all_when_durable() if len(self._waiting) == 1 else None
+        return self._wait_with_others(staged)
 
     def _refused(self, staged: StagedSend, outcome: StoreError | None) -> bytes | None:
         assert outcome is not None, "store_staged gives every staged send its outcome"
@@ -70,9 +70,20 @@ class SendStage:
         call = staged.call
         return encode_outcome(call.command, failure(call.connection, call.command, refusal))
 
-    async def _all_when_durable(self) -> bytes | None:
+    def _wait_with_others(self, staged: StagedSend) -> Coroutine[Any, Any, bytes | None] | None:
+        """None when it joins others, whose task answers it, too: only those of its own connection, to which that task
+        writes. Chunks of other connections come in the same turn of the loop, before the task begins."""
+        others = self._joinable
+        if others and others[0].call.connection is staged.call.connection:
+            others.append(staged)
+            return None
+        self._joinable = [staged]
+        return self._all_when_durable(self._joinable)
+
+    async def _all_when_durable(self, together: list[StagedSend]) -> bytes | None:
         """Begun with the first send of a chunk; runs when all of the chunk have joined."""
-        together, self._waiting = self._waiting, []
+        if self._joinable is together:
+            self._joinable = []
         appended = [staged.outcome for staged in together if isinstance(staged.outcome, Appended)]
         try:
             code = await self._intake.durable(appended)

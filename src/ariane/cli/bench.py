@@ -17,7 +17,12 @@ _PROGRAM = Path("bench") / "compare.py"
 
 @click.group()
 def bench() -> None:
-    """Measure Ariane beside other systems."""
+    """Measure Ariane beside other systems.
+
+    \b
+    Examples:
+      ariane bench run --quick
+    """
 
 
 @bench.command(context_settings={"ignore_unknown_options": True})

@@ -6,6 +6,7 @@ import click
 
 from ariane.cli.asking import ask, broker_rows, confirm, yes_option
 from ariane.cli.connection import Connection, connected
+from ariane.cli.message_search import queue_named
 from ariane.cli.render import Form, Row, output_option, render
 from ariane.cli.tail_moments import FORMS, moment_or
 from ariane.cli.tree import group
@@ -144,14 +145,9 @@ async def _target(admin: Admin, topic: str, to: object) -> To:
 
 def _offset(text: str, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, int]:
     place, _, offset = text.partition("=")
-    broker, _, queue_id = place.rpartition(":")
-    if not (offset.isdecimal() and queue_id.isdecimal()):
+    if not (offset.isdecimal() and place.rpartition(":")[2].isdecimal()):
         raise click.BadParameter(f"{text!r}: [BROKER:]QUEUE=OFFSET expected, for example broker-a:0=1200")
-    fitting = [one for one in queues if one.queue_id == int(queue_id) and broker in ("", one.broker_name)]
-    if len(fitting) != 1:
-        known = ", ".join(f"{one.broker_name}:{one.queue_id}" for one in fitting or queues)
-        raise ClientError(f"queue {place} is {'on several brokers' if fitting else 'not there'}: choose of {known}")
-    return fitting[0], int(offset)
+    return queue_named(place, queues), int(offset)
 
 
 def _rows(plan: ResetPlan) -> Iterable[Row]:

@@ -17,6 +17,13 @@ from ariane.store.annotate import time_text
 
 LAG_COLUMNS = ("topic", "brokerName", "queueId", "brokerOffset", "consumerOffset", "lag", "lastConsumed")
 
+_SYSTEM_PREFIX = "CID_RMQ_SYS_"
+_BUILT_IN = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "__MONITOR_CONSUMER",
+)  # fmt: skip
+"""Groups that every broker has from the start, Apache's and ours."""
+
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
@@ -41,6 +48,11 @@ async def check_known(admin: Admin, name: str) -> None:
 
 def _unknown(name: str) -> ClientError:
     return ClientError(f"no broker knows group {name}: it has neither settings nor members; check its name")
+
+
+def is_built_in_and_idle(summary: GroupSummary) -> bool:
+    name, is_used = summary.members.group, summary.members.is_online or bool(summary.lag.queues)
+    return not is_used and (name in _BUILT_IN or name.startswith(_SYSTEM_PREFIX))
 
 
 def summary_row(summary: GroupSummary) -> Row:

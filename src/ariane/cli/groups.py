@@ -10,6 +10,7 @@ from ariane.cli.connection import Connection, connected
 from ariane.cli.group_rows import (
     LAG_COLUMNS,
     check_known,
+    is_built_in_and_idle,
     lag_rows,
     lag_summary,
     show_group_table,
@@ -26,9 +27,10 @@ from ariane.model.group import GroupConfig
 
 
 @group.command("list")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also groups of the system that nobody uses.")
 @connected
 @output_option()
-def list_groups(connection: Connection, form: Form) -> int:
+def list_groups(everything: bool, connection: Connection, form: Form) -> int:
     """List the groups with their members and their lag. A lag that nobody knows is left empty (in JSON: null).
 
     \b
@@ -37,7 +39,10 @@ def list_groups(connection: Connection, form: Form) -> int:
       ariane group list -o json
     """
     found = ask(connection, lambda admin: admin.groups.summaries())
-    render(map(summary_row, found), form)
+    shown = [one for one in found if everything or not is_built_in_and_idle(one)]
+    render(map(summary_row, shown), form)
+    if len(shown) < len(found):
+        click.echo(f"{len(found) - len(shown)} groups of the system are not shown: --all shows them", err=True)
     missing = {failure.server: failure for one in found for failure in (*one.lag.failures, *one.members.failures)}
     return tell_missing(missing.values())
 

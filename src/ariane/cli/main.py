@@ -19,7 +19,7 @@ from ariane.cli.send import send
 from ariane.cli.servers import namesrv
 from ariane.cli.store import store
 from ariane.cli.tail import tail
-from ariane.cli.tree import broker, group, topic
+from ariane.cli.tree import admin, broker, dlq, group, msg, topic
 from ariane.cli.up import up
 from ariane.errors import ArianeError, sole_cause
 
@@ -57,6 +57,9 @@ ariane.add_command(send)
 ariane.add_command(tail)
 ariane.add_command(topic)
 ariane.add_command(group)
+ariane.add_command(msg)
+ariane.add_command(dlq)
+ariane.add_command(admin)
 ariane.add_command(cluster)
 ariane.add_command(namesrv)
 ariane.add_command(broker)

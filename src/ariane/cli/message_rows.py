@@ -18,13 +18,14 @@ def show_messages(messages: Sequence[Received], form: Form) -> None:
     render(map(table_row, rows) if form is Form.TABLE else rows, form, MESSAGE_COLUMNS)
 
 
-def show_message(message: Received, form: Form) -> None:
-    """One message: a table has a line for each of its fields."""
-    row = full_row(message)
-    if form is Form.TABLE:
+def show_whole(messages: Sequence[Received], form: Form) -> None:
+    """With every field: in a table a line for each of them, and a table for each message."""
+    rows = map(full_row, messages)
+    if form is not Form.TABLE:
+        render(rows, form)
+        return
+    for row in rows:
         render([{"field": name, "value": value} for name, value in row.items()], form)
-    else:
-        render([row], form)
 
 
 def full_row(message: Received) -> dict[str, object]:

@@ -6,7 +6,7 @@ import click
 
 from ariane.cli.asking import ask, tell_missing
 from ariane.cli.connection import Connection, connected
-from ariane.cli.message_rows import sent_row, show_message, show_messages, trace_rows
+from ariane.cli.message_rows import sent_row, show_messages, show_whole, trace_rows
 from ariane.cli.message_search import Scan, Search, by_any_id, by_key, by_place
 from ariane.cli.render import Form, output_option, render
 from ariane.cli.tail_moments import FORMS, moment_or
@@ -38,8 +38,7 @@ def get(message_id: str, topic: str | None, only_body: bool, connection: Connect
     if only_body:
         sys.stdout.buffer.write(_newest(found).body)
     else:
-        for message in found.messages:
-            show_message(message, form)
+        show_whole(found.messages, form)
     return tell_missing(found.failures)
 
 

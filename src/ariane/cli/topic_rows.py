@@ -16,6 +16,8 @@ from ariane.store.annotate import time_text
 
 Kind = Literal["topic", "retry", "dead letter", "system"]
 
+STATS_COLUMNS = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastStored")
+
 _PERMISSIONS = {"rw": 6, "r": 4, "w": 2, "none": 0}
 
 

@@ -8,6 +8,7 @@ from ariane.cli.asking import ask, broker_rows, confirm, place_options, tell_mis
 from ariane.cli.connection import Connection, connected
 from ariane.cli.render import Form, output_option, render
 from ariane.cli.topic_rows import (
+    STATS_COLUMNS,
     Kind,
     TopicView,
     kind_of,
@@ -191,7 +192,5 @@ def stats_of_topic(name: str, connection: Connection, form: Form) -> int:
       ariane topic stats orders -o jsonl
     """
     stats = ask(connection, lambda admin: admin.topics.stats(name))
-    render(stats_rows(stats), form)
+    render(stats_rows(stats), form, STATS_COLUMNS)
     return tell_missing(stats.failures)
-
-

@@ -90,7 +90,12 @@ dlq = LazyGroup(
 
 admin = LazyGroup(
     "admin",
-    "ariane.cli.mqadmin_commands",
+    "ariane.cli.mqadmin_topics",
+    "ariane.cli.mqadmin_groups",
+    "ariane.cli.mqadmin_brokers",
+    "ariane.cli.mqadmin_messages",
+    "ariane.cli.mqadmin_sends",
+    "ariane.cli.mqadmin_accounts",
     subcommand_metavar="NAME [OPTIONS]",
     short_help="The commands of Apache's mqadmin, under their own names.",
     help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.

@@ -24,6 +24,8 @@ from ariane.wire.requests.configs import BrokerSettingsAnswer, GetBrokerSettings
 log = logging.getLogger(__name__)
 
 _BODY_CHARACTERS_MAX = 64 * 1024
+_NOT_HERE = {"filterServerNums": "0", "useTLS": "false"}
+"""Of features that this broker has not, but `mqadmin exportConfigs` fails on an answer without these keys."""
 
 
 @dataclass
@@ -38,7 +40,7 @@ class ConfigHandlers:
 
     @handles(GetBrokerSettings)
     def show(self, ask: GetBrokerSettings, call: Call) -> BrokerSettingsAnswer:
-        lines = (f"{key}={value}\n" for key, value in sorted(to_properties(self.settings).items()))
+        lines = (f"{key}={value}\n" for key, value in sorted((_NOT_HERE | to_properties(self.settings)).items()))
         return BrokerSettingsAnswer(version=encode_json(self.version).decode(), body="".join(lines))
 
     @handles(UpdateBrokerSettings)
@@ -60,4 +62,5 @@ class ConfigHandlers:
 def _wanted(text: str) -> dict[str, str]:
     if len(text) > _BODY_CHARACTERS_MAX:
         raise SettingsError(f"a request has at most {_BODY_CHARACTERS_MAX} characters of settings, got {len(text)}")
-    return {entry.key: entry.value for entry in read_properties(text)}
+    wanted = {entry.key: entry.value for entry in read_properties(text)}
+    return {key: value for key, value in wanted.items() if _NOT_HERE.get(key) != value}

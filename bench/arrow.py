@@ -1,0 +1,140 @@
+"""What decoding records to Arrow costs, beside the row decoder: rows a second and core, the best of several rounds.
+
+    python -m bench.arrow
+
+The log is 4 MiB of one topic's records, six properties each, in the processor's cache as the last read left it. Three
+decoders of ours and one more:
+
+    tuple path    ariane.wire.record_read.decode_all: one object for each message
+    prototype     the fields gathered and the bodies taken, with record starts known and nothing checked: the least that
+                  numpy and pyarrow can do, and the yardstick for this machine
+    starts known  the same with every check, as when queues or the index tell where records are
+    scan          record starts found, too: a whole log
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from ipaddress import IPv4Address
+
+import numpy as np
+import pyarrow as pa
+
+from ariane.arrow.decode import Decoder
+from ariane.arrow.schema import TIMESTAMP, message_schema
+from ariane.arrow.source import HEAD_TYPE, Int64s, Source, fixed
+from ariane.arrow.walk import Walk
+from ariane.model.message import HostPort
+from ariane.wire.host import encode_host
+from ariane.wire.properties import encode_properties
+from ariane.wire.record import pack_record
+from ariane.wire.record_read import decode_all
+from bench.timing import us_per_call
+
+LOG_BYTES = 4 * 1024 * 1024
+SEVEN = ("topic", "queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "body")
+COLUMN_SETS: dict[str, tuple[str, ...]] = {
+    "one long": ("queueOffset",),
+    "7 columns": SEVEN,
+    "7 + tags, keys": (*SEVEN, "tags", "keys"),
+    "13 with the map": (*SEVEN, "tags", "keys", "msgId", "flag", "sysFlag", "properties"),
+}
+GOALS = {"1 KiB": 4.0, "100 B": 15.0}
+_TOPIC = b"BenchTopic"
+_HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))
+_NOW_MS = 1_700_000_000_000
+
+
+def main() -> None:
+    for label, size in (("1 KiB", 1024), ("100 B", 100)):
+        _report(label, make_log(size))
+
+
+def _report(label: str, log: bytes) -> None:
+    starts = _starts(log)
+    print(f"\n{label}: {len(starts)} records in {len(log) >> 20} MiB{'':<20}Mrow/s   GB/s of log")
+    rows = partial(_row, len(starts), len(log))
+    rows("tuple path", lambda: decode_all(log))
+    rows("prototype, 7 columns", partial(prototype, log, starts))
+    for name, columns in COLUMN_SETS.items():
+        goal = f"   goal {GOALS[label]:.0f}" if name == "7 columns" else ""
+        rows(f"{name}, starts known{goal}", partial(known_starts, log, columns, starts))
+        rows(f"{name}, scan", partial(scan, log, columns))
+
+
+def _row(count: int, length: int, name: str, call: Callable[[], object]) -> None:
+    us = us_per_call(call)
+    print(f"  {name:<46}{count / us:9.2f}{length / us / 1000:9.2f}")
+
+
+def make_log(body_bytes: int) -> bytes:
+    """Records of one topic in four queues, one behind the other from physical offset 0."""
+    records: list[bytes] = []
+    position = 0
+    while position < LOG_BYTES:
+        records.append(_record(bytes(body_bytes), len(records), position))
+        position += len(records[-1])
+    return b"".join(records)
+
+
+def _record(body: bytes, number: int, position: int) -> bytes:
+    properties = {
+        "KEYS": f"order-{number}",
+        "UNIQ_KEY": f"7F00000100002A9F{number:016X}",
+        "CLUSTER": "DefaultCluster",
+        "TAGS": f"Tag{'ABC'[number % 3]}",
+        "WAIT": "true",
+        "region": "hangzhou",
+    }
+    return pack_record(
+        topic=_TOPIC,
+        body=body,
+        properties=encode_properties(properties),
+        queue_id=number % 4,
+        flag=0,
+        queue_offset=number // 4,
+        physical_offset=position,
+        sys_flag=0,
+        born_timestamp_ms=_NOW_MS + number,
+        born_host=_HOST,
+        store_timestamp_ms=_NOW_MS + number,
+        store_host=_HOST,
+    )
+
+
+def _starts(log: bytes) -> Int64s:
+    walk = Walk(Source(log), len(log), 0)
+    return np.concatenate([stretch.rows.position for stretch in walk.stretches(0, len(log))])
+
+
+def known_starts(log: bytes, columns: Sequence[str], starts: Int64s) -> list[pa.RecordBatch]:
+    walk = Walk(Source(log), len(log), 0)
+    decoder = Decoder(schema=message_schema(columns))
+    return [part.batch for part in decoder.parts(walk, walk.check(starts).rows)]
+
+
+def scan(log: bytes, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    walk = Walk(Source(log), len(log), 0)
+    decoder = Decoder(schema=message_schema(columns))
+    return [part.batch for stretch in walk.stretches(0, len(log)) for part in decoder.parts(walk, stretch.rows)]
+
+
+def prototype(log: bytes, starts: Int64s) -> pa.RecordBatch:
+    """Seven columns of records that are known to be whole, of one layout and of topics of one length."""
+    source = Source(log)
+    heads = source.heads(starts).view(HEAD_TYPE)
+    body, length = starts + HEAD_TYPE.itemsize, heads["bodyLength"].astype(np.int64)
+    topic = body + length + 1
+    arrays = [
+        source.spans(topic, source.bytes[topic - 1].astype(np.int64), pa.string()),
+        fixed(heads["queueId"].astype(np.int32), pa.int32()),
+        fixed(heads["queueOffset"].astype(np.int64), pa.int64()),
+        fixed(heads["physicalOffset"].astype(np.int64), pa.int64()),
+        fixed(heads["bornTimestamp"].astype(np.int64) * 1000, TIMESTAMP),
+        fixed(heads["storeTimestamp"].astype(np.int64) * 1000, TIMESTAMP),
+        source.spans(body, length, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=message_schema(SEVEN))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What is counted between two moments: CPU of server and generator, answers, and how long each one took."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.load.plan import LoadPlan, LoadResult
+from bench.processes import cpu_s
+
+
+class Gauge:
+    """`sent` and `answered` are for the generator's loop. Lists, not arrays: most reads bring a handful of answers."""
+
+    def __init__(self, plan: LoadPlan, rows: int) -> None:
+        self._plan = plan
+        self._sent_at_ns = [0] * rows
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets what was counted up to now."""
+        self.requests = 0
+        self._waits_ns: list[int] = []
+        self._began_s = time.perf_counter()
+        self._server_s, self._own_s = self._server_cpu_s(), time.process_time()
+
+    def sent(self, begin: int, end: int, now_ns: int) -> None:
+        self._sent_at_ns[begin:end] = [now_ns] * (end - begin)
+
+    def answered(self, rows: Sequence[int], now_ns: int) -> None:
+        self.requests += len(rows)
+        sent_at_ns = self._sent_at_ns
+        self._waits_ns.extend([now_ns - sent_at_ns[row] for row in rows])
+
+    def result(self, messages: int, refused: int, refusal: str) -> LoadResult:
+        seconds = time.perf_counter() - self._began_s
+        server_s, own_s = self._server_cpu_s() - self._server_s, time.process_time() - self._own_s
+        waits_us = np.array(self._waits_ns or [0]) / 1000
+        p50, p99, p999 = np.percentile(waits_us, (50, 99, 99.9))
+        return LoadResult(
+            requests=self.requests,
+            messages=messages,
+            refused=refused,
+            refusal=refusal,
+            seconds=seconds,
+            server_cpu_s=server_s,
+            own_cpu_s=own_s,
+            p50_us=float(p50),
+            p99_us=float(p99),
+            p999_us=float(p999),
+        )
+
+    def _server_cpu_s(self) -> float:
+        return sum(cpu_s(pid) for pid in self._plan.pids)

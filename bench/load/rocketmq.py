@@ -1,0 +1,132 @@
+"""RocketMQ's requests, byte for byte as Apache's Java client writes them (compare tests/golden)."""
+
+import struct
+import time
+from collections.abc import Iterator
+
+from ariane.wire.batch import BatchItem, encode_batch
+from bench.load.names import BROKER, CONSUMER_GROUP, PRODUCER_GROUP, topic_name
+from bench.load.plan import Kind, LoadPlan
+from bench.load.ring import ROUND, Ring
+
+OPAQUE_FIRST, OPAQUE_DIGITS = 100_000, 6
+"""The number of the ring's first row: all opaques have six digits."""
+OFFSET_FIRST = 1_000
+"""Pulls begin here: all offsets have four digits."""
+ROWS_MIN = 4_096
+
+SEND, SEND_BATCH, PULL = 310, 320, 11
+SUSPEND, SUBSCRIPTION = 2, 4
+VERSION = 409
+"""Apache 4.9.8's number for itself."""
+
+# \u0001 stands between name and value and \u0002 between two properties; JSON must escape both.
+_IN_PAIR, _BETWEEN_PAIRS = b"\\u0001", b"\\u0002"
+
+
+def ring_of(plan: LoadPlan) -> Ring:
+    rows = {Kind.SEND: _sends, Kind.BATCH: _batches, Kind.FILL: _sends, Kind.PULL: _pulls}[plan.kind]
+    return Ring(list(rows(plan)))
+
+
+def _row_count(plan: LoadPlan) -> int:
+    """At least `ROWS_MIN`, and each queue of each topic as often as any other."""
+    places = plan.topics * plan.queues
+    return places * -(-ROWS_MIN // places)
+
+
+def _places(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:
+    """Row number, topic and queue: neighbours go to different topics first, then to different queues."""
+    for row in range(_row_count(plan)):
+        yield row, topic_name(row % plan.topics).encode(), row // plan.topics % plan.queues
+
+
+# --- sends ----------------------------------------------------------------------------------------------------------
+
+
+def _sends(plan: LoadPlan) -> Iterator[bytes]:
+    body = body_of(plan.body_bytes)
+    for row, topic, queue in _places(plan):
+        fields = _send_fields(topic, queue, _properties(row, plan.delay_level), batch=False)
+        yield frame(SEND, OPAQUE_FIRST + row, fields, body)
+
+
+def _batches(plan: LoadPlan) -> Iterator[bytes]:
+    size = plan.messages_a_request
+    for row, topic, queue in _places(plan):
+        items = [_item(row * size + place, plan.body_bytes) for place in range(size)]
+        fields = _send_fields(topic, queue, _text(WAIT=b"true"), batch=True)
+        yield frame(SEND_BATCH, OPAQUE_FIRST + row, fields, encode_batch(items))
+
+
+def _item(number: int, body_bytes: int) -> BatchItem:
+    text = _properties(number, 0).replace(_IN_PAIR, b"\x01").replace(_BETWEEN_PAIRS, b"\x02")
+    return BatchItem(body_of(body_bytes), text)
+
+
+def _send_fields(topic: bytes, queue: int, properties: bytes, *, batch: bool) -> dict[bytes, bytes]:
+    born_ms = b"%d" % (time.time() * 1000)
+    values = (PRODUCER_GROUP.encode(), topic, b"TBW102", b"4", b"%d" % queue, b"0", born_ms, b"0", properties)
+    fields = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"), values, strict=True))
+    return fields | {b"j": b"0", b"k": b"false", b"m": b"true" if batch else b"false", b"n": BROKER.encode()}
+
+
+def _properties(number: int, delay_level: int) -> bytes:
+    """A key, a tag and the unique key that every client adds: two entries in the broker's index."""
+    delay = {"DELAY": b"%d" % delay_level} if delay_level else {}
+    return _text(KEYS=b"order-%06d" % number + ROUND, UNIQ_KEY=_unique_key(number), WAIT=b"true", TAGS=b"paid", **delay)
+
+
+def _unique_key(number: int) -> bytes:
+    return b"7F00000100A118B4AAC2%08d" % number + ROUND
+
+
+def _text(**pairs: bytes) -> bytes:
+    return _BETWEEN_PAIRS.join(name.encode() + _IN_PAIR + value for name, value in pairs.items())
+
+
+def body_of(size: int) -> bytes:
+    """Text that no compressor would like, and without the marks of a ring."""
+    return (b"%064x" % 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 * (size // 64 + 1))[:size]
+
+
+# --- pulls ----------------------------------------------------------------------------------------------------------
+
+
+def _pulls(plan: LoadPlan) -> Iterator[bytes]:
+    """Walks through all queues side by side, from `OFFSET_FIRST` to the end of what was filled in."""
+    steps = (plan.filled - OFFSET_FIRST) // plan.messages_a_request
+    for row in range(steps * plan.queues):
+        offset = OFFSET_FIRST + row // plan.queues * plan.messages_a_request
+        yield pull(OPAQUE_FIRST + row, topic_name(0), row % plan.queues, offset, plan.messages_a_request)
+
+
+def pull(opaque: int, topic: str, queue: int, offset: int, count: int, suspend_ms: int = 0) -> bytes:
+    """One pull, which waits for a message when there is none if `suspend_ms` is above 0."""
+    fields = {
+        b"commitOffset": b"0",
+        b"consumerGroup": CONSUMER_GROUP.encode(),
+        b"expressionType": b"TAG",
+        b"maxMsgNums": b"%d" % count,
+        b"queueId": b"%d" % queue,
+        b"queueOffset": b"%d" % offset,
+        b"subVersion": b"0",
+        b"subscription": b"*",
+        b"suspendTimeoutMillis": b"%d" % (suspend_ms or 15_000),
+        b"sysFlag": b"%d" % (SUBSCRIPTION | (SUSPEND if suspend_ms else 0)),
+        b"topic": topic.encode(),
+    }
+    return frame(PULL, opaque, fields, b"")
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+def frame(code: int, opaque: int, fields: dict[bytes, bytes], body: bytes) -> bytes:
+    """Length, header length with the serialisation in its top byte (0: JSON), header, body."""
+    pairs = b",".join(b'"%s":"%s"' % pair for pair in fields.items())
+    header = (
+        b'{"code":%d,"extFields":{%s},"flag":0,"language":"JAVA","opaque":%d,'
+        b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (code, pairs, opaque, VERSION)
+    )
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body

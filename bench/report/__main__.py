@@ -1,0 +1,6 @@
+"""Writes the report again from what is kept in bench/results: `python -m bench.report`."""
+
+from bench.report.page import write_page
+
+if __name__ == "__main__":
+    print(write_page())

@@ -1,0 +1,88 @@
+"""What Ariane wants to reach, and how far it is, worked out from the kept results."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from bench.outcome import OURS, Outcome
+
+APACHE = "Apache"
+CPP = "rocketmq"
+UP, TWO = "Ariane up", "Ariane x 2"
+RATE, CPU = "messages_per_s", "server_us"
+
+Outcomes = Mapping[str, Outcome]
+
+
+class Goal(NamedTuple):
+    measure: str
+    limit: float
+    at_most: bool
+    """Whether less is better."""
+    reached: float | None
+    """None: not measured, or nobody to compare with."""
+
+    @property
+    def is_met(self) -> bool | None:
+        if self.reached is None:
+            return None
+        return self.reached <= self.limit if self.at_most else self.reached >= self.limit
+
+
+def goals(outcomes: Outcomes) -> Iterator[Goal]:
+    sends = "sends-async"
+    yield Goal("CPU of a send, 1 KiB, 16x16 (x Apache)", 0.5, True, _ratio(outcomes, sends, "1 KiB 16x16", CPU))
+    for shape in ("16x16", "4x256"):
+        case = f"1 KiB {shape}"
+        yield Goal(f"sends/s, 1 KiB, {shape} (x Apache)", 1.3, False, _ratio(outcomes, sends, case, RATE))
+        twice = _ratio(outcomes, sends, case, RATE, ours=TWO)
+        yield Goal(f"sends/s, 1 KiB, {shape}, two brokers (x Apache)", 2.0, False, twice)
+    half = _ratio(outcomes, "offered-load", "half of Apache's maximum", "p99_us")
+    yield Goal("p99 at half of Apache's maximum (x Apache)", 0.5, True, half)
+    batch = _ratio(outcomes, "batches", "32 x 100 B, 4x16", RATE)
+    yield Goal("messages/s in batches of 32 x 100 B (x Apache)", 1.0, False, batch)
+    yield Goal("messages/s pulled, 32 x 1 KiB, 16x4 (x Apache)", 1.3, False, _ratio(outcomes, "pulls", "16x4", RATE))
+    sync = _ratio(outcomes, "sends-sync", "1 KiB 16x8", RATE)
+    yield Goal("sends/s, sync flush, 128 in flight (x Apache)", 1.5, False, sync)
+    yield Goal("sends/s over 5,000 topics (x one topic)", 0.9, False, _topics(outcomes))
+    push = _ratio(outcomes, "push", "one at a time", "p50_us")
+    yield Goal("end to end p50, idle (x Apache)", 0.7, True, push)
+    yield from _client_goals(outcomes)
+    yield Goal("RSS of `ariane up`, idle (MB)", 100, True, _own(outcomes, "start", "empty", "idle_rss_mb", UP))
+    yield Goal("seconds until `ariane up` is ready", 1.0, True, _own(outcomes, "start", "empty", "ready_s", UP))
+
+
+def _client_goals(outcomes: Outcomes) -> Iterator[Goal]:
+    name = "python-clients"
+    for case, limit in (("send, gathered", 100_000), ("consume", 150_000)):
+        yield Goal(f"our client: {case} (messages/s)", limit, False, _own(outcomes, name, case, RATE))
+        compared = _ratio(outcomes, name, case, RATE, peer=CPP)
+        yield Goal(f"our client: {case} (x C++ client)", 2.0, False, compared)
+
+
+def _ratio(
+    outcomes: Outcomes, scenario: str, case: str, figure: str, *, ours: str = OURS, peer: str = APACHE
+) -> float | None:
+    outcome = outcomes.get(scenario)
+    name = outcome.peer(peer) if outcome else None
+    return outcome.ratio(case, name, figure, ours) if outcome and name else None
+
+
+def _own(outcomes: Outcomes, scenario: str, case: str, figure: str, ours: str = OURS) -> float | None:
+    outcome = outcomes.get(scenario)
+    return outcome.median(case, ours, figure) if outcome else None
+
+
+def _topics(outcomes: Outcomes) -> float | None:
+    most, one = (_own(outcomes, "topics", f"{count} topics", RATE) for count in ("5,000", "1"))
+    return most / one if most is not None and one else None
+
+
+def goal_lines(outcomes: Outcomes) -> Iterator[str]:
+    yield f"{'goal':<52}{'wanted':>11}{'reached':>11}  "
+    for goal in goals(outcomes):
+        wanted = f"{'<=' if goal.at_most else '>='} {goal.limit:,.6g}"
+        reached = (
+            "-" if goal.reached is None else f"{goal.reached:,.3g}" if goal.reached < 100 else f"{goal.reached:,.0f}"
+        )
+        verdict = {True: "met", False: "missed", None: "not measured"}[goal.is_met]
+        yield f"{goal.measure:<52}{wanted:>11}{reached:>11}  {verdict}"

@@ -1,0 +1,76 @@
+"""The part of docs/performance.md that comes from kept results, between two marks; the rest is written by hand."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bench.outcome import RESULTS, Outcome, read
+from bench.report.goals import goal_lines
+from bench.report.plots import plots
+from bench.report.table import table
+from bench.scenarios.catalogue import all_scenarios
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BEGIN = "<!-- begin: written by `python -m bench.report` from bench/results; do not edit -->"
+END = "<!-- end of the part written by `python -m bench.report` -->"
+
+
+def write_page(docs: Path = DOCS, results: Path = RESULTS) -> Path:
+    outcomes = read_all(results)
+    page = docs / "performance.md"
+    page.write_text(with_part(page.read_text(), "\n".join(part(outcomes))))
+    drawn = docs / "plots"
+    drawn.mkdir(exist_ok=True)
+    for plot, picture in plots(outcomes):
+        (drawn / plot.file_name).write_text(picture)
+    return page
+
+
+def read_all(results: Path = RESULTS) -> dict[str, Outcome]:
+    return {outcome.scenario: outcome for outcome in map(read, sorted(results.glob("*.json")))}
+
+
+def with_part(page: str, written: str) -> str:
+    """The page with the part between the marks replaced."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no marks: put {BEGIN!r} and {END!r} where the results go")
+    return f"{before}{BEGIN}\n{written}\n{END}{after}"
+
+
+def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+    if not outcomes:
+        yield "No results are kept yet: `make bench` makes them."
+        return
+    yield from ("", "Goals, from the medians below:", "", "```", *goal_lines(outcomes), "```")
+    for scenario in all_scenarios():
+        outcome = outcomes.get(scenario.name)
+        if outcome is not None:
+            yield from ("", f"### {scenario.title}", "", *_circumstances(outcome), "")
+            yield from ("```", *table(outcome, scenario.columns), "```")
+            yield from _remarks(outcome)
+            yield from _pictures(outcome)
+    yield ""
+
+
+def _circumstances(outcome: Outcome) -> Iterator[str]:
+    versions = "; ".join(f"{name}: {version}" for name, version in outcome.versions.items())
+    yield f"{outcome.began}, {outcome.machine}. Medians of {outcome.repeats}, {outcome.seconds:g} s each. {versions}."
+    if outcome.was_shared:
+        yield (
+            f"**Others used the machine** (load average {outcome.load_average:.1f} at the beginning): all of it is "
+            "only indicative. A server of many threads then gets more of the machine than one of a single thread, so "
+            "compare CPU rather than rates."
+        )
+
+
+def _remarks(outcome: Outcome) -> Iterator[str]:
+    remarks = [f"* missing: {name}: {reason}" for name, reason in outcome.missing.items()]
+    remarks += [f"* {note[:300]}" for note in outcome.notes()]
+    if remarks:
+        yield from ("", *remarks)
+
+
+def _pictures(outcome: Outcome) -> Iterator[str]:
+    for plot, _ in plots({outcome.scenario: outcome}):
+        yield from ("", f"![{plot.title}](plots/{plot.file_name})")

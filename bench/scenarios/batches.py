@@ -1,0 +1,34 @@
+"""Batches: several messages in one request. NATS and Redis have no such request; their single sends stand for them."""
+
+from collections.abc import Iterator
+
+from bench.load.plan import Kind, Wire
+from bench.scenarios.loads import load, timed, warm_up
+from bench.scenarios.scenario import Effort, Measured, Scenario, load_figures
+from bench.systems.system import Running
+
+CASES = {
+    "32 x 100 B, 4x16": (32, 100, 4, 16),
+    "32 x 100 B, 16x4": (32, 100, 16, 4),
+    "10 x 1 KiB, 4x16": (10, 1024, 4, 16),
+}
+
+
+class Batches(Scenario):
+    name = "batches"
+    title = "Batch sends, async flush; latencies are a batch's, all else a message's"
+    wires = frozenset({Wire.ROCKETMQ})
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        warm_up(running, effort, Kind.BATCH, messages_a_request=4)
+        for case, (size, body_bytes, connections, in_flight) in list(CASES.items())[: 1 if effort.is_quick else None]:
+            result = load(
+                running,
+                Kind.BATCH,
+                connections=connections,
+                in_flight=in_flight,
+                body_bytes=body_bytes,
+                messages_a_request=size,
+                **timed(effort),
+            )
+            yield Measured(case, load_figures(result, running), note=result.refusal)

@@ -1,0 +1,30 @@
+"""Every scenario, in the order of the report."""
+
+from bench.scenarios.batches import Batches
+from bench.scenarios.delayed import Delayed
+from bench.scenarios.idle_consumers import IdleConsumers
+from bench.scenarios.offered_load import OfferedLoad
+from bench.scenarios.pulls import Pulls
+from bench.scenarios.push import Push
+from bench.scenarios.python_clients import PythonClients
+from bench.scenarios.scenario import Scenario
+from bench.scenarios.sends import Sends
+from bench.scenarios.start import Start
+from bench.scenarios.topics import Topics
+from bench.systems.system import Flush
+
+
+def all_scenarios() -> list[Scenario]:
+    return [
+        Sends(Flush.ASYNC),
+        Sends(Flush.SYNC),
+        OfferedLoad(),
+        Batches(),
+        Pulls(),
+        Push(),
+        Topics(),
+        IdleConsumers(),
+        Delayed(),
+        Start(),
+        PythonClients(),
+    ]

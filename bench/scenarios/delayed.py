@@ -1,0 +1,45 @@
+"""Messages that wait for their time: what taking them costs, and what they cost while they wait."""
+
+import time
+from collections.abc import Iterator
+
+from bench.load.plan import Kind, Wire
+from bench.scenarios.loads import load, warm_up
+from bench.scenarios.scenario import Column, Effort, Measured, Scenario
+from bench.systems.system import Running
+
+PENDING, QUICK_PENDING = 100_000, 2_000
+LEVEL = 18
+"""Two hours, so none comes due."""
+SECONDS = 10.0
+
+
+class Delayed(Scenario):
+    name = "delayed"
+    title = "100,000 messages of 1 KiB that are due in two hours: taken at 16x16, then left alone"
+    wires = frozenset({Wire.ROCKETMQ})
+    columns = (
+        Column("messages_per_s", "messages/s", ratio=True),
+        Column("server_us", "CPU us", ".1f", ratio=True),
+        Column("cpu_percent", "CPU % after", ".2f", ratio=True),
+        Column("rss_mb", "RSS MB"),
+        Column("refused", "refused"),
+    )
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        warm_up(running, effort)
+        count = QUICK_PENDING if effort.is_quick else PENDING
+        taken = load(
+            running, Kind.SEND, connections=16, in_flight=16, body_bytes=1024, requests=count, delay_level=LEVEL
+        )
+        cpu_s, began = running.cpu_s(), time.perf_counter()
+        time.sleep(1.0 if effort.is_quick else SECONDS)
+        cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
+        figures = {
+            "messages_per_s": taken.messages_per_s,
+            "server_us": taken.server_us,
+            "cpu_percent": cpu_s / elapsed_s * 100,
+            "rss_mb": running.rss_bytes() / 1e6,
+            "refused": taken.refused,
+        }
+        yield Measured(f"{count:,} pending", figures, note=taken.refusal)

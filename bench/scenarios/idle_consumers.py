@@ -1,0 +1,65 @@
+"""A thousand consumers that wait for messages which do not come: what they cost while nothing happens."""
+
+import select
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+from bench.scenarios.long_polls import LongPoll, open_long_poll
+from bench.scenarios.scenario import Column, Effort, Measured, Scenario
+from bench.systems.system import Running, Setup
+
+CONSUMERS, QUICK_CONSUMERS = 1_000, 50
+QUEUES = 8
+SECONDS = 20.0
+"""RocketMQ's requests wait 20 s, so each is renewed once in this time."""
+
+
+class IdleConsumers(Scenario):
+    name = "idle-consumers"
+    title = "1,000 consumers on long polling, a connection each, no messages"
+    columns = (
+        Column("cpu_percent", "CPU %", ".2f", ratio=True),
+        Column("rss_mb", "RSS MB", ratio=True),
+        Column("consumer_kb", "kB a consumer", ".1f", ratio=True),
+    )
+
+    def setups(self, effort: Effort) -> Mapping[str, Setup]:
+        return {"": Setup(topics=_count(effort) // QUEUES + 1, queues=QUEUES)}
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        count = _count(effort)
+        rss_before = running.rss_bytes()
+        with ExitStack() as stack:
+            polls = [open_long_poll(running, number // QUEUES, number % QUEUES, number) for number in range(count)]
+            for poll in polls:
+                stack.enter_context(poll.peer)
+                poll.ask(0)
+            cpu_s, began = running.cpu_s(), time.perf_counter()
+            _keep_waiting(polls, 1.0 if effort.is_quick else SECONDS)
+            cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
+            rss = running.rss_bytes()
+        figures = {
+            "cpu_percent": cpu_s / elapsed_s * 100,
+            "rss_mb": rss / 1e6,
+            "consumer_kb": (rss - rss_before) / count / 1e3,
+        }
+        yield Measured(f"{count:,} consumers", figures)
+
+
+def _count(effort: Effort) -> int:
+    return QUICK_CONSUMERS if effort.is_quick else CONSUMERS
+
+
+def _keep_waiting(polls: list[LongPoll], seconds: float) -> None:
+    """Whoever is told that there is nothing asks again, as consumers do."""
+    by_fd = {poll.peer.fileno(): poll for poll in polls}
+    deadline = time.perf_counter() + seconds
+    with select.epoll() as ready:
+        for fd in by_fd:
+            ready.register(fd, select.EPOLLIN)
+        while (left := deadline - time.perf_counter()) > 0:
+            for fd, _ in ready.poll(left):
+                if not by_fd[fd].peer.recv(65_536):
+                    raise ConnectionError("the server closed a connection that waited for a message")
+                by_fd[fd].ask(0)

@@ -1,0 +1,54 @@
+"""Pulls of 32 messages that lie in the page cache, eight queues interleaved in one log."""
+
+from collections.abc import Iterator
+
+from bench.load.plan import Kind, LoadResult
+from bench.load.rocketmq import OFFSET_FIRST
+from bench.scenarios.loads import load, timed
+from bench.scenarios.scenario import Effort, Measured, Scenario, load_figures
+from bench.systems.system import Running
+from interop.processes import wait_until
+
+SHAPES = ((16, 1), (16, 4), (1, 8))
+COUNT = 32
+BODY_BYTES = 1024
+FILLED, QUICK_FILLED = 9_992, OFFSET_FIRST + 32 * COUNT
+"""Messages of each queue."""
+QUEUES = 8
+
+
+class Pulls(Scenario):
+    name = "pulls"
+    title = "Pulls of 32 x 1 KiB from page cache; latencies are a pull's, all else a message's"
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        filled = QUICK_FILLED if effort.is_quick else FILLED
+        fill(running, filled * QUEUES)
+        wait_until(lambda: _is_readable(running, filled), f"{running.name}: all messages readable", 60.0)
+        _pull(running, filled, 16, 4, seconds=effort.warm_s)
+        for connections, in_flight in SHAPES[: 1 if effort.is_quick else None]:
+            result = _pull(running, filled, connections, in_flight, **timed(effort))
+            yield Measured(f"{connections}x{in_flight}", load_figures(result, running), note=result.refusal)
+
+
+def fill(running: Running, messages: int, body_bytes: int = BODY_BYTES) -> None:
+    """On one connection and in order, so that it is known where each message lies."""
+    load(running, Kind.FILL, connections=1, in_flight=64, body_bytes=body_bytes, requests=messages)
+
+
+def _is_readable(running: Running, filled: int) -> bool:
+    """Apache's queues are written by a thread that follows the log."""
+    return not _pull(running, filled, 1, 1, requests=(filled - OFFSET_FIRST) // COUNT * QUEUES).refused
+
+
+def _pull(running: Running, filled: int, connections: int, in_flight: int, **more: float) -> LoadResult:
+    return load(
+        running,
+        Kind.PULL,
+        connections=connections,
+        in_flight=in_flight,
+        body_bytes=BODY_BYTES,
+        messages_a_request=COUNT,
+        filled=filled,
+        **more,
+    )

@@ -1,0 +1,62 @@
+"""Clients for Python against one Ariane broker: messages a second of one process, and what a message costs it."""
+
+import importlib.util
+from collections.abc import Iterator
+from importlib.metadata import version
+
+from bench.clients.plan import ClientFailed, ClientPlan, Job, run_client
+from bench.load.names import topic_name
+from bench.scenarios.pulls import fill
+from bench.scenarios.scenario import Column, Effort, Measured, Scenario
+from bench.systems.system import Running
+
+MESSAGES = {Job.SEND_ONE_BY_ONE: 10_000, Job.SEND_IN_FLIGHT: 50_000, Job.SEND_GATHERED: 100_000, Job.CONSUME: 100_000}
+QUICK_SHARE = 20
+
+
+class PythonClients(Scenario):
+    name = "python-clients"
+    title = "Clients for Python, one process, 1 KiB, against one Ariane broker"
+    only_ariane = True
+    columns = (
+        Column("messages_per_s", "messages/s", ratio=True),
+        Column("client_us", "client CPU us", ".1f", ratio=True),
+    )
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        share = QUICK_SHARE if effort.is_quick else 1
+        fill(running, MESSAGES[Job.CONSUME] // share)
+        # Consuming first: afterwards the topic holds what the others have sent as well.
+        for job in (Job.CONSUME, Job.SEND_ONE_BY_ONE, Job.SEND_IN_FLIGHT, Job.SEND_GATHERED):
+            for client in installed_clients():
+                plan = ClientPlan(
+                    client=client,
+                    job=job,
+                    nameserver=running.nameserver,
+                    topic=topic_name(0),
+                    messages=MESSAGES[job] // share,
+                )
+                yield _measured(plan)
+
+
+def installed_clients() -> list[str]:
+    others = ["rocketmq"] if importlib.util.find_spec("rocketmq") else []
+    return ["ariane", *others]
+
+
+def _label(client: str) -> str:
+    return "Ariane" if client == "ariane" else f"{client} {version(client)} (C++)"
+
+
+def _case(job: Job) -> str:
+    return "consume" if job is Job.CONSUME else f"send, {job}"
+
+
+def _measured(plan: ClientPlan) -> Measured:
+    """A client that fails is told in the table by a rate of nothing, not left out."""
+    case, label = _case(plan.job), _label(plan.client)
+    try:
+        result = run_client(plan)
+    except ClientFailed as error:
+        return Measured(case, {"messages_per_s": 0.0}, label, note=str(error))
+    return Measured(case, {"messages_per_s": result.per_second, "client_us": result.cpu_us}, label)

@@ -1,0 +1,92 @@
+"""What a scenario is: which systems it suits, how they are set up, what is measured, and how its table looks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bench.load.plan import LoadResult, Wire
+from bench.systems.system import Running, Setup, System
+
+EVERY_WIRE = frozenset(Wire)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to look, and how often."""
+
+    seconds: float
+    warm_s: float
+    """Before the first case on a fresh server: Java compiles what it finds hot."""
+    repeats: int
+    is_quick: bool = False
+    """A smoke run: the fewest cases and the smallest numbers that still pass through everything."""
+
+
+class Column(NamedTuple):
+    figure: str
+    heading: str
+    form: str = ",.0f"
+    ratio: bool = False
+    """Whether Ariane / peer is shown for it."""
+
+
+class Measured(NamedTuple):
+    case: str
+    figures: dict[str, float]
+    system: str | None = None
+    """When it is not the running system that was measured."""
+    note: str = ""
+    """What a reader of the figures should know: why requests were refused, for example."""
+
+
+LOAD_COLUMNS = (
+    Column("messages_per_s", "messages/s", ratio=True),
+    Column("server_us", "CPU us", ".1f", ratio=True),
+    Column("p50_us", "p50 us"),
+    Column("p99_us", "p99 us", ratio=True),
+    Column("p999_us", "p99.9 us"),
+    Column("rss_mb", "RSS MB"),
+    Column("generator_us", "gen. us", ".1f"),
+    Column("refused", "refused"),
+)
+
+
+class Scenario:
+    name: str
+    title: str
+    wires: frozenset[Wire] = EVERY_WIRE
+    many_brokers: bool = False
+    """Whether several broker processes of Ariane are measured as well."""
+    only_ariane: bool = False
+    more_systems: tuple[System, ...] = ()
+    """Ways to run Ariane that only this scenario looks at."""
+    calibrated_on: str = ""
+    """The key of the peer on which `calibrate` runs first; another system stands in when it is missing."""
+    columns: tuple[Column, ...] = LOAD_COLUMNS
+
+    def setups(self, effort: Effort) -> Mapping[str, Setup]:
+        """A system is started once for each, and `measure` is told which."""
+        return {"": Setup()}
+
+    def calibrate(self, running: Running, effort: Effort) -> None:
+        """Finds out what the measurements need to know beforehand."""
+
+    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+        raise NotImplementedError
+
+
+def load_figures(result: LoadResult, running: Running) -> dict[str, float]:
+    """When every request was refused, there are no messages that CPU and time were spent on."""
+    taken = {
+        "server_us": result.server_us,
+        "generator_us": result.own_us,
+        "p50_us": result.p50_us,
+        "p99_us": result.p99_us,
+        "p999_us": result.p999_us,
+    }
+    return {
+        "messages_per_s": result.messages_per_s,
+        "rss_mb": running.rss_bytes() / 1e6,
+        "rss_anon_mb": running.rss_bytes("RssAnon") / 1e6,
+        "refused": result.refused,
+    } | (taken if result.messages else {})

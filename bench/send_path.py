@@ -1,0 +1,127 @@
+"""CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
+
+    python -m bench.send_path [--chunk 16] [--body 1024] [--batch 32] [--profile]
+
+The broker is whole, with store, index and counters; only the kernel's part of the network is left out, so the figures
+hold on a busy machine, too. --profile shows where the time goes: shares, not microseconds, for profiling slows calls.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ariane.broker.app import running
+from ariane.broker.handlers import handler_table
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import sole_cause
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.connection import Connection
+from ariane.transport.settings import TransportSettings
+from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.wires import answers_of, ring_of
+from bench.systems.broker_files import write_topics
+from bench.systems.system import Setup
+
+ROUNDS, ROUND_MESSAGES = 12, 8_192
+
+
+class Nowhere(asyncio.Transport):
+    """A transport that counts what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000)})
+        self.written: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+
+async def measure(chosen: argparse.Namespace, root: Path) -> None:
+    write_topics(root, Setup())
+    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
+    async with running(settings, Clock()) as broker:
+        dispatcher = Dispatcher(handler_table(broker.parts))
+        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None)
+        transport = Nowhere()
+        connection.connection_made(transport)
+        plan = plan_of(chosen)
+        requests = ROUND_MESSAGES // chosen.batch
+        best_us = float("inf")
+        profile = cProfile.Profile()
+        for number in range(ROUNDS):
+            chunks = list(chunks_of(plan, requests, chosen.chunk))
+            if chosen.profile and number:
+                profile.enable()
+            spent_s = feed(connection, chunks)
+            profile.disable()
+            best_us = min(best_us, spent_s / requests / chosen.batch * 1e6)
+            check(plan, transport, requests)
+            await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
+    print(f"{best_us:.2f} us a message: best of {ROUNDS}, chunks of {chosen.chunk} x {chosen.batch} x {chosen.body} B")
+    if chosen.profile:
+        pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
+
+
+def plan_of(chosen: argparse.Namespace) -> LoadPlan:
+    return LoadPlan(
+        wire=Wire.ROCKETMQ,
+        kind=Kind.BATCH if chosen.batch > 1 else Kind.SEND,
+        addresses=(),
+        connections=1,
+        in_flight=chosen.chunk,
+        body_bytes=chosen.body,
+        messages_a_request=chosen.batch,
+    )
+
+
+def chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[bytes]:
+    ring = ring_of(plan)
+    for _ in range(0, requests, chunk):
+        yield b"".join(bytes(piece.data) for piece in ring.take(chunk))
+
+
+def feed(connection: Connection, chunks: list[bytes]) -> float:
+    began = time.process_time()
+    for chunk in chunks:
+        connection.data_received(chunk)
+    return time.process_time() - began
+
+
+def check(plan: LoadPlan, transport: Nowhere, requests: int) -> None:
+    """Every send was taken, or the figure would be that of refusals."""
+    answers = answers_of(plan)
+    answered = len(answers.feed(b"".join(transport.written)))
+    assert answered == requests, f"{answered} answers to {requests} requests"
+    assert not answers.refused, answers.refusal
+    transport.written.clear()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--chunk", type=int, default=16, help="requests in one read")
+    options.add_argument("--body", type=int, default=1024)
+    options.add_argument("--batch", type=int, default=1, help="messages in one request")
+    options.add_argument("--profile", action="store_true")
+    with tempfile.TemporaryDirectory() as root:
+        try:
+            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
+        except ExceptionGroup as error:
+            raise sole_cause(error) from None
+
+
+if __name__ == "__main__":
+    main()

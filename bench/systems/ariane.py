@@ -1,0 +1,101 @@
+"""Ariane: a nameserver and one broker or several, each a process, started by the command that users type."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import ariane
+from bench.load.plan import Wire
+from bench.systems.broker_files import write_settings
+from bench.systems.system import Running, Setup
+from interop.apache import BROKER_PORT_OFFSETS
+from interop.processes import free_port, running
+
+_READY = "ready on"
+
+
+@dataclass(frozen=True)
+class Ariane:
+    brokers: int = 1
+    wire: Wire = Wire.ROCKETMQ
+
+    @property
+    def key(self) -> str:
+        return "ariane" if self.brokers == 1 else f"ariane-x{self.brokers}"
+
+    @property
+    def name(self) -> str:
+        return "Ariane" if self.brokers == 1 else f"Ariane x {self.brokers}"
+
+    def prepare(self) -> str:
+        return f"{ariane.__version__}, Python {'.'.join(map(str, sys.version_info[:3]))}"
+
+    @contextmanager
+    def start(self, setup: Setup, home: Path) -> Iterator[Running]:
+        nameserver = f"127.0.0.1:{free_port()}"
+        home.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            began = time.perf_counter()
+            names = stack.enter_context(_command(home / "namesrv.log", "namesrv", "--listen", nameserver))
+            ports = [free_port(BROKER_PORT_OFFSETS) for _ in range(self.brokers)]
+            pids = [stack.enter_context(_broker(home, nameserver, port, setup)) for port in ports]
+            yield Running(
+                name=self.name,
+                wire=self.wire,
+                addresses=tuple(f"127.0.0.1:{port}" for port in ports),
+                servers=tuple(pids),
+                others=(names,),
+                nameserver=nameserver,
+                ready_s=time.perf_counter() - began,
+            )
+
+
+@dataclass(frozen=True)
+class ArianeUp:
+    """`ariane up`: nameserver and broker in one process, as a newcomer starts them."""
+
+    key: str = "ariane-up"
+    name: str = "Ariane up"
+    wire: Wire = Wire.ROCKETMQ
+
+    def prepare(self) -> str:
+        return Ariane().prepare()
+
+    @contextmanager
+    def start(self, setup: Setup, home: Path) -> Iterator[Running]:
+        home.mkdir(parents=True, exist_ok=True)
+        ports = free_port(), free_port(BROKER_PORT_OFFSETS)
+        words = ("up", "--data", str(home / "data"), "--port", str(ports[0]), "--broker-port", str(ports[1]))
+        began = time.perf_counter()
+        with _command(home / "up.log", *words) as pid:
+            nameserver, broker = (f"127.0.0.1:{port}" for port in ports)
+            ready_s = time.perf_counter() - began
+            yield Running(
+                name=self.name,
+                wire=self.wire,
+                addresses=(broker,),
+                servers=(pid,),
+                nameserver=nameserver,
+                ready_s=ready_s,
+            )
+
+
+@contextmanager
+def _broker(home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[int]:
+    place = home / f"broker-{port}"
+    place.mkdir(parents=True)
+    settings = write_settings(place, f"bench-{port}", nameserver, port, setup)
+    with _command(place / "broker.log", "broker", "-c", str(settings)) as pid:
+        yield pid
+
+
+@contextmanager
+def _command(log: Path, *words: str) -> Iterator[int]:
+    """The environment may hold settings, which would not be those of the other side."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ARIANE_", "NAMESRV"))}
+    with running([sys.executable, "-m", "ariane", *words], ready=_READY, log=log, environment=environment) as pid:
+        yield pid

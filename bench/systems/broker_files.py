@@ -1,0 +1,48 @@
+"""The files that Ariane and Apache RocketMQ both read: the very same settings and topics start either."""
+
+import json
+from pathlib import Path
+
+from bench.load.names import topic_name
+from bench.systems.system import Flush, Setup
+
+CLUSTER = "BenchCluster"
+
+
+def write_settings(home: Path, name: str, nameserver: str, port: int, setup: Setup) -> Path:
+    """broker.conf: who and where, and what an acknowledgement promises. All else is each system's own default."""
+    store = home / "store"
+    lines = {
+        "brokerClusterName": CLUSTER,
+        "brokerName": name,
+        "brokerIP1": "127.0.0.1",
+        "listenPort": str(port),
+        "namesrvAddr": nameserver,
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        "flushDiskType": "SYNC_FLUSH" if setup.flush is Flush.SYNC else "ASYNC_FLUSH",
+    }
+    write_topics(store, setup)
+    path = home / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return path
+
+
+def write_topics(store: Path, setup: Setup) -> None:
+    """Topics as a broker finds them after a restart: making thousands over the wire would take minutes."""
+    table = {topic_name(number): _topic(topic_name(number), setup.queues) for number in range(setup.topics)}
+    path = store / "config" / "topics.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": table}))
+
+
+def _topic(name: str, queues: int) -> dict[str, object]:
+    return {
+        "order": False,
+        "perm": 6,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queues,
+    }

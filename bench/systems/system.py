@@ -1,0 +1,82 @@
+"""A system under test: how it is got, started and watched."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from bench.load.plan import Wire
+from bench.processes import cpu_s, memory_bytes
+
+
+class Missing(Exception):
+    """A system cannot be had here; the text says why."""
+
+
+class Flush(StrEnum):
+    """What an acknowledgement promises."""
+
+    ASYNC = "async"
+    """In the page cache; a sync follows within a second: RocketMQ's ASYNC_FLUSH, NATS's sync_interval 500ms, Redis's
+    appendfsync everysec."""
+    SYNC = "sync"
+    """On the disk: SYNC_FLUSH, sync_interval always, appendfsync always."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a scenario wants of a system before it begins."""
+
+    flush: Flush = Flush.ASYNC
+    topics: int = 1
+    queues: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A system that runs."""
+
+    name: str
+    wire: Wire
+    addresses: tuple[str, ...]
+    """Of the brokers, or of the one server."""
+    servers: tuple[int, ...]
+    """The processes that handle messages."""
+    others: tuple[int, ...] = ()
+    """Processes without which it would not work: RocketMQ's nameserver."""
+    nameserver: str = ""
+    ready_s: float = 0.0
+    """From the first command to the last server that says it is ready."""
+
+    def cpu_s(self) -> float:
+        return sum(map(cpu_s, self.servers))
+
+    def rss_bytes(self, field: str = "VmRSS") -> int:
+        return sum(memory_bytes(pid, field) for pid in self.servers)
+
+    def rss_bytes_of_all(self) -> int:
+        return sum(map(memory_bytes, (*self.servers, *self.others)))
+
+
+class System(Protocol):
+    @property
+    def key(self) -> str:
+        """As `--peers` names it."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """As tables name it."""
+        ...
+
+    @property
+    def wire(self) -> Wire: ...
+
+    def prepare(self) -> str:
+        """Gets what is needed and tells the version; Missing says why it cannot."""
+        ...
+
+    def start(self, setup: Setup, home: Path) -> AbstractContextManager[Running]:
+        """Runs it on the loopback address with all its files below `home`; enter when it takes requests."""
+        ...

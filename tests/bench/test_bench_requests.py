@@ -1,0 +1,82 @@
+"""The generator's frames are what our own decoders take for a client's."""
+
+from ariane.wire.batch import decode_batch
+from ariane.wire.codes import RequestCode
+from ariane.wire.command import Command
+from ariane.wire.declare import REQUESTS
+from ariane.wire.exchange import read_request
+from ariane.wire.frame import FrameDecoder
+from ariane.wire.properties import decode_properties
+from ariane.wire.requests.pull import PullMessage
+from ariane.wire.requests.send import Send
+from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.rocketmq import OFFSET_FIRST, OPAQUE_FIRST
+from bench.load.wires import ring_of
+
+
+def plan(kind: Kind, wire: Wire = Wire.ROCKETMQ, **more: int) -> LoadPlan:
+    return LoadPlan(
+        wire=wire,
+        kind=kind,
+        addresses=(),
+        connections=1,
+        in_flight=1,
+        **({"body_bytes": 100} | more),  # type: ignore[arg-type]
+    )
+
+
+def commands(asked: LoadPlan, count: int) -> list[Command]:
+    decoder = FrameDecoder()
+    for piece in ring_of(asked).take(count):
+        decoder.feed(bytes(piece.data))
+    return list(decoder)
+
+
+def test_a_send_has_what_a_java_client_sends() -> None:
+    first, second = commands(plan(Kind.SEND, queues=2), 2)
+    ask = read_request(REQUESTS[RequestCode.SEND_MESSAGE_V2], second)
+    assert isinstance(ask, Send)
+    assert (first.opaque, second.opaque) == (OPAQUE_FIRST, OPAQUE_FIRST + 1)
+    assert (ask.topic, ask.queue_id, len(ask.body)) == ("bench-0000", 1, 100)
+    assert decode_properties((ask.properties or "").encode()).keys() == {"KEYS", "UNIQ_KEY", "WAIT", "TAGS"}
+
+
+def test_neighbours_go_to_different_topics() -> None:
+    asks = [read_request(REQUESTS[310], one) for one in commands(plan(Kind.SEND, topics=3, queues=1), 4)]
+    assert [ask.topic for ask in asks if isinstance(ask, Send)] == [
+        "bench-0000",
+        "bench-0001",
+        "bench-0002",
+        "bench-0000",
+    ]
+
+
+def test_a_batch_holds_so_many_messages_with_keys_of_their_own() -> None:
+    (command,) = commands(plan(Kind.BATCH, messages_a_request=32), 1)
+    ask = read_request(REQUESTS[RequestCode.SEND_BATCH_MESSAGE], command)
+    assert isinstance(ask, Send)
+    assert ask.is_batch
+    items = decode_batch(ask.body, count_max=32)
+    assert len({decode_properties(item.properties)["UNIQ_KEY"] for item in items}) == 32
+
+
+def test_pulls_walk_over_all_queues_side_by_side() -> None:
+    asks = [
+        read_request(REQUESTS[RequestCode.PULL_MESSAGE], command)
+        for command in commands(plan(Kind.PULL, queues=2, messages_a_request=32, filled=OFFSET_FIRST + 96), 4)
+    ]
+    places = [(ask.queue_id, ask.queue_offset) for ask in asks if isinstance(ask, PullMessage)]
+    assert places == [(0, 1000), (1, 1000), (0, 1032), (1, 1032)]
+
+
+def test_a_publish_to_nats_names_the_inbox_of_its_connection() -> None:
+    (piece,) = ring_of(plan(Kind.SEND, Wire.NATS, body_bytes=5)).take(1, connection=12)
+    assert bytes(piece.data).startswith(b"PUB bench.0000.0 _INBOX.012.000000 5\r\n")
+
+
+def test_redis_ids_for_reading_back_grow_from_round_to_round() -> None:
+    ring = ring_of(plan(Kind.FILL, Wire.REDIS, body_bytes=5))
+    for _ in ring.take(10_000):
+        pass
+    (piece,) = ring.take(1)
+    assert b"\r\n1-100010000\r\n" in bytes(piece.data)
