@@ -1,0 +1,118 @@
+"""Where records begin: each one's size leads to the next, so a log is a chain that has to be followed.
+
+Following it record by record costs more than everything else that a record costs. So it is followed in many places at
+once, one numpy step for all of them. Lanes begin where a magic number happens to be, which may be inside a body. That
+does no harm, because a lane only counts if the one before it arrives exactly at its start:
+
+    lane 0   |record|record|record|          lane 0 begins where a record does,
+    lane 1                 ^|record|record|      it arrives at the start of lane 1, so a record begins there,
+    lane 2                          ^|record     and so on
+
+A lane that is missed, because its start was wrong or because a size is damaged, ends what is believed.
+"""
+
+import re
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from ariane.arrow.source import Int64s, Source
+from ariane.wire.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, SIZE_AND_MAGIC
+
+_MAGICS = [re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)]
+MAGIC = re.compile(b"|".join(_MAGICS), re.DOTALL)
+MAGIC_AT = 4
+
+_LANES_MAX = 2048
+_STEPS_AT_ONCE = 8
+_SEARCHES_PER_STEP = 10
+"""What one step of all lanes costs, in searches for the start of one lane."""
+
+
+class Chain(NamedTuple):
+    starts: Int64s
+    stop: int
+    """Where the item behind the last start would begin."""
+
+
+def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
+    """The items that begin from `start` on and before `end`, each where the size of the one before leads.
+
+    Sizes are followed, not checked: that is done for all items at once (rows.py). No bytes at or behind `limit` are
+    looked at. The chain is never empty.
+    """
+    lanes = _lane_starts(source, start, end)
+    if len(lanes) > 1:
+        chain = _walk_lanes(source, lanes, end, limit)
+        if chain is not None:
+            return chain
+    return _walk(source, start, end, limit)
+
+
+def _lane_starts(source: Source, start: int, end: int) -> Int64s:
+    step = _lane_bytes(end - start, _record_bytes(source, start))
+    found = [start]
+    for at in range(start + step, end - RECORD_BYTES_MIN, step):
+        if at > found[-1]:
+            magic = MAGIC.search(source.view, at + MAGIC_AT, end)
+            if magic is None:
+                break
+            found.append(magic.start() - MAGIC_AT)
+    return np.array(found, np.int64)
+
+
+def _record_bytes(source: Source, start: int) -> int:
+    """What a record may take, judged by the first one."""
+    first = int(source.uint32[start]) if start < len(source.uint32) else 0
+    return min(max(first, RECORD_BYTES_MIN), 1 << 20)
+
+
+def _lane_bytes(length: int, record_bytes: int) -> int:
+    """Long lanes take many steps, short ones many searches: the least is done with a number of records in between."""
+    records = max(4, isqrt(length // record_bytes // _SEARCHES_PER_STEP))
+    return max(records * record_bytes, length // _LANES_MAX)
+
+
+def _walk_lanes(source: Source, lanes: Int64s, end: int, limit: int) -> Chain | None:
+    """All lanes step by step; None when one of them does not arrive at the start of the next."""
+    sizes = source.uint32
+    ends = np.append(lanes[1:], end)
+    last = min(limit, len(source)) - MAGIC_AT  # the last place that a size can be read from
+    steps = [lanes]
+    position = lanes
+    steps_max = int((ends - lanes).max()) // RECORD_BYTES_MIN + 2
+    while len(steps) <= steps_max:
+        for _ in range(_STEPS_AT_ONCE):
+            at = np.minimum(position, last)
+            position = np.maximum(at + sizes[at], position)  # sizes are unsigned, so no step leads back
+            steps.append(position)
+        if (position >= ends).all():
+            return _joined(np.stack(steps), ends)
+    return None
+
+
+def _joined(table: Int64s, ends: Int64s) -> Chain | None:
+    """One row for each step, one column for each lane, to one chain."""
+    inside = table < ends
+    arrivals = table[inside.sum(axis=0), np.arange(len(ends))]
+    if not (arrivals[:-1] == ends[:-1]).all():
+        return None
+    return Chain(table.T[inside.T], int(arrivals[-1]))
+
+
+def _walk(source: Source, start: int, end: int, limit: int) -> Chain:
+    """One by one, up to the first item that is no record and no blank; it is the last of the chain."""
+    view, unpack = source.view, SIZE_AND_MAGIC.unpack_from
+    starts = [start]
+    position = start
+    while limit - position >= SIZE_AND_MAGIC.size:
+        size, magic = unpack(view, position)
+        minimum = RECORD_BYTES_MIN if magic in (MAGIC_V1, MAGIC_V2) else BLANK_BYTES_MIN
+        position += max(size, minimum)
+        if size < minimum or position >= end:
+            break
+        starts.append(position)
+    else:
+        position = limit
+    return Chain(np.array(starts, np.int64), position)

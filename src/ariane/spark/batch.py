@@ -1,0 +1,72 @@
+"""Batch reads through brokers, and the part of them that streams use too: a range of a queue as Arrow batches."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ariane.model.group import ExpressionType
+from ariane.spark.cluster import cluster_for
+from ariane.spark.columns import Columns
+from ariane.spark.output import Output, selection_of
+from ariane.spark.planning import Planner
+from ariane.spark.pulls import PullSettings, RangePull
+from ariane.spark.ranges import QueueRange
+from ariane.spark.read_options import ReadOptions
+
+DEFAULT_GROUP = "ariane-spark"
+# Larger batches fall out of the processor's cache, smaller ones cost calls.
+_DECODE_BYTES = 2 * 1024 * 1024
+
+
+class BrokerBatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        planner = Planner(cluster_for(self._options.client_settings()), self._options)
+        return [InputPartition(one) for one in planner.split(planner.batch_ranges())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark's own, when there is nothing to read
+            return iter(())
+        return read_range(partition.value, self._options, self._columns, with_times=True)
+
+
+def read_range(
+    wanted: QueueRange, options: ReadOptions, columns: Columns, *, with_times: bool
+) -> Iterator[pa.RecordBatch]:
+    """The messages of `wanted` that pass the filters. Runs in a task."""
+    output = Output(options, columns)
+    selection = selection_of(options, with_times=with_times)
+    pull = RangePull(cluster_for(options.client_settings()), wanted, pull_settings(options))
+    for data in _gathered(pull):
+        yield from output.batches(data, wanted, selection)
+
+
+def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:
+    """Answers joined to pieces that are worth a call of the decoder."""
+    pieces: list[bytes] = []
+    size = 0
+    for body in bodies:
+        pieces.append(body)
+        size += len(body)
+        if size >= _DECODE_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
+
+
+def pull_settings(options: ReadOptions) -> PullSettings:
+    sql = options.sql_filter
+    return PullSettings(
+        group=options.group or DEFAULT_GROUP,
+        expression=sql or " || ".join(options.tag_list or ["*"]),
+        expression_type=ExpressionType.SQL92 if sql else ExpressionType.TAG,
+        count=options.pull_count,
+        timeout_s=options.pull_timeout_ms / 1000,
+        patience_s=options.patience_s,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )

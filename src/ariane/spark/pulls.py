@@ -1,0 +1,168 @@
+"""All messages of a range of one queue, pulled from its broker, as the bytes of stored records.
+
+Several pulls are on their way at once: a broker gives 32 messages at a time, so waiting for each answer before asking
+again would leave both ends idle. Where the next pull begins is only known for sure from the answer before it; without
+a filter the guess is nearly always right, and a wrong one costs the answers that were asked for too early.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ariane.errors import RecordError
+from ariane.model.group import ExpressionType
+from ariane.model.ids import QueueOffset
+from ariane.spark.cluster import Cluster
+from ariane.spark.data_loss import report_loss
+from ariane.spark.ranges import QueueRange
+from ariane.transport.blocking import BlockingConnection
+from ariane.wire.codes import ResponseCode
+from ariane.wire.command import Command
+from ariane.wire.exchange import read_answer
+from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
+
+Post = Callable[[Command], int]
+
+_WINDOW = 16
+_STANDSTILLS_MAX = 100
+_CAUTIOUS_PULLS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    group: str
+    expression: str = "*"
+    expression_type: str = ExpressionType.TAG
+    count: int = 32
+    timeout_s: float = 10.0
+    patience_s: float = 60.0
+    fail_on_data_loss: bool = True
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.expression != "*"
+
+
+class RangePull:
+    """One task's way through a range. Iterating gives the bodies of the answers, which hold records back to back.
+
+    The last one may hold records behind the range's end; whoever decodes them leaves those out.
+    """
+
+    def __init__(self, cluster: Cluster, wanted: QueueRange, settings: PullSettings) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._offset = wanted.start
+        self._posted: deque[tuple[int, PullMessage]] = deque()
+        self._posted_on: BlockingConnection | None = None
+        self._ahead = wanted.start
+        self._count = settings.count
+        self._cautious = 0
+        self._standstills = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        queue = self._wanted.queue
+        while self._offset < self._wanted.end:
+            answer = self._cluster.patiently(self._next_answer, self._settings.patience_s, queue.topic)
+            began, self._offset = self._offset, self._after(answer)
+            self._follow(began)
+            if answer.code == ResponseCode.SUCCESS:
+                yield answer.body
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _next_answer(self) -> PullAnswer:
+        queue = self._wanted.queue
+        connection = self._cluster.calls.connection(self._cluster.address(queue.topic, queue.broker_name))
+        if connection is not self._posted_on:
+            self._forget_posted()
+            self._posted_on = connection
+        try:
+            self._top_up(connection.post)
+            opaque, ask = self._posted[0]
+            answer = read_answer(ask, connection.take([opaque], self._settings.timeout_s)[0])
+        except Exception:
+            self._forget_posted()  # the connection is gone, or will not be read in this order any more
+            connection.close()
+            raise
+        self._posted.popleft()
+        return answer
+
+    def _top_up(self, post: Post) -> None:
+        window = 1 if self._settings.is_filtered or self._cautious else _WINDOW
+        while not self._posted or (len(self._posted) < window and self._ahead < self._wanted.end):
+            count = min(self._count, self._wanted.end - self._ahead)
+            ask = self._ask(self._ahead, count)
+            self._posted.append((post(self._cluster.calls.command(ask)), ask))
+            self._ahead += count
+
+    def _ask(self, offset: int, count: int) -> PullMessage:
+        settings, queue = self._settings, self._wanted.queue
+        return PullMessage(
+            consumer_group=settings.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=QueueOffset(offset),
+            max_msg_nums=count,
+            sys_flag=int(PullSysFlag.SUBSCRIPTION),
+            commit_offset=QueueOffset(0),
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription=settings.expression,
+            expression_type=settings.expression_type,
+        )
+
+    def _follow(self, began: int) -> None:
+        """Whether the pulls that are on their way still begin where this one ended."""
+        got = self._offset - began
+        self._cautious = max(0, self._cautious - 1)
+        expected = self._posted[0][1].queue_offset if self._posted else self._ahead
+        if self._offset == expected:
+            self._count = min(self._settings.count, self._count * 2)
+        else:
+            if self._posted and not self._settings.is_filtered:
+                self._cautious = _CAUTIOUS_PULLS
+            self._forget_posted()
+            self._count = min(self._settings.count, max(1, got))
+
+    def _forget_posted(self) -> None:
+        self._posted.clear()
+        self._ahead = self._offset
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _after(self, answer: PullAnswer) -> int:
+        """Where to go on. What is missing on the way is a loss."""
+        offset, goes_on = self._offset, answer.next_begin_offset
+        if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            return self._moved(answer)
+        if answer.code == ResponseCode.PULL_NOT_FOUND and answer.max_offset < self._wanted.end:
+            self._lose(offset, self._wanted.end, f"the queue ends at {answer.max_offset}")
+            return self._wanted.end
+        if goes_on <= offset:
+            self._standstills += 1
+            if answer.code == ResponseCode.SUCCESS or self._standstills > _STANDSTILLS_MAX:
+                raise RecordError(
+                    f"{self._name} answers a pull from {offset} with the advice to go on from {goes_on}: the broker's "
+                    "queue index is damaged"
+                )
+            return offset
+        return goes_on
+
+    def _moved(self, answer: PullAnswer) -> int:
+        end = self._wanted.end
+        goes_on = answer.min_offset if self._offset < answer.min_offset else end
+        goes_on = min(goes_on, end)
+        self._lose(self._offset, goes_on, f"the queue now has {answer.min_offset} to {answer.max_offset}")
+        return goes_on
+
+    def _lose(self, start: int, end: int, why: str) -> None:
+        report_loss(
+            f"{self._name}: messages {start} to {end - 1} are gone ({why})", fail=self._settings.fail_on_data_loss
+        )
+
+    @property
+    def _name(self) -> str:
+        queue = self._wanted.queue
+        return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"

@@ -1,0 +1,197 @@
+"""The batch decoder beside the row decoder: the same messages, whatever the records look like."""
+
+from itertools import accumulate
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ariane.arrow.decode import Decoded, decode_records
+from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, message_schema
+from ariane.errors import SettingsError
+from ariane.model.ids import PhysicalOffset
+from ariane.model.message import StoredMessage
+from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.compression import compress
+from ariane.wire.properties import encode_properties
+from ariane.wire.record import RECORD_BYTES_MIN, encode, pack_blank
+from ariane.wire.record_read import decode_all
+from ariane.wire.sys_flag import Compression, SysFlag, with_compression
+from tests.arrow.expected_rows import expected_row, rows_of
+from tests.wire.sample_records import MESSAGE, V6, messages
+
+ALL = tuple(COLUMNS)
+WRAPPED = int(SysFlag.INNER_BATCH | SysFlag.NEEDS_UNWRAP)
+
+
+def ordinary(message: StoredMessage) -> StoredMessage:
+    """Any message but one that holds a batch, or that stands before the beginning of the log."""
+    physical = PhysicalOffset(message.physical_offset & (1 << 63) - 1)
+    return replace(message, sys_flag=message.sys_flag & ~WRAPPED, physical_offset=physical)
+
+
+LISTS = st.lists(messages.map(ordinary), max_size=12)
+
+
+def decoded(*parts: bytes, **options: object) -> Decoded:
+    return decode_records(b"".join(parts), columns=ALL, **options)  # type: ignore[arg-type]
+
+
+def log_of(sent: list[StoredMessage]) -> bytes:
+    """A commit log that begins at 0."""
+    records, position = [], 0
+    for message in sent:
+        records.append(encode(replace(message, physical_offset=PhysicalOffset(position))))
+        position += len(records[-1])
+    return b"".join(records)
+
+
+@settings(deadline=None)
+@given(LISTS)
+def test_every_column_says_what_the_row_decoder_says(sent: list[StoredMessage]) -> None:
+    answer = b"".join(map(encode, sent))
+    found = decoded(answer, broker_name="broker-a")
+    assert rows_of(found.batch) == [expected_row(message, "broker-a") for message in decode_all(answer)]
+    assert found.batch.schema.equals(message_schema(ALL))
+    assert (found.bad, found.end) == ([], len(answer))
+
+
+@settings(deadline=None)
+@given(LISTS, st.lists(st.sampled_from(ALL), min_size=1, unique=True))
+def test_any_choice_of_columns_is_that_part_of_all(sent: list[StoredMessage], columns: list[str]) -> None:
+    answer = b"".join(map(encode, sent))
+    found = decode_records(answer, columns=columns).batch
+    assert found.schema.equals(message_schema(columns))
+    expected = [expected_row(message) for message in decode_all(answer)]
+    assert rows_of(found) == [{name: row[name] for name in columns} for row in expected]
+
+
+def test_a_log_of_many_records_is_followed_in_many_places_at_once() -> None:
+    sent = [replace(MESSAGE, body=bytes(number * 7919 % 700), queue_id=number % 4) for number in range(5000)]
+    log = log_of(sent)
+    found = decoded(log, base=0)
+    assert rows_of(found.batch) == [expected_row(message) for message in decode_all(log)]
+
+
+@pytest.mark.parametrize("fake", [encode(MESSAGE), encode(MESSAGE)[4:8] * 200])
+def test_bodies_that_look_like_records_mislead_nobody(fake: bytes) -> None:
+    log = log_of([replace(MESSAGE, body=fake) for _ in range(3000)])
+    found = decoded(log, base=0)
+    assert found.batch.num_rows == 3000
+    assert rows_of(found.batch) == [expected_row(message) for message in decode_all(log)]
+
+
+def test_blank_records_are_passed_over() -> None:
+    blank = pack_blank(100) + bytes(92)
+    record = encode(MESSAGE)
+    found = decoded(record, blank, record, pack_blank(8))
+    assert (found.batch.num_rows, found.bad) == (2, [])
+
+
+def test_nothing_is_an_empty_batch_with_all_columns() -> None:
+    found = decoded(b"")
+    assert (found.batch.num_rows, found.bad, found.end) == (0, [], 0)
+    assert found.batch.schema.equals(message_schema(ALL))
+
+
+def test_a_buffer_may_be_anything_that_holds_bytes() -> None:
+    record = encode(MESSAGE)
+    for buffer in (record, bytearray(record), memoryview(record), pa.py_buffer(record)):
+        assert decode_records(buffer, columns=["body"]).batch.to_pylist() == [{"body": b"hi"}]
+
+
+def test_packed_bodies_stay_packed_when_asked() -> None:
+    packed = compress(b"x" * 500, Compression.ZSTD)
+    message = replace(MESSAGE, body=packed, sys_flag=with_compression(0, Compression.ZSTD))
+    answer = encode(MESSAGE) + encode(message) + encode(MESSAGE)
+    bodies = decode_records(answer, columns=["body"]).batch.column("body").to_pylist()
+    assert bodies == [b"hi", b"x" * 500, b"hi"]
+    raw = decode_records(answer, columns=["body"], decompress=False).batch.column("body").to_pylist()
+    assert raw == [b"hi", packed, b"hi"]
+
+
+def test_a_body_that_cannot_be_unpacked_is_bad_and_the_others_are_rows() -> None:
+    damaged = replace(MESSAGE, body=b"no zlib", sys_flag=with_compression(0, Compression.ZLIB))
+    first, second = encode(MESSAGE), encode(damaged)
+    found = decode_records(first + second + first, columns=["tags", "body"])
+    assert found.batch.num_rows == 2
+    assert [(bad.position, bad.size) for bad in found.bad] == [(len(first), len(second))]
+    assert "zlib body of 7 bytes is damaged" in found.bad[0].reason
+    assert decode_records(first + second + first, columns=["tags"]).batch.num_rows == 3  # nobody asked for the body
+
+
+def test_bodies_that_unpack_to_too_much_end_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ariane.arrow.bodies.UNPACKED_BYTES_MAX", 2500)
+    monkeypatch.setattr("ariane.arrow.decode._BATCH_BYTES_MAX", 5000)
+    body = compress(bytes(1000), Compression.ZLIB)
+    record = encode(replace(MESSAGE, body=body, sys_flag=with_compression(0, Compression.ZLIB)))
+    answer, counts, start = record * 10, [], 0
+    while start < len(answer):
+        found = decode_records(answer, columns=["body"], start=start)
+        counts.append(found.batch.num_rows)
+        start = found.end
+    assert counts == [4, 4, 2]
+
+
+def test_a_record_that_holds_a_batch_becomes_its_messages() -> None:
+    items = [BatchItem(f"body {n}".encode(), encode_properties({"TAGS": f"t{n}"}), flag=n) for n in range(3)]
+    outer = replace(MESSAGE, body=encode_batch(items), sys_flag=WRAPPED, born_host=V6)
+    plain = encode(MESSAGE)
+    found = decode_records(
+        plain + encode(outer) + plain, columns=["queueOffset", "body", "tags", "flag", "sysFlag", "physicalOffset"]
+    )
+    inner = [(7 + n, f"body {n}".encode(), f"t{n}", n, 16, 4096) for n in range(3)]
+    first = (7, b"hi", "TagA", 5, 0, 4096)
+    assert [tuple(row.values()) for row in found.batch.to_pylist()] == [first, *inner, first]
+    assert found.bad == []
+
+
+def test_a_batch_that_is_broken_inside_is_one_bad_record() -> None:
+    plain = encode(MESSAGE)
+    found = decode_records(plain + encode(replace(MESSAGE, sys_flag=WRAPPED)) + plain, columns=["body"])
+    assert found.batch.num_rows == 2
+    assert [bad.position for bad in found.bad] == [len(plain)]
+    assert "the batch is broken at byte 0" in found.bad[0].reason
+
+
+@settings(deadline=None)
+@given(st.integers(0, 5), st.data())
+def test_a_buffer_cut_inside_a_record_is_decoded_up_to_it(count: int, data: st.DataObject) -> None:
+    record = encode(MESSAGE)
+    cut = data.draw(st.integers(0, len(record) - 1))
+    found = decode_records(record * count + record[:cut], columns=["body"], partial=True)
+    assert (found.batch.num_rows, found.bad, found.end) == (count, [], count * len(record))
+
+
+def test_without_leave_to_be_cut_the_last_piece_is_bad() -> None:
+    record = encode(MESSAGE)
+    found = decode_records(record + record[:50], columns=["body"])
+    assert (found.batch.num_rows, found.end) == (1, len(record) + 50)
+    assert [(bad.position, bad.size) for bad in found.bad] == [(len(record), 50)]
+    assert found.bad[0].reason == f"50 bytes of a record of at least {len(record)}"
+
+
+def test_without_columns_asked_for_the_default_ones_are_given() -> None:
+    assert decode_records(encode(MESSAGE)).batch.schema.names == list(DEFAULT_COLUMNS)
+    with_map = decode_records(encode(MESSAGE), include_properties=True).batch
+    assert with_map.schema.names == [*DEFAULT_COLUMNS, "properties"]
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'storeTimestamp'"):
+        message_schema(["storeTimestmp"])
+    with pytest.raises(SettingsError, match="asked for twice"):
+        message_schema(["body", "body"])
+    with pytest.raises(SettingsError, match="no column is asked for"):
+        message_schema([])
+
+
+def test_every_record_is_longer_than_what_is_gathered_of_it() -> None:
+    """So a gather never leaves the buffer, however near to its end a record is."""
+    smallest = encode(replace(MESSAGE, topic="", body=b"", properties={}))
+    assert len(smallest) == RECORD_BYTES_MIN
+    assert decode_records(smallest).batch.num_rows == 1
+    positions = list(accumulate([len(smallest)] * 3))
+    assert decode_records(smallest * 3).end == positions[-1]

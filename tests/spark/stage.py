@@ -1,0 +1,173 @@
+"""A cluster beside a Spark session: brokers on an event loop in a thread, used by tests without one."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from time import sleep, time
+from typing import Any
+
+from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from ariane.client.settings import ClientSettings
+from ariane.errors import ArianeError
+from ariane.nameserver.settings import NameserverSettings
+from ariane.spark.cluster import Cluster
+from ariane.transport.settings import TlsSettings
+from ariane.wire.properties import encode_properties
+from ariane.wire.requests.send import SendMessageV2
+from ariane.wire.requests.topics import UpdateTopic
+from tests.broker.brokers import RunningCluster, running_broker
+from tests.nameserver.servers import nameserver
+
+_NUMBERS = count(1)
+_START_TIMEOUT_S = 30
+
+
+@dataclass
+class Stage:
+    nameserver: str
+    brokers: dict[str, str]
+    """Addresses by name."""
+    stores: dict[str, Path]
+    cluster: Cluster
+
+    def topic(self, queues: int = 2, brokers: Sequence[str] | None = None, name: str = "spark") -> str:
+        topic = f"{name}-{next(_NUMBERS)}"
+        self.create(topic, queues, brokers)
+        return topic
+
+    def create(self, topic: str, queues: int, brokers: Sequence[str] | None = None) -> None:
+        wanted = sorted(self.brokers) if brokers is None else brokers
+        ask = UpdateTopic(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        for name in wanted:
+            self.cluster.calls.call(self.brokers[name], ask)
+        while len(self.known_queues(topic)) < queues * len(wanted):
+            sleep(0.01)  # the nameserver tells nobody
+
+    def known_queues(self, topic: str) -> list[Any]:
+        try:
+            return self.cluster.queues([topic], fresh=True)
+        except ArianeError:
+            return []
+
+    def send(
+        self,
+        topic: str,
+        bodies: Sequence[bytes],
+        *,
+        broker: str = "broker-a",
+        queue_id: int = 0,
+        properties: Mapping[str, str] | None = None,
+        born_ms: int | None = None,
+    ) -> None:
+        """One message after the other, to one queue."""
+        asks = [
+            SendMessageV2(
+                producer_group="tests",
+                topic=topic,
+                default_topic="TBW102",
+                default_topic_queue_nums=4,
+                queue_id=queue_id,
+                sys_flag=0,
+                born_timestamp=born_ms or int(time() * 1000),
+                flag=0,
+                properties=encode_properties(dict(properties or {})).decode(),
+                body=body,
+            )
+            for body in bodies
+        ]
+        for start in range(0, len(asks), 100):
+            answers = self.cluster.calls.call_all(self.brokers[broker], asks[start : start + 100], 30.0)
+            assert {answer.code for answer in answers} == {0}, answers[0].remark
+
+    def spread(self, topic: str, messages: int, queues: int = 2, **properties: str) -> list[bytes]:
+        """Messages over all queues of both brokers, numbered from 0."""
+        places = [(broker, queue) for broker in sorted(self.brokers) for queue in range(queues)]
+        bodies = [b"%d" % number for number in range(messages)]
+        for number, (broker, queue) in enumerate(places):
+            mine = bodies[number :: len(places)]
+            self.send(topic, mine, broker=broker, queue_id=queue, properties=properties)
+        return bodies
+
+    def spread_over(self, topic: str, counts: Mapping[int, int]) -> None:
+        """So many messages to each of these queues of broker-a."""
+        for queue, messages in counts.items():
+            self.send(topic, [b"%d" % number for number in range(messages)], queue_id=queue)
+
+    def read(self, spark: SparkSession, topic: str | None, **options: object) -> DataFrameReader:
+        reader: DataFrameReader = self._with_options(spark.read.format("rocketmq"), topic, options)
+        return reader
+
+    def stream(self, spark: SparkSession, topic: str, **options: object) -> DataStreamReader:
+        reader: DataStreamReader = self._with_options(spark.readStream.format("rocketmq"), topic, options)
+        return reader
+
+    def _with_options(self, reader: Any, topic: str | None, options: Mapping[str, object]) -> Any:
+        reader = reader.option("nameServer", self.nameserver)
+        if topic is not None:
+            reader = reader.option("topic", topic)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader
+
+
+@asynccontextmanager
+async def _running(root: Path, brokers: int, **settings: Any) -> AsyncIterator[RunningCluster]:
+    """With `tls` the nameserver speaks it, too."""
+    async with AsyncExitStack() as stack:
+        tls = settings.get("tls", TlsSettings())
+        address = await stack.enter_async_context(nameserver(NameserverSettings(port=0, tls=tls)))
+        started = []
+        for letter in "abcd"[:brokers]:
+            name = f"broker-{letter}"
+            one = running_broker(root / name, [address], **{"name": name, **settings})
+            started.append(await stack.enter_async_context(one))
+        yield RunningCluster(address, started)
+
+
+@contextmanager
+def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator[Stage]:
+    """A real cluster, on real sockets."""
+    started: Future[Stage] = Future()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        async with _running(root, brokers, **settings) as cluster:
+            addresses = {one.settings.name: one.address for one in cluster.brokers}
+            stores = {one.settings.name: one.settings.store.root for one in cluster.brokers}
+            client = Cluster(ClientSettings(nameservers=cluster.nameserver))
+            started.set_result(Stage(cluster.nameserver, addresses, stores, client))
+            await stop.wait()
+
+    def serve() -> None:
+        try:
+            loop.run_until_complete(run())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=serve, name="cluster", daemon=True)
+    thread.start()
+    try:
+        stage = started.result(_START_TIMEOUT_S)
+        yield stage
+        stage.cluster.calls.close()
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+
+from ariane.spark.option_values import option_table
+from ariane.spark.read_options import ReadOptions
+from ariane.spark.write_options import WriteOptions
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])
+def test_the_page_lists_every_option_as_it_is_declared(kind: type[ReadOptions] | type[WriteOptions]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    assert option_table(kind) in page

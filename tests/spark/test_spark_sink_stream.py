@@ -1,0 +1,59 @@
+"""A stream into a topic: what a restart, a failed batch and a broker that is away do to it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.spark.stage import Stage
+from tests.spark.test_spark_restart import processes
+from tests.spark.test_spark_sink import everything
+from tests.spark.test_spark_stream import PATIENCE_S
+
+
+def copy(frame: DataFrame, stage: Stage, target: str, checkpoint: Path) -> StreamingQuery:
+    writer = frame.writeStream.format("rocketmq").option("nameServer", stage.nameserver).option("topic", target)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def test_a_stream_from_topic_to_topic_brings_every_message(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    source, target = stage.topic(), stage.topic()
+    bodies = stage.spread(source, 200, TAGS="A")
+    frame = stage.stream(spark, source, startingOffsets="earliest", maxOffsetsPerTrigger=80).load()
+    assert copy(frame.select("body", "tags", "keys"), stage, target, tmp_path).awaitTermination(PATIENCE_S)
+    copied = everything(stage, target)
+    assert sorted(message.body for message in copied) == sorted(bodies)
+    assert {message.tags for message in copied} == {"A"}
+    stage.send(source, [b"more"])
+    assert copy(frame.select("body", "tags", "keys"), stage, target, tmp_path).awaitTermination(PATIENCE_S)
+    assert len(everything(stage, target)) == 201
+
+
+def test_a_micro_batch_that_is_written_twice_has_the_same_unique_keys(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    source, target = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
+    stage.send(source, [b"%d" % number for number in range(50)])
+    frame = stage.stream(spark, source, startingOffsets="earliest").load().select("body")
+    assert copy(frame, stage, target, tmp_path).awaitTermination(PATIENCE_S)
+    for commit in (tmp_path / "commits").glob("*0*"):
+        commit.unlink()  # as if the driver had died between the last message and the commit
+    assert copy(frame, stage, target, tmp_path).awaitTermination(PATIENCE_S)
+    messages = everything(stage, target)
+    assert len(messages) == 100
+    assert len({message.unique_key for message in messages}) == 50
+
+
+def test_a_sink_waits_for_a_broker_that_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    with processes(tmp_path) as (stage, broker, loop):
+        topic = stage.topic(queues=2)
+        loop.run(broker.kill())
+        frame = spark.range(300).selectExpr("cast(id AS string) AS body")
+        source = frame.write.format("rocketmq").option("nameServer", stage.nameserver).option("topic", topic)
+        with ThreadPoolExecutor(1) as thread:
+            starting = thread.submit(lambda: loop.run(broker.start()))
+            source.mode("append").save()
+            starting.result()
+        stage.cluster.calls.close()
+        assert sorted(int(message.body) for message in everything(stage, topic)) == list(range(300))
