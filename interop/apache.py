@@ -1,7 +1,7 @@
 """Apache RocketMQ's own programs, fetched once from the public Maven repository and run on the loopback address.
 
-Servers are 4.9.7 and clients 4.9.8, the newest of the 4.9 line that the repository has of each. The jars are kept in
-$ARIANE_CACHE, by default ~/.cache/ariane.
+Servers are 4.9.7 and clients 4.9.8, the newest of the 4.9 line that the repository has of each; both are 5.3.3 of the
+5.x line. The jars are kept in $ARIANE_CACHE, by default ~/.cache/ariane.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from interop.processes import LOOPBACK, InteropError, cache_directory, program, 
 
 SERVER_VERSION = "4.9.7"
 CLIENT_VERSION = "4.9.8"
+VERSION_5 = "5.4.0"
 # A broker listens on its port, on port - 2 (the "VIP" door) and on port + 1 (replication).
 BROKER_PORT_OFFSETS = (-2, 0, 1)
 
@@ -103,7 +104,7 @@ def java_command(classpath: str, main_class: str, *args: str, home: Path, proper
     return [program("java"), *flags, "-cp", classpath, main_class, *args]
 
 
-def _prepare_home(home: Path) -> None:
+def prepare_home(home: Path) -> None:
     """Servers and mqadmin refuse to start, or complain at length, without their logging set-up in the home."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
@@ -120,7 +121,7 @@ def java(
     timeout_seconds: float = 120.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run a Java program to its end; its exit status is the caller's to judge."""
-    _prepare_home(home)
+    prepare_home(home)
     command = java_command(classpath, main_class, *args, home=home, properties=properties or {})
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_seconds)
 
@@ -135,28 +136,34 @@ def compile_java(sources: Sequence[Path], classpath: str, target: Path) -> str:
 
 
 @contextlib.contextmanager
-def start_nameserver(port: int, home: Path, serialisation: Serialisation = "JSON") -> Iterator[int]:
+def start_nameserver(
+    port: int, home: Path, serialisation: Serialisation = "JSON", version: str = SERVER_VERSION
+) -> Iterator[int]:
     """Its process id, while it runs."""
     main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    with _server(main_class, "namesrv", f"listenPort={port}\n", home, serialisation) as process_id:
+    with _server(version, main_class, "namesrv", f"listenPort={port}\n", home, serialisation) as process_id:
         yield process_id
 
 
 @contextlib.contextmanager
-def start_broker(plan: BrokerPlan, home: Path, serialisation: Serialisation = "JSON") -> Iterator[None]:
+def start_broker(
+    plan: BrokerPlan, home: Path, serialisation: Serialisation = "JSON", version: str = SERVER_VERSION
+) -> Iterator[None]:
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
-    with _server(main_class, "broker", plan.properties(home), home, serialisation):
+    with _server(version, main_class, "broker", plan.properties(home), home, serialisation):
         yield
 
 
 @contextlib.contextmanager
-def _server(main_class: str, kind: str, settings: str, home: Path, serialisation: Serialisation) -> Iterator[int]:
+def _server(
+    version: str, main_class: str, kind: str, settings: str, home: Path, serialisation: Serialisation
+) -> Iterator[int]:
     """Run one Apache server until the end of the block, with all its files below `home`."""
-    _prepare_home(home)
+    prepare_home(home)
     config = home / "conf" / f"{kind}.conf"
     config.write_text(settings)
     command = java_command(
-        fetch("server", SERVER_VERSION),
+        fetch("server", version),
         main_class,
         "-c",
         str(config),

@@ -1,11 +1,24 @@
-"""Apache's mqadmin, the command line tool of RocketMQ's operators."""
+"""Apache's mqadmin, the command line tool of RocketMQ's operators: many commands in one Java machine, one at a time."""
 
+import contextlib
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode
 
-from interop.apache import CLIENT_VERSION, fetch, java
+from interop.apache import CLIENT_VERSION, compile_java, fetch, java_command, prepare_home
+from interop.processes import InteropError
 
-MAIN_CLASS = "org.apache.rocketmq.tools.command.MQAdminStartup"
+JAVA = Path(__file__).resolve().parent / "java"
+SOURCES = [JAVA / "Line.java", JAVA / "MqadminShell.java"]
+
+
+def shell_command(home: Path) -> list[str]:
+    """The program that runs mqadmin's commands as lines of its input tell it."""
+    prepare_home(home)
+    classpath = compile_java(SOURCES, fetch("client", CLIENT_VERSION), home / "classes")
+    return java_command(classpath, "MqadminShell", home=home, properties={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +26,33 @@ class Mqadmin:
     """The command, told which nameserver to ask."""
 
     nameserver: str
-    home: Path
+    shell: "subprocess.Popen[str]"
 
     def run(self, command: str, *options: str) -> str:
         """Run one command. mqadmin exits 0 whatever happened, so what it printed is all there is to judge."""
-        jars = fetch("client", CLIENT_VERSION)
-        done = java(MAIN_CLASS, command, "-n", self.nameserver, *options, classpath=jars, home=self.home)
-        return f"{done.stdout}\n{done.stderr}"
+        words = [command, "-n", self.nameserver, *options]
+        assert self.shell.stdin is not None
+        assert self.shell.stdout is not None
+        self.shell.stdin.write(urlencode({"id": "1", **{f"word{n}": word for n, word in enumerate(words)}}) + "\n")
+        self.shell.stdin.flush()
+        answer = parse_qs(self.shell.stdout.readline(), keep_blank_values=True)
+        if "printed" not in answer:
+            raise InteropError(f"mqadmin {' '.join(words)} has ended the Java machine: is there a wrong option?")
+        return answer["printed"][0]
 
     def cluster_rows(self) -> list[list[str]]:
         """Cluster, broker name, broker id and address of each line of clusterList."""
         return [line.split()[:4] for line in self.run("clusterList").splitlines()]
+
+
+@contextlib.contextmanager
+def open_mqadmin(nameserver: str, home: Path) -> Iterator[Mqadmin]:
+    with subprocess.Popen(
+        shell_command(home), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()  # "ready"
+        try:
+            yield Mqadmin(nameserver, shell)
+        finally:
+            shell.kill()

@@ -1,10 +1,10 @@
 """Our nameserver among real RocketMQ programs: Apache brokers register at it, real clients and mqadmin ask it.
 
-    .venv/bin/python interop/nameserver.py                        # or: make interop
-    .venv/bin/python interop/nameserver.py --nameserver apache    # the same checks against Apache's own nameserver
+    python -m interop.nameserver                        # only these checks; make interop runs them and the broker's
+    python -m interop.nameserver --nameserver apache    # the same checks against Apache's own nameserver
 
-Needs a JDK 17 and Maven; the Go and Node clients are left out where Go or Node is not installed. Takes about four
-minutes, most of it start-up of Java programs. Exits 1 if a check failed.
+Needs a JDK 17 and Maven; the Go and Node clients are left out where Go or Node is not installed. Takes about a
+minute, most of it start-up of Java programs. Exits 1 if a check failed.
 """
 
 import argparse
@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from interop.apache import start_broker, start_nameserver
+from interop.broker.servers import COMMAND
 from interop.broker_checks import MASTER_SETTINGS, BrokerChecks, plan_broker
 from interop.client_checks import ClientChecks
-from interop.mqadmin import Mqadmin
+from interop.mqadmin import open_mqadmin
 from interop.mqadmin_checks import MqadminChecks
 from interop.processes import LOOPBACK, InteropError, exit_on_sigterm, free_port, running
 from interop.report import Report
 
-COMMAND = Path(sys.executable).parent / "ariane"
 # Takes a port and a directory for files.
 Nameserver = Callable[[int, Path], AbstractContextManager[object]]
 
@@ -33,19 +31,18 @@ Nameserver = Callable[[int, Path], AbstractContextManager[object]]
 @contextlib.contextmanager
 def our_nameserver(port: int, home: Path) -> Iterator[None]:
     home.mkdir(exist_ok=True)
-    command = [str(COMMAND), "namesrv", "--listen", f"{LOOPBACK}:{port}"]
+    command = [*COMMAND, "namesrv", "--listen", f"{LOOPBACK}:{port}"]
     with running(command, ready="ready", log=home / "namesrv.log"):
         yield
 
 
-def run_checks(nameserver: Nameserver, settings_are_fixed: bool, work: Path) -> int:
+def run_checks(nameserver: Nameserver, settings_are_fixed: bool, work: Path) -> Report:
     port = free_port()
     address = f"{LOOPBACK}:{port}"
     report = Report()
-    admin = Mqadmin(address, work / "mqadmin")
     master = plan_broker(address, "interop-a", MASTER_SETTINGS)
-    brokers = BrokerChecks(admin, master, "JavaJSON", work)
-    with contextlib.ExitStack() as first_life:
+    with open_mqadmin(address, work / "mqadmin") as admin, contextlib.ExitStack() as first_life:
+        brokers = BrokerChecks(admin, master, "JavaJSON", work)
         first_life.enter_context(nameserver(port, work / "namesrv"))
         print(f"nameserver on port {port}", flush=True)
         with contextlib.ExitStack() as broker_life:
@@ -58,7 +55,7 @@ def run_checks(nameserver: Nameserver, settings_are_fixed: bool, work: Path) -> 
                 report.check("broker comes back after a restart of the nameserver", brokers.comes_back)
                 broker_life.close()
                 report.check("last broker leaves", brokers.is_gone)
-    return report.finish()
+    return report
 
 
 def main() -> int:
@@ -70,7 +67,7 @@ def main() -> int:
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="ariane-interop-") as directory:
         try:
-            return run_checks(our_nameserver if ours else start_nameserver, ours, Path(directory))
+            return run_checks(our_nameserver if ours else start_nameserver, ours, Path(directory)).finish()
         except InteropError as problem:
             print(problem, file=sys.stderr)
             return 1

@@ -93,7 +93,7 @@ def running(
     try:
         settled.wait(timeout_seconds)
         if not seen_ready.is_set():
-            raise InteropError(f"{shlex.join(command)[:200]} ... never said {ready!r}:\n{_tail(log)}")
+            raise InteropError(f"{shlex.join(command)[:200]} ... never said {ready!r}:\n{tail(log)}")
         yield process.pid
     finally:
         _stop(process)
@@ -125,5 +125,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
     return log.read_text(errors="replace")[-2000:] if log.exists() else "(no output)"

@@ -153,7 +153,7 @@ def _behind_hosts(
 
 def _topic_lengths(source: Source, at: Int64s, is_wide: Bools) -> Int64s:
     """Negative for a length that no topic has."""
-    length = source.bytes.view(np.int8)[at].astype(np.int64)
+    length = source.int8[at].astype(np.int64)
     if np.count_nonzero(is_wide):
         length[is_wide] = source.shorts(at[is_wide])
     return length

@@ -14,6 +14,7 @@ every gap between two texts; taking every other value copies the texts, and noth
     offsets      0    1       2  3   4     5        take 0, 2, 4  ->  AAAAABBBCCCCCC
 """
 
+import sys
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
@@ -63,6 +64,7 @@ class Source:
         self.bytes: Bytes = np.frombuffer(buffer, np.uint8)
         if len(self.bytes) > SOURCE_BYTES_MAX:
             raise RecordError(f"{len(self.bytes)} bytes at once, at most {SOURCE_BYTES_MAX} can be decoded: read less")
+        self.int8 = self.bytes.view(np.int8)
         self.view = memoryview(buffer).cast("B") if len(self.bytes) else memoryview(b"")
         self._arrow = pa.py_buffer(self.view)
 
@@ -114,11 +116,17 @@ class Source:
         count = len(starts)
         if not count:
             return pa.array([], kind)
-        edges = np.empty((count, 2), np.int32)
-        edges[:, 0] = starts
-        edges[:, 1] = starts + lengths
-        over = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(edges), self._arrow])
+        over = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(_pairs(starts, lengths)), self._arrow])
         return pc.take(over, _evens(count), boundscheck=False)
+
+
+def _pairs(starts: Int64s, lengths: Int64s) -> Int64s:
+    """Start and end of each span side by side, as 32-bit numbers: two of them made as one of 64 bits."""
+    ends = starts + lengths
+    low, high = (starts, ends) if sys.byteorder == "little" else (ends, starts)
+    both = high << 32
+    both |= low
+    return both
 
 
 def is_all(which: Bools) -> bool:

@@ -26,7 +26,7 @@ MAGIC_AT = 4
 
 _LANES_MAX = 2048
 _STEPS_AT_ONCE = 8
-_SEARCHES_PER_STEP = 10
+_SEARCHES_PER_STEP = 4
 """What one step of all lanes costs, in searches for the start of one lane."""
 
 

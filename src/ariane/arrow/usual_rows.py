@@ -38,7 +38,7 @@ def usual_rows(
     behind_body = ends - body_end
     if _least(behind_body) < _LENGTHS_BYTES:
         return None
-    topic_length = source.bytes.view(np.int8)[body_end].astype(np.int64)
+    topic_length = source.int8[body_end].astype(np.int64)
     text_length = behind_body - topic_length - _LENGTHS_BYTES
     text_at = ends - text_length
     if _least(topic_length) < 0 or _least(text_length) < 0 or not is_all(source.shorts(text_at - 2) == text_length):

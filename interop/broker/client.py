@@ -1,0 +1,114 @@
+"""What a check can have a client do, whoever wrote the client: verbs with named fields, and inboxes of what arrived.
+
+Verbs (all fields are texts on the way to a client in another process):
+
+    send         topic body [tags keys delay_level deliver_at queue trace mode=sync|async|oneway p.NAME...]
+    batch        topic body0 body1 ...
+    transaction  topic body decision=commit|rollback|unknown [check=commit|rollback]
+    request      topic body seconds                  -> body of the reply
+    query        topic key                           -> body0 ...
+    view         topic id_to_view                    -> body0, by an id of either kind
+    consume      inbox group topic [expression sql model ordered fail max_reconsume reply trace] -> client_id
+    stop         inbox
+    pull         group topic                         -> body0 ..., with a pull consumer
+    poll         group topic count                   -> body0 ..., with a lite pull consumer
+
+`send`, `batch` and `transaction` tell status, message_id, offset_message_id, queue_id and queue_offset.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from interop.report import CheckFailed
+
+WAIT_S = 60.0
+"""Far above what anything here takes on an idle machine."""
+
+
+class NotOffered(Exception):
+    """The client, or the server, has no such thing; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A message as a consumer got it."""
+
+    body: str
+    at_s: float
+    tags: str = ""
+    keys: str = ""
+    message_id: str = ""
+    queue_id: int = 0
+    queue_offset: int = 0
+    attempt: int = 1
+
+
+@dataclass(slots=True)
+class Inbox:
+    """All that one consumer got, in the order in which it got it."""
+
+    seen: list[Seen] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def add(self, seen: Seen) -> None:
+        async with self.changed:
+            self.seen.append(seen)
+            self.changed.notify_all()
+
+    @property
+    def bodies(self) -> list[str]:
+        return [one.body for one in self.seen]
+
+    async def wait(self, enough: Callable[[list[Seen]], bool], what: str, timeout_s: float = WAIT_S) -> None:
+        try:
+            async with asyncio.timeout(timeout_s), self.changed:
+                await self.changed.wait_for(lambda: enough(self.seen))
+        except TimeoutError:
+            raise CheckFailed(f"{what}: after {timeout_s:.0f} s there is {_short(self.bodies)}") from None
+
+    async def wait_bodies(self, wanted: set[str], timeout_s: float = WAIT_S) -> None:
+        """Until each of them has arrived; others may have arrived too."""
+        await self.wait(
+            lambda seen: wanted <= {one.body for one in seen}, f"wanted {_short(sorted(wanted))}", timeout_s
+        )
+
+
+class Client(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
+        """CheckFailed when it went wrong, NotOffered when the client has no such thing."""
+
+    def inbox(self, name: str) -> Inbox:
+        """Of the consumer that was, or will be, started with this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Couple:
+    """Two clients that pass for one: what the first sends, the second consumes."""
+
+    sender: Client
+    receiver: Client
+
+    @property
+    def name(self) -> str:
+        return f"{self.sender.name} sends, {self.receiver.name} consumes"
+
+    async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
+        one = self.receiver if verb in {"consume", "stop", "pull", "poll"} else self.sender
+        return await one.call(verb, **fields)
+
+    def inbox(self, name: str) -> Inbox:
+        return (self.sender if name == "checks" else self.receiver).inbox(name)
+
+
+def bodies_of(answer: Mapping[str, str]) -> list[str]:
+    """The bodies in an answer of query, view, pull or poll."""
+    return [answer[f"body{number}"] for number in range(len(answer)) if f"body{number}" in answer]
+
+
+def _short(bodies: list[str]) -> str:
+    return f"{len(bodies)} messages {[body[:30] for body in bodies[:12]]}"

@@ -1,0 +1,110 @@
+"""What a check is given: a client to command, servers to command it against, and names that no other check uses."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from ariane.errors import RequestFailed
+from ariane.model.topic import Permission
+from ariane.rpc.caller import Caller
+from ariane.wire.requests.routes import GetRoute
+from ariane.wire.requests.topics import UpdateTopic
+from interop.broker.client import WAIT_S, Client, Couple, Inbox, NotOffered
+from interop.broker.guests import AdminShell
+from interop.broker.servers import Servers
+from interop.report import CheckFailed
+
+QUEUES = 4
+POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class Stage:
+    client: Client
+    servers: Servers
+    admin: AdminShell | None
+    """None where there is no Java; few checks need it."""
+    caller: Caller
+    name: str
+    numbers: "count[int]" = field(default_factory=count)
+
+    @property
+    def group(self) -> str:
+        return f"group_{self.name}"
+
+    @property
+    def members(self) -> tuple[Client, Client]:
+        """Two to share the queues of a topic: both halves of a couple, or the same client twice."""
+        return (self.client.sender, self.client.receiver) if isinstance(self.client, Couple) else (self.client,) * 2
+
+    async def mqadmin(self, *words: str) -> str:
+        if self.admin is None:
+            raise NotOffered("there is no mqadmin here")
+        return await self.admin.run(*words)
+
+    async def topic(self) -> str:
+        """A new topic, known to the nameserver."""
+        topic = f"topic_{self.name}"
+        ask = UpdateTopic(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=QUEUES,
+            write_queue_nums=QUEUES,
+            perm=int(Permission.READ_WRITE),
+            topic_filter_type="SINGLE_TAG",
+        )
+        await self.caller.call(self.servers.plan.address, ask)
+        await eventually(lambda: self._has_route(topic), f"a route of {topic}")
+        return topic
+
+    async def _has_route(self, topic: str) -> bool:
+        try:
+            await self.caller.call(self.servers.nameserver, GetRoute(topic=topic))
+        except RequestFailed:
+            return False
+        return True
+
+    async def send(self, topic: str, body: str, **fields: object) -> dict[str, str]:
+        """The answer, of which the status has been checked."""
+        answer = dict(await self.client.call("send", topic=topic, body=body, **fields))
+        if answer["status"] != "SEND_OK":
+            raise CheckFailed(f"send status {answer['status']}")
+        return answer
+
+    async def consume(
+        self, topic: str, *, client: Client | None = None, group: str | None = None, **fields: object
+    ) -> "Tap":
+        """Starts a consumer that begins at the first message."""
+        client = client or self.client
+        inbox = f"{self.name}-{next(self.numbers)}"
+        await client.call("consume", inbox=inbox, group=group or self.group, topic=topic, **fields)
+        return Tap(client, inbox, client.inbox(inbox))
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """A consumer that runs."""
+
+    client: Client
+    name: str
+    inbox: Inbox
+
+    async def stop(self) -> None:
+        await self.client.call("stop", inbox=self.name)
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], what: str, timeout_s: float = WAIT_S) -> None:
+    """Asks again until it holds: for state of another process, which has no event to wait for."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not await holds():  # noqa: ASYNC110
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise CheckFailed(f"{what}: not within {timeout_s:.0f} s") from None
+
+
+def safe_name(text: str) -> str:
+    """As a part of topic and group names."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", text)
