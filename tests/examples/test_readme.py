@@ -26,7 +26,7 @@ async def test_the_python_of_the_readme_sends_and_receives(tmp_path: Path) -> No
 
 def test_every_command_that_the_readme_runs_exists() -> None:
     lines = re.findall(r"\.venv/bin/ariane ([^\n#]+)", TEXT)
-    assert len(lines) == 5
+    assert len(lines) == 6
     for line in lines:
         command: click.Command | None = ariane
         for word in line.split():

@@ -26,7 +26,7 @@ MAGIC_AT = 4
 
 _LANES_MAX = 2048
 _STEPS_AT_ONCE = 8
-_SEARCHES_PER_STEP = 4
+_SEARCHES_PER_STEP = 8
 """What one step of all lanes costs, in searches for the start of one lane."""
 
 
@@ -39,7 +39,7 @@ class Chain(NamedTuple):
 def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
     """The items that begin from `start` on and before `end`, each where the size of the one before leads.
 
-    Sizes are followed, not checked: that is done for all items at once (rows.py). No bytes at or behind `limit` are
+    Sizes are followed, not checked: that is done for all items at once (row_checks.py). No bytes at or behind `limit` are
     looked at. The chain is never empty.
     """
     lanes = _lane_starts(source, start, end)
