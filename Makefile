@@ -44,6 +44,7 @@ parts: $(STAMP) ## Figures of wire, nameserver, store and index by themselves
 	@$(BIN)/python -m bench.nameserver
 	@$(BIN)/python -m bench.store
 	@$(BIN)/python -m bench.index
+	@$(BIN)/python -m bench.arrow
 
 interop: $(STAMP) ## Apache's clients, brokers and mqadmin against ours, both ways (needs Java, Maven, Go); docs/compatibility.md
 	@$(BIN)/python -m interop

@@ -39,7 +39,7 @@ class Chain(NamedTuple):
 def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
     """The items that begin from `start` on and before `end`, each where the size of the one before leads.
 
-    Sizes are followed, not checked: that is done for all items at once (row_checks.py). No bytes at or behind `limit` are
+    Sizes are followed, not checked: that is done for all items at once (row_checks.py). Bytes from `limit` on are not
     looked at. The chain is never empty.
     """
     lanes = _lane_starts(source, start, end)
