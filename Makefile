@@ -24,7 +24,7 @@ check: $(STAMP) ## Format, lint, types and the import contract
 	@$(BIN)/lint-imports
 
 test: check ## Everything CI runs: check, then the tests
-	@$(BIN)/pytest
+	@PYTEST=$(BIN)/pytest sh scripts/test
 
 demo: $(STAMP) ## The main job end to end
 	@$(BIN)/python -m examples.demo

@@ -11,7 +11,7 @@ Verbs (all fields are texts on the way to a client in another process):
     consume      inbox group topic [expression sql model ordered fail max_reconsume reply trace] -> client_id
     stop         inbox
     pull         group topic                         -> body0 ..., with a pull consumer
-    poll         group topic count                   -> body0 ..., with a lite pull consumer
+    poll         group topic count seconds           -> body0 ..., with a lite pull consumer
 
 `send`, `batch` and `transaction` tell status, message_id, offset_message_id, queue_id and queue_offset.
 """

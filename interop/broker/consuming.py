@@ -97,14 +97,27 @@ async def pull(stage: Stage) -> None:
 
 
 async def poll(stage: Stage) -> None:
-    """The second consumer of the group goes on where the first has left off."""
+    """The second consumer of the group goes on where the first has left off; the Go client, now and then, loses its last
+    commit of a queue when it closes, so some messages may come twice."""
     topic = await stage.topic()
-    for round_number in range(2):
-        bodies = [f"m{round_number}-{number}" for number in range(COUNT)]
-        for body in bodies:
-            await stage.send(topic, body)
-        found = bodies_of(await stage.client.call("poll", topic=topic, group=stage.group, count=COUNT))
-        expect(sorted(found) == bodies, f"polled {sorted(found)}, wanted {bodies}")
+    await _poll_round(stage, topic, "first")
+    repeated = await _poll_round(stage, topic, "second")
+    expect(repeated < COUNT, "all messages came twice: no offset was kept")
+
+
+async def _poll_round(stage: Stage, topic: str, name: str) -> int:
+    """Sends messages and polls until all have come; returns how many came that are of another round."""
+    wanted = {f"{name} {number}" for number in range(COUNT)}
+    for body in wanted:
+        await stage.send(topic, body)
+    found: list[str] = []
+
+    async def has_all() -> bool:
+        found.extend(bodies_of(await stage.client.call("poll", topic=topic, group=stage.group, count=COUNT, seconds=5)))
+        return wanted <= set(found)
+
+    await eventually(has_all, f"messages of the {name} round")
+    return sum(body not in wanted for body in found)
 
 
 async def request_reply(stage: Stage) -> None:
