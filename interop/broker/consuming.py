@@ -97,8 +97,8 @@ async def pull(stage: Stage) -> None:
 
 
 async def poll(stage: Stage) -> None:
-    """The second consumer of the group goes on where the first has left off; the Go client, now and then, loses its last
-    commit of a queue when it closes, so some messages may come twice."""
+    """The second consumer of the group goes on where the first has left off; the Go client, now and then, loses its
+    last commit of a queue when it closes, so some messages may come twice."""
     topic = await stage.topic()
     await _poll_round(stage, topic, "first")
     repeated = await _poll_round(stage, topic, "second")
