@@ -26,14 +26,15 @@ class Heartbeats:
         self._greeted: set[str] = set()  # who knows of all our parts
         self._introduced: set[str] = set()  # who knows of any
         self._due = asyncio.Event()
+        self._unanswered = TaskSet()
         routes.on_change(lambda _topic, _route: self._greet_newcomers())
 
     async def send(self) -> None:
         """To all brokers at the same time; returns when all have answered or failed. A failure is only logged."""
         self._due.clear()
         if not self._parts.is_empty:
-            beat = Heartbeat(body=self._data())
-            await self._to_all(beat, self._addresses())
+            self._to_all(Heartbeat(body=self._data()), self._addresses())
+            await self._unanswered.wait()
 
     async def ensure(self) -> None:
         """Returns when every broker known has heard of every part; at once when that is so already."""
@@ -47,14 +48,23 @@ class Heartbeats:
 
     async def run(self) -> None:
         """Sends whenever there is news."""
-        while True:
-            await self._due.wait()
-            await self.send()
+        try:
+            while True:
+                await self._due.wait()
+                await self.send()
+        finally:
+            self._unanswered.cancel()
 
     async def unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Tells the brokers that a part leaves, so that they need not wait 120 s to find out."""
+        """Tells the brokers that a part leaves, so that they need not wait 120 s to find out.
+
+        Not before they have answered every heartbeat, also one whose sender was cancelled meanwhile: Apache's brokers
+        handle the two in different threads, and one that takes the farewell first keeps a member that is gone.
+        """
+        await self._unanswered.wait()
         leave = UnregisterClient(self._client_id, producer_group, consumer_group)
-        await self._to_all(leave, self._addresses(slaves=True) & self._introduced)
+        self._to_all(leave, self._addresses(slaves=True) & self._introduced)
+        await self._unanswered.wait()
 
     def _greet_newcomers(self) -> None:
         if not self._parts.is_empty and not self._addresses() <= self._greeted:
@@ -71,14 +81,9 @@ class Heartbeats:
             consumer_data_set=[part.consumer_data() for part in self._parts.consumers.values()],
         )
 
-    async def _to_all(self, request: Request[Any], addresses: set[str]) -> None:
-        tasks = TaskSet()
+    def _to_all(self, request: Request[Any], addresses: set[str]) -> None:
         for address in addresses:
-            tasks.spawn(self._to_one(request, address))
-        try:
-            await tasks.wait()
-        finally:
-            tasks.cancel()
+            self._unanswered.spawn(self._to_one(request, address))
 
     async def _to_one(self, request: Request[Any], address: str) -> None:
         try:
