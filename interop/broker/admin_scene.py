@@ -1,6 +1,6 @@
 """A topic with messages and a group that consumes it, for mqadmin's commands to work on."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,3 +58,17 @@ async def scene(servers: Servers, admin: AdminShell, work: Path) -> AsyncIterato
         started = await java.call("consume", inbox="scene", group=GROUP, topic=TOPIC)
         await java.inbox("scene").wait(lambda seen: len(seen) >= MESSAGES, "all messages")
         yield Scene(servers, admin, java, started["client_id"], sent, work / "exports")
+
+
+Command = Callable[[Scene], Awaitable[object]]
+
+
+class Rows(dict[str, Command]):
+    """Checks by the name of their row, in the order in which they are written down."""
+
+    def row(self, name: str) -> Callable[[Command], Command]:
+        def keep(command: Command) -> Command:
+            self[name] = command
+            return command
+
+        return keep

@@ -56,10 +56,11 @@ class Table:
             return ""
         if cell.verdict is Verdict.PASSED:
             return "yes"
-        if cell.reason not in notes:
-            notes.append(cell.reason)
+        note = cell.reason.split("\n", 1)[0]
+        if note not in notes:
+            notes.append(note)
         word = "no" if cell.verdict is Verdict.FAILED else "not offered"
-        return f"{word} ({notes.index(cell.reason) + 1})"
+        return f"{word} ({notes.index(note) + 1})"
 
 
 def _unique(names: Iterable[str]) -> list[str]:

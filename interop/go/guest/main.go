@@ -43,7 +43,7 @@ func main() {
 	verbs := map[string]verb{
 		"send": send, "batch": batch, "transaction": transaction, "request": request,
 		"consume": consume, "stop": stop, "poll": poll, "pull": pull,
-		"query": notOffered("it has no query by key"), "view": notOffered("it has no view by id"),
+		"query": notOffered("the Go client has no query by key"), "view": notOffered("the Go client has no look-up by id"),
 	}
 	Line{"event": "ready"}.print()
 	asks := bufio.NewScanner(os.Stdin)

@@ -31,7 +31,7 @@ var states = map[string]primitive.LocalTransactionState{
 
 func send(ask Line) (Line, error) {
 	if _, there := ask["deliver_at"]; there {
-		return nil, NotOffered("it knows delay levels only")
+		return nil, NotOffered("the Go client knows delay levels only")
 	}
 	kind := "plain"
 	if ask["trace"] == "true" {
