@@ -8,6 +8,7 @@ nameserver
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlencode
@@ -35,6 +36,19 @@ def tell(**fields: object) -> None:
 
 
 def send(ask: Fields) -> dict[str, str]:
+    """Once more when there was no route: this client waits 3 s for one, which a busy machine may take, and then gives
+    up before anything is sent."""
+    give_up = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return send_once(ask)
+        except Exception as problem:
+            if "No route info" not in str(problem) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.2)
+
+
+def send_once(ask: Fields) -> dict[str, str]:
     message = message_of(ask, "body")
     if ask.get("mode") == "oneway":
         producer.send_oneway(message)
