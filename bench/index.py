@@ -14,10 +14,11 @@ from itertools import cycle
 from pathlib import Path
 
 from ariane.store.disk import RealDisk, RealFile
-from ariane.store.index_entries import KeyedMessage, key_rows
+from ariane.store.index_entries import KeyedMessage
 from ariane.store.index_file import IndexFile, Shape
 from ariane.store.index_header import Header
 from ariane.store.index_layout import ENTRY, HEADER_BYTES, SLOT_BYTES, entries_position, file_bytes
+from ariane.store.key_columns import KeyColumns
 from ariane.store.key_hash import key_hash
 from ariane.store.settings import StoreSettings
 from bench.timing import us_per_call
@@ -57,12 +58,12 @@ def _message(number: int) -> KeyedMessage:
 
 
 def _batches(path: Path, shape: Shape, batches: list[list[KeyedMessage]]) -> Callable[[], None]:
-    """As `Index.put` does, but round and round over the same offsets."""
+    """As `Index.put_columns` does, but round and round over the same offsets."""
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
-    following = cycle(batches)
+    following = cycle([KeyColumns.of(batch) for batch in batches])
 
     def put() -> None:
-        file.publish(file.stage(key_rows(next(following), -1)))
+        file.publish(file.stage(next(following).rows(-1)))
 
     return put
 

@@ -1,6 +1,6 @@
 """CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
 
-    python -m bench.send_path [--chunk 16] [--body 1024] [--batch 32] [--profile]
+    python -m bench.send_path [--chunk 16] [--turn 1] [--body 1024] [--batch 32] [--profile]
 
 The broker is whole, with store, index and counters; only the kernel's part of the network is left out, so the figures
 hold on a busy machine, too. --profile shows where the time goes: shares, not microseconds, for profiling slows calls.
@@ -55,7 +55,7 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
     settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
     async with running(settings, Clock()) as broker:
         dispatcher = Dispatcher(handler_table(broker.parts))
-        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None)
+        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
         transport = Nowhere()
         connection.connection_made(transport)
         plan = plan_of(chosen)
@@ -66,7 +66,7 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
             chunks = list(chunks_of(plan, requests, chosen.chunk))
             if chosen.profile and number:
                 profile.enable()
-            spent_s = feed(connection, chunks)
+            spent_s = await feed(connection, chunks, chosen.turn)
             profile.disable()
             best_us = min(best_us, spent_s / requests / chosen.batch * 1e6)
             check(plan, transport, requests)
@@ -94,10 +94,13 @@ def chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[bytes]:
         yield b"".join(bytes(piece.data) for piece in ring.take(chunk))
 
 
-def feed(connection: Connection, chunks: list[bytes]) -> float:
+async def feed(connection: Connection, chunks: list[bytes], turn: int) -> float:
     began = time.process_time()
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks, start=1):
         connection.data_received(chunk)
+        if number % turn == 0:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
     return time.process_time() - began
 
 
@@ -113,6 +116,7 @@ def check(plan: LoadPlan, transport: Nowhere, requests: int) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--chunk", type=int, default=16, help="requests in one read")
+    options.add_argument("--turn", type=int, default=1, help="reads in one turn of the loop")
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
     options.add_argument("--profile", action="store_true")

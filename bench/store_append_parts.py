@@ -5,15 +5,15 @@ from itertools import cycle
 from pathlib import Path
 
 from ariane.store.disk import RealDisk
-from ariane.store.dispatch import Keyed
-from ariane.store.draft import Appended, Draft, record_bytes
-from ariane.store.index_entries import key_rows
+from ariane.store.draft import Appended, Draft
 from ariane.store.index_file import IndexFile, Shape
 from ariane.store.index_header import Header
+from ariane.store.key_columns import KeyColumns
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import StoreSettings
-from ariane.wire.record import pack_record
-from bench.store_setup import HOST, drafts, opened
+from ariane.wire.crc import crc32
+from ariane.wire.record import HEAD_V4, MAGIC_V1, SHORT
+from bench.store_setup import CHUNK, HOST, drafts, opened
 from bench.timing import us_per_call
 
 INDEX_BATCH = 4096  # about what one tick of the index finds at full load
@@ -30,46 +30,47 @@ def costs(directory: Path, body_bytes: int) -> dict[str, float]:
 
 def _parts(store: MessageStore, directory: Path, body_bytes: int) -> Iterator[Part]:
     draft, *_ = messages = drafts(INDEX_BATCH * INDEX_BATCHES, body_bytes)
-    topic = draft.topic.encode()
-    queues = store.parts.queues
-    queue = queues.get_or_create(draft.topic, draft.queue_id)
-    yield "record_bytes", lambda: record_bytes(draft, len(topic), len(HOST)), 1
-    yield "queue look-up", lambda: queues.get_or_create(draft.topic, draft.queue_id), 1
-    yield "pack_record", lambda: _pack(draft, topic), 1
+    by_topic = store.parts.queues.by_topic
+    queue = store.parts.queues.get_or_create(draft.topic, draft.queue_id)
+    pieces = [_head(draft), draft.body, queue.topic_part, SHORT.pack(len(draft.properties)), draft.properties]
+    yield "queue look-up", lambda: by_topic.get(draft.topic, {}).get(draft.queue_id), 1
+    yield "head with checksum", lambda: _head(draft), 1
+    yield "join of a chunk, a 64th", lambda: b"".join(pieces * CHUNK), CHUNK
     yield "queue entry", lambda: queue.append(1, body_bytes, draft.tags_code), 1
-    yield "index: note the key", lambda: Keyed(1, 1, draft.topic, draft.keys), 1
     yield f"index: put {INDEX_BATCH:,} at once", _put(directory / "index-file", messages), INDEX_BATCH
     yield "outcome", lambda: Appended(1, 1, body_bytes, 1), 1
 
 
-def _pack(draft: Draft, topic: bytes) -> bytes:
-    return pack_record(
-        topic=topic,
-        body=draft.body,
-        properties=draft.properties,
-        queue_id=draft.queue_id,
-        flag=draft.flag,
-        queue_offset=1,
-        physical_offset=1,
-        sys_flag=draft.sys_flag,
-        born_timestamp_ms=draft.born_timestamp_ms,
-        born_host=draft.born_host,
-        store_timestamp_ms=1,
-        store_host=HOST,
-        reconsume_times=draft.reconsume_times,
-        prepared_transaction_offset=draft.prepared_transaction_offset,
+def _head(draft: Draft) -> bytes:
+    return HEAD_V4.pack(
+        len(draft.body),
+        MAGIC_V1,
+        crc32(draft.body),
+        draft.queue_id,
+        draft.flag,
+        1,
+        1,
+        draft.sys_flag,
+        draft.born_timestamp_ms,
+        draft.born_host,
+        1,
+        HOST,
+        draft.reconsume_times,
+        draft.prepared_transaction_offset,
+        len(draft.body),
     )
 
 
 def _put(path: Path, messages: list[Draft]) -> Callable[[], None]:
-    """As `Index.put` does, but round and round over the same offsets."""
+    """As `Index.put_columns` does, but round and round over the same offsets."""
     settings = StoreSettings()
     shape = Shape(settings.index_slots, settings.index_entries)
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
-    keyed = [Keyed(number, 1, draft.topic, draft.keys) for number, draft in enumerate(messages)]
-    following = cycle([keyed[begin : begin + INDEX_BATCH] for begin in range(0, len(keyed), INDEX_BATCH)])
+    keyed = [(number, 1, draft.topic, draft.keys) for number, draft in enumerate(messages)]
+    parts = [keyed[begin : begin + INDEX_BATCH] for begin in range(0, len(keyed), INDEX_BATCH)]
+    following = cycle([KeyColumns.of(part) for part in parts])
 
     def put() -> None:
-        file.publish(file.stage(key_rows(next(following), -1)))
+        file.publish(file.stage(next(following).rows(-1)))
 
     return put

@@ -100,3 +100,21 @@ def test_a_value_at_a_bound_belongs_below_it() -> None:
     assert histogram.counts == [2, 2, 1, 1]
     assert (histogram.count, histogram.up_to(2.0), histogram.largest) == (6, 4, 3.1)
     assert histogram.total == pytest.approx(10.7)
+
+
+@pytest.mark.parametrize("puts", [[("a", 100)] * 5, [("a", 100), ("b", 5000), ("a", 1)]], ids=["alike", "mixed"])
+def test_messages_of_one_append_count_as_if_they_had_come_one_by_one(puts: list[tuple[str, int]]) -> None:
+    together, one_by_one = Counters(), Counters()
+    together.put_all([topic for topic, _ in puts], [size for _, size in puts], 0.25)
+    for topic, size in puts:
+        one_by_one.put(topic, size, 0.25)
+    for counters in (together, one_by_one):
+        assert sum(tally.messages for tally in counters.puts.values()) == len(puts)
+    assert (together.sizes, together.bytes_in) == (one_by_one.sizes, one_by_one.bytes_in)
+    assert {topic: tally.bytes for topic, tally in together.puts.items()} == {
+        topic: tally.bytes for topic, tally in one_by_one.puts.items()
+    }
+    assert (together.append_s.counts, together.append_s.total) == (
+        one_by_one.append_s.counts,
+        one_by_one.append_s.total,
+    )

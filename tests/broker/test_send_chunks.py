@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.send_answers import SendAnswers
+from ariane.broker.send_answers import SendAnswers, asked_by
 from ariane.broker.settings import BrokerSettings
 from ariane.rpc.handlers import encode_outcome
-from ariane.store.draft import Appended
+from ariane.store.draft import Appended, Draft
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.command import Command
@@ -21,6 +21,7 @@ from ariane.wire.requests.send import SendAnswer, SendMessageV2
 from tests.broker.wired import STORE_HOST, TOPIC, Wired, a_pull, a_send, wired
 
 PLACE = Appended(physical_offset=0xABCDEF, queue_offset=42, size=100, store_timestamp_ms=1)
+DRAFT = Draft(topic=TOPIC, queue_id=3, body=b"", properties=b"", born_timestamp_ms=1, born_host=STORE_HOST)
 
 
 @pytest.mark.parametrize("key", [None, "7F0000010001", "", 'a"b', "é", "50%", "a b"], ids=repr)
@@ -33,12 +34,13 @@ def test_the_short_way_and_the_long_way_write_the_same_bytes(
         answers = SendAnswers(settings, STORE_HOST)
         command = Command(code=310, opaque=opaque, serialization=serialization)
         long_way = encode_outcome(command, answers.answer(ResponseCode.SUCCESS, (PLACE,), 3, key))
-        assert answers.stored(command, PLACE, 3, key) == long_way
+        assert answers.stored([((asked_by(command, key), key, None), DRAFT, PLACE)]) == long_way
 
 
 def test_who_asks_one_way_is_not_answered() -> None:
     answers = SendAnswers(BrokerSettings(), STORE_HOST)
-    assert answers.stored(Command(code=310, flag=HeaderFlag.ONEWAY), PLACE, 3, None) is None
+    asked = asked_by(Command(code=310, flag=HeaderFlag.ONEWAY), None)
+    assert answers.stored([((asked, None, None), DRAFT, PLACE)]) == b""
 
 
 async def in_one_chunk(broker: Wired, *asks: Request[SendAnswer]) -> list[Command]:

@@ -66,6 +66,7 @@ class Wired:
     intake: Intake
     parked: ParkedPulls
     caller: Caller
+    dispatcher: Dispatcher
 
     @property
     def store(self) -> MessageStore:
@@ -101,6 +102,7 @@ async def wired(
     pulls_max: int = 100_000,
     pulls_per_connection_max: int = 20_000,
     store: dict[str, Any] | None = None,
+    lane: bool = True,
     **changes: Any,
 ) -> AsyncIterator[Wired]:
     clock = clock or Clock()
@@ -128,14 +130,28 @@ async def wired(
             MessageHandlers(settings, service, clients),
             ClientHandlers(settings, clients, groups, table, clock),
         )
+        dispatcher = Dispatcher(handlers)
         transport = replace(TransportSettings(), drain_timeout_s=1.0)
         async with (
-            Server.open(LOOPBACK, Dispatcher(handlers).receive, transport, TlsSettings(), Clock()) as server,
+            Server.open(
+                LOOPBACK, dispatcher.receive, transport, TlsSettings(), Clock(), dispatcher.lane if lane else None
+            ) as server,
             Pool.open(TransportSettings(), Clock(), Dispatcher(HandlerTable.of()).receive) as pool,
         ):
             address = str(server.address)
             yield Wired(
-                address, server, settings, service, table, groups, offsets, clients, intake, parked, Caller(pool)
+                address,
+                server,
+                settings,
+                service,
+                table,
+                groups,
+                offsets,
+                clients,
+                intake,
+                parked,
+                Caller(pool),
+                dispatcher,
             )
             parked.answer_all()
 

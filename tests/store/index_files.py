@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from ariane.store.disk import RealDisk
-from ariane.store.index_entries import KeyedMessage, key_rows
+from ariane.store.index_entries import KeyedMessage
 from ariane.store.index_file import IndexFile, Shape
 from ariane.store.index_header import Header
+from ariane.store.key_columns import KeyColumns
 from ariane.testing import SimulatedDisk
 from tests.store.indexes import EVER, book_hash
 
@@ -24,7 +25,7 @@ def reopened(disk: SimulatedDisk | RealDisk, path: Path = PATH, shape: Shape = S
 
 
 def put(file: IndexFile, *messages: KeyedMessage) -> None:
-    rows = key_rows(messages, -1)
+    rows = KeyColumns.of(messages).rows(-1)
     if len(rows.hashes):
         file.publish(file.stage(rows))
 

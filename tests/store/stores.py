@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 from ariane.clock import Clock
 from ariane.model.message import HostPort
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import Disk
 from ariane.store.draft import Appended, Draft
+from ariane.store.draft_batch import BatchKeys, DraftBatch
 from ariane.store.message_store import MessageStore
 from ariane.store.queue_entry import ENTRY
 from ariane.store.settings import FlushDiskType, StoreSettings
@@ -45,6 +47,24 @@ def draft(body: bytes, topic: str = "orders", queue_id: int = 0, key: str = "", 
         keys=(key,) if key else (),
         **more,
     )
+
+
+def batch_of(*contents: bytes, **changes: object) -> DraftBatch:
+    """A batch of messages with two keys each."""
+    texts = [encode_properties({"UNIQ_KEY": f"U{n}", "KEYS": f"k{n}"}) for n in range(len(contents))]
+    fields: dict[str, Any] = {
+        "topic": "orders",
+        "queue_id": 0,
+        "bodies": list(contents),
+        "properties": texts,
+        "flags": list(range(len(contents))),
+        "tags_codes": [n % 3 for n in range(len(contents))],
+        "keys": BatchKeys([key for n in range(len(contents)) for key in (f"U{n}", f"k{n}")], 2),
+        "born_timestamp_ms": 1,
+        "born_host": HOST,
+        **changes,
+    }
+    return DraftBatch(**fields)
 
 
 def put(store: MessageStore, *drafts: Draft) -> list[Appended]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -55,6 +55,7 @@ def test_every_byte_of_every_golden_record_is_in_one_field(name: str) -> None:
             assert covers(annotate_blank(raw, view.position), raw, view.position)
 
 
+@settings(deadline=None)
 @given(messages, st.integers(0, 2**40))
 def test_every_byte_of_any_record_is_in_one_field(message: object, position: int) -> None:
     assert isinstance(message, type(MESSAGE))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreInUse
@@ -63,6 +63,7 @@ def test_a_missing_or_short_or_foreign_checkpoint_says_only_what_it_can() -> Non
     assert decode_checkpoint(apache) == Checkpoint(physic_timestamp_ms=7, logics_timestamp_ms=8, index_timestamp_ms=9)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=CHECKPOINT_BYTES))
 def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
     decode_checkpoint(data)

@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull
@@ -76,6 +76,7 @@ def test_the_end_of_a_queue_is_read_from_memory(tmp_path: Path, queue: ConsumeQu
     assert queue.entries(KEPT_ENTRIES - 1, 1) == bytes(ENTRY_BYTES)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_range_is_read_across_files_and_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

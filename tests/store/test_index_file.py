@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreMismatch
-from ariane.store.index_entries import KeyedMessage, key_rows
+from ariane.store.index_entries import KeyedMessage
 from ariane.store.index_file import IndexFile, Shape
 from ariane.store.index_header import Header
 from ariane.store.index_layout import entries_position, file_bytes
+from ariane.store.key_columns import KeyColumns
 from ariane.testing import SimulatedDisk
 from tests.store.index_files import PATH, SHAPE, content, found, new_file, put, reopened
 from tests.store.indexes import NOW_MS, TINY, by_the_book, checked, logs, message
@@ -85,7 +86,7 @@ def test_what_was_staged_is_not_seen_before_it_is_published() -> None:
     file = new_file(disk)
     put(file, message(0, "a"))
     before = file.header
-    staged = file.stage(key_rows([message(10, "a")], -1))
+    staged = file.stage(KeyColumns.of([message(10, "a")]).rows(-1))
     assert found(file, "a") == [0]
     assert file.header == before == reopened(disk).header
     file.publish(staged)

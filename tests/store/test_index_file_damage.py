@@ -36,6 +36,7 @@ def test_a_cut_file_is_one_that_never_saw_the_rest(messages: list[KeyedMessage],
     assert [content(disk)] == by_the_book(messages, SHAPE)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4000))
 def test_a_cut_file_still_covers_the_time_of_its_last_message(last_ms: int) -> None:
     file = new_file(SimulatedDisk())

@@ -27,6 +27,7 @@ def test_many_keys_hash_like_each_alone(pairs: list[tuple[str, str]]) -> None:
     assert hashes(pairs) == one_by_one(pairs)
 
 
+@settings(deadline=None)
 @given(ANY_TEXT, ANY_TEXT)
 def test_a_hash_is_the_size_of_javas_or_zero(topic: str, key: str) -> None:
     size = abs(java_hash(f"{topic}#{key}"))

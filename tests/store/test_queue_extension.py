@@ -2,7 +2,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreCorrupt, StoreError
@@ -35,6 +35,7 @@ def test_the_bytes_of_a_unit_as_apache_writes_them() -> None:
     assert packed(UNIT) == data
 
 
+@settings(deadline=None)
 @given(st.lists(units, min_size=1))
 def test_units_stand_back_to_back(written: list[ExtensionUnit]) -> None:
     data = b"".join(map(packed, written))
@@ -45,6 +46,7 @@ def test_units_stand_back_to_back(written: list[ExtensionUnit]) -> None:
     assert position == len(data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64), st.integers(-5, 70))
 def test_any_bytes_are_a_unit_or_store_corrupt(data: bytes, position: int) -> None:
     try:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
@@ -59,6 +59,7 @@ def test_a_chunk_goes_on_where_the_last_one_ended() -> None:
     assert ascending(FILLER, Last()) == (1, Last())
 
 
+@settings(deadline=None)
 @given(st.integers(0, 95), st.integers(0, 95))
 def test_a_hole_ends_the_queue_and_nothing_behind_it_comes_back(
     tmp_path_factory: pytest.TempPathFactory, count: int, hole: int
@@ -119,6 +120,7 @@ def test_a_queue_of_one_empty_file_keeps_its_place(tmp_path: Path) -> None:
     assert (queue.min_offset, queue.max_offset, queue.max_physical) == (30, 30, 0)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=FILE_BYTES * 2))
 def test_any_bytes_are_recovered_from_into_a_queue_that_can_be_used(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

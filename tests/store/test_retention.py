@@ -13,7 +13,7 @@ from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.retention import FILES_PER_ROUND
 from ariane.testing import FakeClock, SimulatedDisk
-from tests.store.stores import HOST, ROOT, bodies, draft, entries, opened, put, small
+from tests.store.stores import HOST, ROOT, batch_of, bodies, draft, entries, opened, put, small
 
 HOUR_S = 3600
 Used = Callable[[float], None]
@@ -146,6 +146,7 @@ def test_above_ninety_percent_writes_are_refused_until_there_is_room() -> None:
     (refused,) = store.append([draft(b"refused")])
     assert isinstance(refused, StoreFull)
     assert isinstance(store.append_together([draft(b"refused")])[0], StoreFull)
+    assert isinstance(store.append_batch(batch_of(b"refused")), StoreFull)
     assert len(bodies(store, "orders", 0)) == 1
     disk.used = 0.90
     assert store.clean().writes_allowed

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from ariane.errors import RecordError, WireError
 from ariane.model.message import HostPort
 from ariane.wire.host import encode_host
-from ariane.wire.message_id import UniqueKeys, decode_offset_message_id, offset_message_id, unique_key_time_ms
+from ariane.wire.message_id import (
+    UniqueKeys,
+    decode_offset_message_id,
+    offset_message_id,
+    offset_message_ids,
+    unique_key_time_ms,
+)
 
 SALT = bytes.fromhex("30946E09")
 LOCALHOST = IPv4Address("127.0.0.1")
@@ -162,3 +168,10 @@ def test_threads_that_share_a_producer_make_different_keys() -> None:
 def test_a_salt_of_the_wrong_length_is_refused() -> None:
     with pytest.raises(RecordError, match="4 bytes, not 3"):
         UniqueKeys(LOCALHOST, 1, b"abc", at(0))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40), st.sampled_from([8, 20]))
+def test_ids_of_a_batch_are_those_of_its_messages(offsets: list[int], host_bytes: int) -> None:
+    host = bytes(range(0xA0, 0xA0 + host_bytes))
+    assert offset_message_ids(host, offsets) == ",".join(offset_message_id(host, offset) for offset in offsets)

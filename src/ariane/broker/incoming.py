@@ -61,11 +61,15 @@ def draft_of(message: Incoming) -> Draft:
 
 
 def keys_of(properties: dict[str, str]) -> tuple[str, ...]:
+    return index_keys(properties.get(_UNIQUE_KEY), properties.get(_KEYS))
+
+
+def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
     """What the index keeps: the unique key first, then the user's own, parted by single blanks."""
-    unique_key = properties.get(_UNIQUE_KEY)
-    keys = properties.get(_KEYS)
     if keys is None:
         return (unique_key,) if unique_key else ()
+    if unique_key and " " not in keys:  # nearly always
+        return unique_key, keys
     words = [key for key in keys.split(" ") if key]
     return (unique_key, *words) if unique_key else tuple(words)
 

@@ -1,8 +1,7 @@
 """The one way into the log: for sends, retries, transactions, deliveries and replies alike."""
 
 import itertools
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from ariane.broker.counters import Counters
 from ariane.broker.delay_rewrite import DelayRules, deferred
@@ -14,19 +13,14 @@ from ariane.model.message import Property
 from ariane.store.append import Outcome
 from ariane.store.delay_levels import parse_levels
 from ariane.store.draft import Appended, Draft
+from ariane.store.draft_batch import AppendedBatch, DraftBatch
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import ResponseCode
 
-__all__ = ["SEAL", "Incoming", "Intake", "draft_of", "incoming_of", "keys_of", "wants_durable"]
+__all__ = ["SEAL", "Incoming", "Intake", "draft_of", "incoming_of", "keys_of", "means_durable", "wants_durable"]
 
 _WAIT = Property.WAIT
-
-
-class Slot(Protocol):
-    """Where the outcome of a staged message is put."""
-
-    outcome: Outcome | None
 
 
 class Intake:
@@ -41,12 +35,11 @@ class Intake:
         self._settings = settings
         self._clock = clock
         self._levels_ms = parse_levels(settings.store.message_delay_levels)
-        self._is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
+        self.is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
         self._waiting: dict[int, float] = {}
         self._waiting_messages = 0
         self._tickets = itertools.count()
-        self._staged: list[Draft] = []
-        self._slots: list[Slot] = []
+        self._store_staged: Callable[[], None] = _nothing_staged
 
     # --- into the log -----------------------------------------------------------------------------------------------
 
@@ -63,37 +56,32 @@ class Intake:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
         return self.take_together([draft_of(message) for message in messages])
 
-    def stage(self, draft: Draft, slot: "Slot") -> None:
-        """Like `take`, a little later: with all that is staged until somebody calls `store_staged`, or takes more."""
-        self._staged.append(draft)
-        self._slots.append(slot)
-
-    def store_staged(self) -> None:
-        """Stores what is staged with one append, and tells each slot its outcome."""
-        drafts, slots = self._staged, self._slots
-        if not drafts:
-            return
-        self._staged, self._slots = [], []
-        outcomes = self._store.append(drafts)
-        put, seconds = self.counters.put, self._store.append_s
-        for slot, draft, outcome in zip(slots, drafts, outcomes, strict=True):
-            slot.outcome = outcome
-            if type(outcome) is Appended:
-                put(draft.topic, outcome.size, seconds)
+    def before_others(self, store_staged: Callable[[], None]) -> None:
+        """What is called before anything else goes to the log: who stages messages keeps their order so."""
+        self._store_staged = store_staged
 
     def take(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
-        self.store_staged()
+        self._store_staged()
         appended = _appended(self._store.append((draft,)))[0]
         self.counters.put(draft.topic, appended.size, self._store.append_s)
         return appended
 
     def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
         """A batch, all or none, of one topic."""
-        self.store_staged()
+        self._store_staged()
         appended = _appended(self._store.append_together(drafts))
         if appended:
             self.counters.put_together(drafts[0].topic, appended)
+        return appended
+
+    def take_batch(self, batch: DraftBatch) -> AppendedBatch:
+        """A client's batch, all or none."""
+        self._store_staged()
+        appended = self._store.append_batch(batch)
+        if isinstance(appended, StoreError):
+            raise appended.with_traceback(None)
+        self.counters.put_batch(batch.topic, appended.sizes)
         return appended
 
     def _rules(self) -> DelayRules:
@@ -103,7 +91,7 @@ class Intake:
 
     def is_safe(self, appended: Appended) -> bool:
         """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""
-        return not self._is_sync or appended.end <= self._store.flusher.flushed_to
+        return not self.is_sync or appended.end <= self._store.flusher.flushed_to
 
     async def durable(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
         """SUCCESS, or FLUSH_DISK_TIMEOUT: it is stored, but no sync has covered it in time.
@@ -112,7 +100,7 @@ class Intake:
         disk, and the producer must not take the message for sent.
         """
         outcomes = [appended] if isinstance(appended, Appended) else list(appended)
-        if not wait or not self._is_sync or not outcomes:
+        if not wait or not self.is_sync or not outcomes:
             return ResponseCode.SUCCESS
         ticket = next(self._tickets)
         self._waiting_messages += len(outcomes)
@@ -141,7 +129,16 @@ class Intake:
 
 def wants_durable(properties: dict[str, str]) -> bool:
     """Whether the producer waits for durability: WAIT=false says that it does not."""
-    return properties.get(_WAIT, "true").lower() != "false"
+    return means_durable(properties.get(_WAIT))
+
+
+def means_durable(wait: str | None) -> bool:
+    """The same by the value of WAIT."""
+    return wait is None or wait.lower() != "false"
+
+
+def _nothing_staged() -> None:
+    pass
 
 
 def _appended(outcomes: Sequence[Outcome]) -> list[Appended]:

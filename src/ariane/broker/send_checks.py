@@ -6,6 +6,7 @@ only refuses all sends, where Apache refuses those to ordered topics. Java produ
 """
 
 import random
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -36,8 +37,8 @@ class SendChecks:
         self._passed: dict[str, TopicConfig] = {}
         topics.on_change(self._forget)
 
-    def destination(self, ask: Send) -> TopicConfig:
-        """The topic to write to, made if need be; RequestFailed when it may not be written."""
+    def admit(self) -> None:
+        """RequestFailed when this broker takes no sends at all."""
         settings = self._settings
         if settings.accept_sends_from_ms and self._clock.now_ms() < settings.accept_sends_from_ms:
             raise RequestFailed(
@@ -47,9 +48,21 @@ class SendChecks:
             )
         if not settings.permission & _WRITE:
             raise _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
-        return self._passed.get(ask.topic) or self._admit(ask)
 
-    def _admit(self, ask: Send) -> TopicConfig:
+    def destination(self, ask: Send) -> TopicConfig:
+        """The topic to write to, made if need be; RequestFailed when it may not be written."""
+        self.admit()
+        return self._passed.get(ask.topic) or self._pass(ask)
+
+    def passed(self, topic: str) -> TopicConfig | None:
+        """The topic, if it has passed its checks and nothing has changed since."""
+        return self._passed.get(topic)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` when what has passed must be looked at anew."""
+        self._topics.on_change(lambda _: listener())
+
+    def _pass(self, ask: Send) -> TopicConfig:
         if (fault := topic_fault(ask.topic)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
         if not is_writable_by_clients(ask.topic):

@@ -53,12 +53,12 @@ class Histogram:
         self.total = 0.0
         self.largest = 0.0
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, times: int = 1) -> None:
         if value <= self.bounds[0]:  # most of them
-            self.counts[0] += 1
+            self.counts[0] += times
         else:
-            self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+            self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
         if value > self.largest:
             self.largest = value
 

@@ -107,13 +107,14 @@ class MessageFields(TypedDict, total=False):
     flag: int
 
 
-class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as a broker keeps it. `body` is as stored: compressed if `sys_flag` says so."""
+class StoredMessage(msgspec.Struct, frozen=True):
+    """A message as a broker keeps it. `body` is as stored: compressed if `sys_flag` says so.
+
+    Make it by names. Only who decodes whole pull answers gives the fields in order: that takes a third of the time.
+    """
 
     topic: str
     body: bytes
-    properties: dict[str, str] = {}
-    flag: int = 0
     queue_id: int
     queue_offset: QueueOffset
     physical_offset: PhysicalOffset
@@ -122,6 +123,8 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     born_host: HostPort
     store_timestamp_ms: int
     store_host: HostPort
+    properties: dict[str, str] = {}
+    flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     body_crc: int = 0

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ariane.errors import WireError
-from ariane.transport.connection import Connection, Staged
+from ariane.transport.connection import Connection, Lane
 from ariane.wire.codes import ResponseCode
 from ariane.wire.command import Command
 from ariane.wire.declare import Declaration, declaration_of
@@ -40,7 +40,8 @@ class Later(Enum):
 LATER: Final = Later.LATER
 """What a handler returns that has no answer now, and perhaps never: the caller of END_TRANSACTION may get none."""
 
-Outcome = Answer | Encoded | Later
+Outcome = Answer | Encoded | Later | bytes
+"""Bytes are the whole frame, for handlers that write the answers they give most often by themselves."""
 
 
 class Call(NamedTuple):
@@ -49,7 +50,7 @@ class Call(NamedTuple):
     connection: Connection
     command: Command
 
-    def answer(self, outcome: Answer | Encoded) -> None:
+    def answer(self, outcome: Answer | Encoded | bytes) -> None:
         """The answer to a request whose handler returned `LATER`; dropped when the asker is gone."""
         data = encode_outcome(self.command, outcome)
         if data is not None:
@@ -60,6 +61,8 @@ def encode_outcome(command: Command, outcome: Outcome) -> bytes | None:
     """The frame that answers `command`; None when it wants no answer, or not yet."""
     if command.is_oneway or isinstance(outcome, Later):
         return None
+    if isinstance(outcome, bytes):
+        return outcome
     answer, body = (outcome.answer, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
     try:
         return encode_frame(answer_command(command, answer, body))
@@ -68,10 +71,11 @@ def encode_outcome(command: Command, outcome: Outcome) -> bytes | None:
         return encode_frame(answer_command(command, Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
 
 
-Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome] | Staged]
+Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome]]
 H = TypeVar("H", bound=Callable[..., Any])
 
 _MARK = "__handles__"
+_LANE_MARK = "__lane__"
 
 
 def handles(request: type[Request[Any]]) -> Callable[[H], H]:
@@ -84,6 +88,12 @@ def handles(request: type[Request[Any]]) -> Callable[[H], H]:
     return mark
 
 
+def lane(method: H) -> H:
+    """Marks a method of a handler group as a short way for frames (transport/connection.py)."""
+    setattr(method, _LANE_MARK, True)
+    return method
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     declaration: Declaration
@@ -93,8 +103,10 @@ class Route:
 class HandlerTable:
     """Code to handler, built once at start."""
 
-    def __init__(self, routes: dict[int, Route]) -> None:
+    def __init__(self, routes: dict[int, Route], lane: Lane | None = None) -> None:
+        """`lane` takes frames past the table."""
         self._routes = routes
+        self.lane = lane
         self.get = routes.get
 
     @classmethod
@@ -104,14 +116,21 @@ class HandlerTable:
             if route.declaration.code in routes:
                 raise ValueError(f"{route.declaration.code.name} has two handlers")
             routes[route.declaration.code] = route
-        return cls(routes)
+        lanes = [getattr(group, name) for group in groups for name in _marked(group, _LANE_MARK)]
+        if len(lanes) > 1:
+            raise ValueError(f"{len(lanes)} handler groups have a lane, at most one can")
+        return cls(routes, lanes[0] if lanes else None)
 
     def codes(self) -> set[int]:
         return set(self._routes)
 
 
 def _routes_of(group: object) -> Iterator[Route]:
+    for name in _marked(group, _MARK):
+        yield Route(getattr(getattr(type(group), name), _MARK), getattr(group, name))
+
+
+def _marked(group: object, mark: str) -> Iterator[str]:
     for name, function in inspect.getmembers(type(group), inspect.isfunction):
-        declaration = getattr(function, _MARK, None)
-        if declaration is not None:
-            yield Route(declaration, getattr(group, name))
+        if hasattr(function, mark):
+            yield name

@@ -1,39 +1,39 @@
 """Drafts into the log: one pass over a chunk of messages, one write, then their queue entries.
 
 A write that fails changes nothing: offsets are taken, entries made and keys noted only after the log has the bytes. The
-straight line below is the broker's hot path; a message costs one packed record, one dict look-up and one entry.
+straight line in `append` is the broker's hot path; a message costs one packed head, one dict look-up and one entry.
 """
 
+import struct
 from collections.abc import Sequence
 
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, StoreError
+from ariane.store.append_run import NOT_QUEUED, Outcome, Run, dispatch
 from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
-from ariane.store.dispatch import Dispatcher, Keyed
+from ariane.store.dispatch import Dispatcher
 from ariane.store.draft import Appended, Draft, record_bytes
-from ariane.wire.record import pack_record
-from ariane.wire.record_seal import seal, with_room
+from ariane.store.draft_batch import AppendedBatch, DraftBatch
+from ariane.store.queue_entry import ENTRY
+from ariane.wire.crc import crc32
+from ariane.wire.record import HEAD_V4, HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN, SHORT
+from ariane.wire.record_batch import RecordBatch, RecordColumns, SharedFields
+from ariane.wire.record_seal import with_room
 
-Outcome = Appended | StoreError
+__all__ = ["Appender", "Outcome"]
 
-# The bit that both transaction types have that do not go to their queue: prepared (4) and rollback (12).
-_NOT_QUEUED = 0x4
-_ROLLBACK = 0xC  # not indexed either, as when the log is read again (dispatch.py)
+_pack_head = HEAD_V4.pack
+_pack_short = SHORT.pack
+_pack_entry = ENTRY.pack
+_BARE_BYTES = RECORD_BYTES_MIN - 1  # without the topic and its length
+_RARE = HOST_BITS | NOT_QUEUED
+_NONE: dict[int, ConsumeQueue] = {}
 
 
-class _Run:
-    """Records that will be written to one file at once."""
-
-    __slots__ = ("next_offsets", "offset", "records", "room", "staged")
-
-    def __init__(self, commit_log: CommitLog) -> None:
-        self.offset = commit_log.max_offset
-        self.room = commit_log.room()
-        self.records: list[bytes] = []
-        self.staged: list[tuple[int, Draft, ConsumeQueue, int, int, int]] = []
-        self.next_offsets: dict[ConsumeQueue, int] = {}
+class _Rare(Exception):
+    """Not the usual message."""
 
 
 class Appender:
@@ -58,53 +58,117 @@ class Appender:
         self.timestamp_ms = 0
         """Of the last append. Store times never go back, whatever the clock does: search by time relies on it."""
 
+    def _begin(self, drafts: Sequence[Draft]) -> None:
+        self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
+        if self._sealed:
+            for draft in drafts:
+                draft.properties = with_room(draft.properties)
+
+    # --- one by one -------------------------------------------------------------------------------------------------
+
     def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """What became of each draft. They may spread over two files when the active one ends between them."""
+        self._begin(drafts)
         outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
-        self._make_room(drafts)
-        self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
-        run = _Run(self._log)
+        # Names of this function rather than attributes, and no call of ours for the usual message: half the time.
+        by_topic, timestamp_ms, store_host = self._queues.by_topic, self.timestamp_ms, self._store_host
+        size_max = 0 if self._sealed or len(store_host) != 8 else self._max_message_bytes
+        run = Run(self._log)
+        offset, end, parts, staged, next_offsets = run.all()
         for number, draft in enumerate(drafts):
-            topic = draft.topic.encode()
-            size = record_bytes(draft, len(topic), len(self._store_host))
-            if size > self._max_message_bytes:
-                outcomes[number] = _too_large(size, self._max_message_bytes)
-                continue
+            queue = by_topic.get(draft.topic, _NONE).get(draft.queue_id)
+            body, properties, born_host = draft.body, draft.properties, draft.born_host
             try:
-                if size > run.room:
-                    self._write(run, outcomes)
-                    run = _Run(self._log)  # from where the log is now, should it not roll
-                    self._log.roll()
-                    run = _Run(self._log)
-                    if size > run.room:
-                        raise _too_large(size, run.room)
-                self._stage(run, number, draft, topic)
-            except StoreError as error:
-                outcomes[number] = error
-            except RecordError as error:
-                outcomes[number] = MessageRefused(str(error))
+                if queue is None or draft.sys_flag & _RARE or len(born_host) != 8:
+                    raise _Rare
+                size = _BARE_BYTES + len(queue.topic_part) + len(body) + len(properties)
+                if size > size_max or offset + size > end:
+                    raise _Rare
+                queue_offset = next_offsets.get(queue)
+                if queue_offset is None:
+                    queue_offset = queue.max_offset
+                head = _pack_head(
+                    size,
+                    MAGIC_V1,
+                    crc32(body),
+                    draft.queue_id,
+                    draft.flag,
+                    queue_offset,
+                    offset,
+                    draft.sys_flag,
+                    draft.born_timestamp_ms,
+                    born_host,
+                    timestamp_ms,
+                    store_host,
+                    draft.reconsume_times,
+                    draft.prepared_transaction_offset,
+                    len(body),
+                )
+                parts += (head, body, queue.topic_part, _pack_short(len(properties)), properties)
+            except (_Rare, struct.error):
+                run.offset = offset
+                run = self._append_rare(run, number, draft, outcomes)
+                offset, end, parts, staged, next_offsets = run.all()
+                continue
+            next_offsets[queue] = queue_offset + 1
+            staged.append((number, draft, queue, queue_offset, offset, size))
+            offset += size
         self._write(run, outcomes)
         return outcomes
 
-    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """A client's batch: in one file, and all or none, as Apache keeps it."""
-        outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
-        self._make_room(drafts)
-        topics = [draft.topic.encode() for draft in drafts]
-        total = sum(
-            record_bytes(draft, len(topic), len(self._store_host)) for draft, topic in zip(drafts, topics, strict=True)
-        )
-        self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
+    def _append_rare(self, run: Run, number: int, draft: Draft, outcomes: list[Outcome]) -> Run:
+        """For all but the usual message: a new queue, a file that is full, a field out of its range; the run to use."""
+        size = record_bytes(draft, len(draft.topic), len(self._store_host))
         try:
-            if total > self._max_message_bytes:
-                raise _too_large(total, self._max_message_bytes)
-            if total > self._log.room():
+            self._check_size(size)
+            if run.offset + size > run.end:
+                self._write(run, outcomes)
+                run = Run(self._log)  # from where the log is now, should it not roll
                 self._log.roll()
-            run = _Run(self._log)
-            if total > run.room:
-                raise _too_large(total, run.room)
-            for number, (draft, topic) in enumerate(zip(drafts, topics, strict=True)):
-                self._stage(run, number, draft, topic)
+                run = Run(self._log)
+            self._stage(run, number, draft)
+        except StoreError as error:
+            outcomes[number] = error
+        except RecordError as error:
+            outcomes[number] = MessageRefused(str(error))
+        return run
+
+    def _check_size(self, size: int) -> None:
+        limit = min(self._max_message_bytes, self._log.room_max)
+        if size > limit:
+            raise MessageRefused(
+                f"{size} bytes with topic, properties and fields, at most {limit} are taken: send less or raise "
+                "maxMessageSize, which must stay below mappedFileSizeCommitLog"
+            )
+
+    def _stage(self, run: Run, number: int, draft: Draft) -> None:
+        queue = self._queues.get_or_create(draft.topic, draft.queue_id)
+        run.stage(number, draft, queue, self.timestamp_ms, self._store_host, self._sealed)
+
+    def _write(self, run: Run, outcomes: list[Outcome]) -> None:
+        staged, run.staged = run.staged, []
+        parts, run.parts = run.parts, []
+        if not parts:
+            return
+        try:
+            self._log.append(b"".join(parts))
+        except StoreError as error:
+            for number, *_ in staged:
+                outcomes[number] = error
+            return
+        dispatch(staged, self._dispatcher, self.timestamp_ms, outcomes)
+
+    # --- all or none ------------------------------------------------------------------------------------------------
+
+    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Drafts in one file, and all or none, as Apache keeps a client's batch."""
+        self._begin(drafts)
+        outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
+        total = sum(record_bytes(draft, len(draft.topic.encode()), len(self._store_host)) for draft in drafts)
+        try:
+            run = self._run_of(total)
+            for number, draft in enumerate(drafts):
+                self._stage(run, number, draft)
         except StoreError as error:
             return [error] * len(drafts)
         except RecordError as error:
@@ -112,67 +176,52 @@ class Appender:
         self._write(run, outcomes)
         return outcomes
 
-    def _make_room(self, drafts: Sequence[Draft]) -> None:
-        if self._sealed:
-            for draft in drafts:
-                draft.properties = with_room(draft.properties)
+    def _run_of(self, size: int) -> Run:
+        """A run that has room for so many bytes: where the log ends, or in a new file."""
+        self._check_size(size)
+        if size > self._log.room():
+            self._log.roll()
+        return Run(self._log)
 
-    def _stage(self, run: _Run, number: int, draft: Draft, topic: bytes) -> None:
-        queue = self._queues.get_or_create(draft.topic, draft.queue_id)
-        is_queued = not draft.sys_flag & _NOT_QUEUED
-        queue_offset = run.next_offsets.get(queue, queue.max_offset) if is_queued else 0
-        record = pack_record(
-            topic=topic,
-            body=draft.body,
-            properties=draft.properties,
-            queue_id=draft.queue_id,
-            flag=draft.flag,
-            queue_offset=queue_offset,
-            physical_offset=run.offset,
-            sys_flag=draft.sys_flag,
-            born_timestamp_ms=draft.born_timestamp_ms,
-            born_host=draft.born_host,
-            store_timestamp_ms=self.timestamp_ms,
-            store_host=self._store_host,
-            reconsume_times=draft.reconsume_times,
-            prepared_transaction_offset=draft.prepared_transaction_offset,
-        )
-        if self._sealed:
-            record = seal(record)
-        if is_queued:
-            run.next_offsets[queue] = queue_offset + 1
-        size = len(record)
-        run.records.append(record)
-        run.staged.append((number, draft, queue, queue_offset, run.offset, size))
-        run.offset += size
-        run.room -= size
-
-    def _write(self, run: _Run, outcomes: list[Outcome]) -> None:
-        if not run.records:
-            return
-        staged, run.staged = run.staged, []
-        records, run.records = run.records, []
+    def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
+        """A client's batch, at least one message: in one file, and all or none."""
         try:
-            self._log.append(b"".join(records))
+            if not self._sealed:
+                return self._append_batch(batch)
         except StoreError as error:
-            for number, *_ in staged:
-                outcomes[number] = error
-            return
-        timestamp_ms = self.timestamp_ms
-        for number, draft, queue, queue_offset, offset, size in staged:
-            if not draft.sys_flag & _NOT_QUEUED:
-                tags_code = draft.tags_code if not draft.delay_ms else timestamp_ms + draft.delay_ms
-                queue.append(offset, size, tags_code)
-                self._dispatcher.tell(draft.topic, draft.queue_id, queue_offset + 1, tags_code)
-            if draft.keys and draft.sys_flag & _ROLLBACK != _ROLLBACK:
-                self._dispatcher.index_later(Keyed(offset, timestamp_ms, draft.topic, draft.keys))
-            outcomes[number] = Appended(offset, queue_offset, size, timestamp_ms)
+            return error
+        except RecordError as error:
+            return MessageRefused(str(error))
+        outcomes = self.append_together(batch.drafts())
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, StoreError)), None)
+        return failed or AppendedBatch.of(outcome for outcome in outcomes if isinstance(outcome, Appended))
+
+    def _append_batch(self, batch: DraftBatch) -> AppendedBatch:
+        self._begin(())
+        queue = self._queues.get_or_create(batch.topic, batch.queue_id)
+        records = RecordBatch(
+            RecordColumns(batch.bodies, batch.properties, batch.flags),
+            SharedFields(
+                queue.topic_part[1:],
+                batch.queue_id,
+                batch.sys_flag,
+                batch.born_timestamp_ms,
+                batch.born_host,
+                self._store_host,
+                batch.reconsume_times,
+                batch.properties_end,
+            ),
+        )
+        offset, queue_offset, timestamp_ms = self._run_of(records.size).offset, queue.max_offset, self.timestamp_ms
+        data, offsets = records.pack(offset, queue_offset, timestamp_ms)
+        entries = b"".join(map(_pack_entry, offsets, records.sizes, batch.tags_codes))
+        self._log.append(data)
+        queue.append_packed(entries, len(offsets), offset + len(data))
+        if self._dispatcher.has_index:
+            places = batch.keys.of_each(offsets)
+            self._dispatcher.keys.add(places, batch.keys.texts, timestamp_ms, (batch.topic,), (len(places),))
+        self._dispatcher.tell_all({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
+        return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
 
 _UNWRITTEN = StoreError("not written")
-
-
-def _too_large(size: int, limit: int) -> MessageRefused:
-    return MessageRefused(
-        f"{size} bytes with topic, properties and fields, at most {limit} are taken: send less or raise maxMessageSize"
-    )

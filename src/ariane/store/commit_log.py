@@ -11,6 +11,8 @@ from ariane.errors import StoreFull
 from ariane.store.segments import Segment, Segments
 from ariane.wire.record import BLANK_BYTES_MIN, pack_blank
 
+_NOTHING = memoryview(b"")
+
 
 class CommitLog:
     """Appends by `pwrite`, reads through a read-only mapping. Recovery calls `set_end` before the first append."""
@@ -45,6 +47,11 @@ class CommitLog:
     def room(self) -> int:
         """Bytes of records that still fit the active file."""
         return self._active.end - self._end - BLANK_BYTES_MIN if self._active is not None else 0
+
+    @property
+    def room_max(self) -> int:
+        """Bytes of records that fit a new file."""
+        return self._segments.segment_bytes - BLANK_BYTES_MIN
 
     def append(self, records: bytes | bytearray | memoryview) -> int:
         """Writes records that fit `room()`; their physical offset. StoreFull, and nothing taken, if they cannot be."""
@@ -106,6 +113,13 @@ class CommitLog:
             return None
         base = segment.base
         return segment.file.view()[offset - base : end - base]
+
+    def window(self, offset: int) -> tuple[int, int, memoryview]:
+        """The file that holds `offset`, for who reads many records of it: where its bytes begin and end, and they."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return 0, 0, _NOTHING
+        return segment.base, min(segment.end, self._end), segment.file.view()
 
     def close(self) -> None:
         """A file made ready but never used is removed, as Apache does on a clean stop."""

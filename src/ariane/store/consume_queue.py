@@ -35,12 +35,14 @@ class ConsumeQueue:
 
     __slots__ = (
         "_dirty", "_files", "_tail", "_tail_offset", "_written",
-        "max_offset", "max_physical", "min_offset", "queue_id", "topic",
+        "max_offset", "max_physical", "min_offset", "queue_id", "topic", "topic_part",
     )  # fmt: skip
 
     def __init__(self, topic: str, queue_id: int, files: QueueFiles, dirty: "set[ConsumeQueue]") -> None:
         self.topic = topic
         self.queue_id = queue_id
+        self.topic_part = bytes([len(topic)]) + topic.encode()
+        """The topic as records hold it, behind its length. Legal names are ASCII, and short."""
         self._files = files
         self._dirty = dirty  # of all queues, those with something to write
         self._tail = bytearray()

@@ -30,7 +30,8 @@ class ConsumeQueues:
         self._layout = layout
         self._segment_bytes = -(-segment_bytes // ENTRY_BYTES) * ENTRY_BYTES  # up to whole entries, as Apache does
         self._open_files = OpenFiles(disk, open_files_max)
-        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        """For the hot path to look at; all others ask `get`."""
         self._dirty: set[ConsumeQueue] = set()
         self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
 
@@ -66,11 +67,11 @@ class ConsumeQueues:
     # --- looking up -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._topics.get(topic, _NONE).get(queue_id)
+        return self.by_topic.get(topic, _NONE).get(queue_id)
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new queue has no file until it is written. MessageRefused for a name that must not become a directory."""
-        queue = self._topics.get(topic, _NONE).get(queue_id)
+        queue = self.by_topic.get(topic, _NONE).get(queue_id)
         return queue if queue is not None else self._make(topic, queue_id)
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -83,19 +84,19 @@ class ConsumeQueues:
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
         queue = ConsumeQueue(topic, queue_id, files, self._dirty)
         queue.recover()
-        self._topics.setdefault(topic, {})[queue_id] = queue
+        self.by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         """As they are now: some may be removed on the way."""
-        return iter([queue for queues in self._topics.values() for queue in queues.values()])
+        return iter([queue for queues in self.by_topic.values() for queue in queues.values()])
 
     def topics(self) -> list[str]:
-        return list(self._topics)
+        return list(self.by_topic)
 
     def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
         """The topic's queues by id; none when there is no such topic."""
-        return self._topics.get(topic, _NONE)
+        return self.by_topic.get(topic, _NONE)
 
     # --- all of them ------------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class ConsumeQueues:
         for queue in self:
             queue.doubt_from(physical)
         root = self._layout.consume_queues
-        self._new_names.update((root, *(root / topic for topic in self._topics)))
+        self._new_names.update((root, *(root / topic for topic in self.by_topic)))
 
     def truncate(self, physical: int) -> None:
         """The log ends at `physical` now."""
@@ -140,7 +141,7 @@ class ConsumeQueues:
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """With its files and its directory. Nothing happens when there is no such queue."""
-        queue = self._topics.get(topic, {}).pop(queue_id, None)
+        queue = self.by_topic.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             queue.destroy()
 
@@ -148,7 +149,7 @@ class ConsumeQueues:
         """With its extensions, should an Apache broker have written some."""
         for queue_id in tuple(self.of_topic(topic)):
             self.delete_queue(topic, queue_id)
-        if self._topics.pop(topic, None) is not None:
+        if self.by_topic.pop(topic, None) is not None:
             try:
                 self._remove_extensions(self._layout.consume_queue_extensions / topic)
             except OSError as error:

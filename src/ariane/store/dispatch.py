@@ -9,13 +9,14 @@ Index keys are collected and put in batches: hashing a thousand keys at once cos
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
+from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
 from ariane.store.index import Index
+from ariane.store.key_columns import KeyColumns
 from ariane.wire.record_view import DispatchFacts, RecordView
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -30,17 +31,11 @@ _KEYS_MAX = 4096
 _ENTRIES_MAX = 100_000
 
 
-class Keyed(NamedTuple):
-    """One message for the index."""
-
-    physical_offset: int
-    store_timestamp_ms: int
-    topic: str
-    keys: tuple[str, ...]
-
-
 Arrival = Callable[[str, int, int, int], None]
 """Told of a new message: topic, queue id, the queue's new end, tags code."""
+
+Arrivals = dict[tuple[ConsumeQueue, int], int]
+"""What is new: for a queue and a tags code, the queue's end behind the last such message."""
 
 
 def is_queued(sys_flag: int) -> bool:
@@ -62,30 +57,44 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._delay_levels_ms = delay_levels_ms
-        self._keyed: list[Keyed] = []
+        self.keys = KeyColumns()
+        """Those that wait; nobody adds to them when `has_index` is False."""
+        self.has_index = index is not None
         self._listeners: list[Arrival] = []
+        self._topic_listeners: dict[str, list[Arrival]] = {}
 
-    def on_arrival(self, listener: Arrival) -> None:
-        self._listeners.append(listener)
+    def on_arrival(self, listener: Arrival, *, topic: str | None = None) -> None:
+        """`topic`: the only one that the listener is told of. Of messages that came together it learns once for each
+        queue and tags code."""
+        if topic is None:
+            self._listeners.append(listener)
+        else:
+            self._topic_listeners.setdefault(topic, []).append(listener)
 
-    def tell(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
-        for listener in self._listeners:
-            listener(topic, queue_id, end, tags_code)
+    @property
+    def has_listeners(self) -> bool:
+        return bool(self._listeners or self._topic_listeners)
+
+    def tell_all(self, arrivals: Arrivals) -> None:
+        of_all, of_topics = self._listeners, self._topic_listeners
+        for (queue, tags_code), end in arrivals.items():
+            topic = queue.topic
+            for listener in of_all:
+                listener(topic, queue.queue_id, end, tags_code)
+            if topic in of_topics:
+                for listener in of_topics[topic]:
+                    listener(topic, queue.queue_id, end, tags_code)
 
     @property
     def keys_waiting(self) -> int:
-        """Messages whose keys are not in the index yet."""
-        return len(self._keyed)
-
-    def index_later(self, keyed: Keyed) -> None:
-        if self._index is not None:
-            self._keyed.append(keyed)
+        """How many are not in the index yet."""
+        return len(self.keys)
 
     def write_index(self) -> None:
         """Puts the collected keys; StoreFull, with all of them kept, when the disk is full."""
-        if self._keyed and self._index is not None:
-            self._index.put(self._keyed)
-            self._keyed = []
+        if self.keys and self._index is not None:
+            self._index.put_columns(self.keys)
+            self.keys = KeyColumns()
 
     def follow(self, views: Iterable[RecordView]) -> int:
         """Feeds records read from the log; how many. Those that a queue already has are passed over."""
@@ -93,7 +102,7 @@ class Dispatcher:
         for view in views:
             self._follow(view)
             number += 1
-            if len(self._keyed) >= _KEYS_MAX:
+            if len(self.keys) >= _KEYS_MAX:
                 self.write_index()
             if number % _ENTRIES_MAX == 0:
                 self._queues.write_dirty()
@@ -109,7 +118,8 @@ class Dispatcher:
             return
         keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
         if keys:
-            self._keyed.append(Keyed(view.physical_offset, view.store_timestamp_ms, view.topic, keys))
+            physical = [view.physical_offset] * len(keys)
+            self.keys.add(physical, keys, view.store_timestamp_ms, (view.topic,), (len(keys),))
 
     def _queue(self, view: RecordView, tags_code: int) -> None:
         try:
@@ -118,7 +128,7 @@ class Dispatcher:
             log.warning("record not queued", extra={"offset": view.physical_offset, "reason": str(error)})
             return
         queue.append_at(view.queue_offset, view.physical_offset, view.size, tags_code)
-        self.tell(view.topic, view.queue_id, queue.max_offset, tags_code)
+        self.tell_all({(queue, tags_code): queue.max_offset})
 
     def _delivery_ms(self, view: RecordView) -> int | None:
         """A delayed message's entry carries its delivery time in place of the tags code."""

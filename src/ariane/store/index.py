@@ -11,17 +11,18 @@ No key is stored. Whoever asks compares the key of each message that is found.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from ariane.errors import StoreCorrupt, StoreFull
 from ariane.store.disk import Disk
 from ariane.store.index_directory import IndexDirectory, SyncPlan
-from ariane.store.index_entries import KeyedMessage, KeyRows, key_rows
+from ariane.store.index_entries import KeyedMessage, KeyRows
 from ariane.store.index_file import IndexFile, Shape, Staged
 from ariane.store.index_header import Header
 from ariane.store.index_recovery import Cut, cut, cut_damage
+from ariane.store.key_columns import KeyColumns
 from ariane.store.key_hash import key_hash
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
@@ -95,12 +96,16 @@ class Index:
             default=0,
         )
 
-    def put(self, messages: Sequence[KeyedMessage]) -> None:
+    def put(self, messages: Iterable[KeyedMessage]) -> None:
+        """As `put_columns`."""
+        self.put_columns(KeyColumns.of(messages))
+
+    def put_columns(self, columns: KeyColumns) -> None:
         """Indexes messages in the order of the log, all or none: StoreFull when there is no space, then try again.
 
         The caller leaves out messages of rolled-back transactions, as Apache does.
         """
-        rows = key_rows(messages, self._end_physical)
+        rows = columns.rows(self._end_physical)
         if not len(rows.hashes):
             return
         created: list[IndexFile] = []

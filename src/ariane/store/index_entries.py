@@ -4,14 +4,13 @@ Pure: no file is touched here. The layout is drawn in `ariane.store.index_layout
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane.store.index_layout import ENTRY_BYTES
-from ariane.store.key_hash import Int32s, Int64s, key_hashes, topic_hash
+from ariane.store.key_hash import Int32s, Int64s
 
 KeyedMessage: TypeAlias = tuple[int, int, str, Sequence[str]]
 """Physical offset, store timestamp in ms, topic, and the keys: the unique key first, then each word of KEYS."""
@@ -39,40 +38,6 @@ class KeyRows(NamedTuple):
 
 
 NO_ROWS = KeyRows(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def key_rows(messages: Sequence[KeyedMessage], end_physical: int) -> KeyRows:
-    """A row for each key of each message behind `end_physical`; the others are in the index already.
-
-    Apache indexes a message again that is at `end_physical` itself. Here a message is indexed whole or not at all, so
-    that one, too, is known.
-    """
-    if not messages:
-        return NO_ROWS
-    offsets, timestamps, topics, keys = zip(*messages, strict=True)
-    physical = np.array(offsets, np.int64)
-    if offsets[0] <= end_physical or not (physical[1:] > physical[:-1]).all():
-        return key_rows(_unknown(messages, end_physical), end_physical)
-    key_counts = np.fromiter(map(len, keys), np.int64, len(keys))
-    all_keys = list(chain.from_iterable(keys))
-    if not all_keys:
-        return NO_ROWS
-    hashes = {topic: topic_hash(topic) for topic in set(topics)}
-    topic_hashes = np.fromiter(map(hashes.__getitem__, topics), np.uint32, len(topics))
-    return KeyRows(
-        key_hashes(np.repeat(topic_hashes, key_counts), all_keys),
-        np.repeat(physical, key_counts),
-        np.repeat(np.array(timestamps, np.int64), key_counts),
-    )
-
-
-def _unknown(messages: Sequence[KeyedMessage], end_physical: int) -> list[KeyedMessage]:
-    unknown = []
-    for message in messages:
-        if message[0] > end_physical:
-            unknown.append(message)
-            end_physical = message[0]
-    return unknown
 
 
 def previous_entries(slots: Int32s, heads: Int32s, first_number: int) -> Int32s:

@@ -170,6 +170,8 @@ class IndexFile:
 
     def begins_as_told(self) -> bool:
         """Whether header and first entry agree. Both are written once, so they do in a file that was ever synced."""
+        if self._header.begin_timestamp_ms < 0:  # no clock tells that, and no query would find what is counted from it
+            return False
         return self.is_empty or self._reader.physical_at(1) == self._header.begin_physical
 
     def is_sound(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
@@ -19,6 +20,7 @@ from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_runnin
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import Disk, File, RealDisk
 from ariane.store.draft import Draft
+from ariane.store.draft_batch import AppendedBatch, DraftBatch
 from ariane.store.flush import Flusher
 from ariane.store.layout import Layout
 from ariane.store.query import Reader
@@ -28,6 +30,9 @@ from ariane.store.retention import Cleaned, Retention
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
+
+D = TypeVar("D")
+T = TypeVar("T")
 
 _BUSY_FOR_S = 1.0
 _UNWRITTEN_BYTES_MAX = 160 * 1024 * 1024  # some 140,000 messages of 1 KiB: dispatched again in less than two seconds
@@ -114,15 +119,24 @@ class MessageStore:
         """What became of each: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
         return self._append(self._appender.append, drafts)
 
+    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """All or none."""
+        return self._append(self._appender.append_together, drafts)
+
     def _append(self, append: Callable[[Sequence[Draft]], list[Outcome]], drafts: Sequence[Draft]) -> list[Outcome]:
-        if self._refusal is not None:
-            return [self._refusal] * len(drafts)
+        return [self._refusal] * len(drafts) if self._refusal is not None else self._timed(append, drafts)
+
+    def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
+        """A client's batch, of at least one message: all or none."""
+        return self._refusal if self._refusal is not None else self._timed(self._appender.append_batch, batch)
+
+    def _timed(self, append: Callable[[D], T], drafts: D) -> T:
         began = time.monotonic()
-        outcomes = append(drafts)
+        outcome = append(drafts)
         self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
         if self.parts.commit_log.max_offset - self._written_to > _UNWRITTEN_BYTES_MAX:
             self._write_derived_early()
-        return outcomes
+        return outcome
 
     def _write_derived_early(self) -> None:
         """Under a heavy load a second's messages would take seconds to dispatch again after a kill."""
@@ -131,10 +145,6 @@ class MessageStore:
         except StoreFull as error:  # the next round tries again, and tells
             log.debug("queues or index not written", extra={"reason": str(error)})
             self._written_to = self.parts.commit_log.max_offset
-
-    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """A client's batch: all or none."""
-        return self._append(self._appender.append_together, drafts)
 
     @property
     def is_busy(self) -> bool:

@@ -101,13 +101,16 @@ class Reader:
     ) -> ReadResult:
         slices: list[memoryview] = []
         ranges: list[tuple[int, int]] = []
-        gathered = scanned = 0
+        gathered = scanned = base = limit = 0
+        view = memoryview(b"")
         status = ReadStatus.NO_MATCHED_MESSAGE
         last_physical = 0
         # Without a filter every entry is taken: no more of them are looked at than can be answered.
         filtered = tag_match is not None or record_match is not None
         count_max = min(count_max, COUNT_MAX_IN_MEMORY)
         entries = queue.entries(offset, max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max)
+        if not filtered and (straight := self._gather_straight(queue, offset, entries, bytes_max)) is not None:
+            return straight
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
             if not scanned and self._is_far_behind(physical):
@@ -121,10 +124,13 @@ class Reader:
                 continue
             if tag_match is not None and not tag_match(self._tags_code(queue, tags_code)):
                 continue
-            record = self._log.read(physical, size)
-            if record is None:
-                status = ReadStatus.MESSAGE_WAS_REMOVING
-                continue
+            end = physical + size
+            if not base <= physical < end <= limit:  # nearly all are in one file: looked up once, not 32 times
+                base, limit, view = self._log.window(physical)
+                if end > limit:
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
+                    continue
+            record = view[physical - base : end - base]
             if record_match is not None and not record_match(record):
                 continue
             slices.append(record)
@@ -140,6 +146,35 @@ class Reader:
             slices=slices,
             ranges=ranges,
             suggest_slave=self._is_far_behind(last_physical),
+        )
+
+    def _gather_straight(
+        self, queue: ConsumeQueue, offset: int, entries: bytes | memoryview, bytes_max: int
+    ) -> ReadResult | None:
+        """What nearly every pull finds: all entries count, and all of their records are in one file and in memory.
+
+        None when it is not so simple. Offsets within a queue grow, so the first and the last tell of all: a third of
+        the cost of a look at each.
+        """
+        ranges = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
+        if not ranges:
+            return None
+        (first, _), (last, last_size) = ranges[0], ranges[-1]
+        base, limit, view = self._log.window(first)
+        sizes = [size for _, size in ranges]
+        if ranges != sorted(ranges) or min(sizes) <= 0:  # a damaged entry, or another writer's
+            return None
+        if not (base <= first <= last < last + last_size <= limit):
+            return None
+        if sum(sizes) > bytes_max or self._is_far_behind(first):
+            return None
+        return ReadResult(
+            status=ReadStatus.FOUND,
+            next_offset=offset + len(ranges),
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+            slices=[view[physical - base : physical - base + size] for physical, size in ranges],
+            ranges=ranges,
         )
 
     def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:

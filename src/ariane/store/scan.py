@@ -34,6 +34,8 @@ assert WINDOW_BYTES > RECORD_BYTES_MAX, "every record fits a window"
 
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
 _MAGIC_POSITION = 4
+_ZEROS_BYTES = 1024 * 1024  # stays in the processor's cache
+_ZEROS = bytes(_ZEROS_BYTES)
 _PHYSICAL_OFFSET_POSITION = 28
 
 
@@ -174,9 +176,12 @@ class _FileWalk:
             return LogItem(offset, self._file.size - position, self._file, verdict, window)
         if verdict.fault in (Fault.BAD_CRC, Fault.BAD_TEXT):  # its lengths add up, so its size can be trusted
             return LogItem(offset, verdict.size, self._file, verdict, window)
-        following = self._next_valid(handle, position + 1)
-        is_zeros = is_zero(handle, position, following)
-        return LogItem(offset, following - position, self._file, verdict, window, is_zeros)
+        data_at = first_nonzero(handle, position, self._file.size)  # first: most often there is nothing up to the end
+        if data_at is None:
+            return LogItem(offset, self._file.size - position, self._file, verdict, window, is_zeros=True)
+        # A size may begin with zeros.
+        following = self._next_valid(handle, max(position + 1, data_at - BLANK_BYTES_MIN))
+        return LogItem(offset, following - position, self._file, verdict, window, is_zeros=data_at >= following)
 
     def _next_valid(self, handle: File, start: int) -> int:
         """Where the next record begins, the end of the file when there is none."""
@@ -213,18 +218,12 @@ def _magic_positions(window: bytes) -> Iterator[int]:
         following[magic] = window.find(magic, at + 1)
 
 
-def is_zero(handle: File, start: int, end: int) -> bool:
-    """Whether the bytes from `start` to `end` are all zero."""
-    return first_nonzero(handle, start, end) is None
-
-
 def first_nonzero(handle: File, start: int, end: int) -> int | None:
     """The position of the first byte between `start` and `end` that is not zero. Holes are skipped, not read."""
     while (data_at := handle.next_data(start)) is not None and data_at < end:
-        window = handle.read(min(WINDOW_BYTES, end - data_at), data_at)
-        rest = window.lstrip(b"\0")
-        if rest:
-            return data_at + len(window) - len(rest)
+        window = handle.read(min(_ZEROS_BYTES, end - data_at), data_at)
+        if not _ZEROS.startswith(window):  # compared as a whole: a hundred times faster than to look for a byte
+            return data_at + len(window) - len(window.lstrip(b"\0"))
         if not window:
             return None
         start = data_at + len(window)

@@ -18,7 +18,7 @@ from socket import socket
 from ariane.clock import Clock
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.address import Address
-from ariane.transport.connection import Connection, Receiver
+from ariane.transport.connection import Connection, Lane, Receiver
 from ariane.transport.listener import affordable_connections, listen, set_options
 from ariane.transport.settings import TlsMode, TlsSettings, TransportSettings
 from ariane.transport.tls import begins_with_tls, server_context
@@ -52,10 +52,17 @@ class Server:
     """Made by `Server.open`, which is also its whole life."""
 
     def __init__(
-        self, listener: socket, receive: Receiver, settings: TransportSettings, tls: TlsSettings, clock: Clock
+        self,
+        listener: socket,
+        receive: Receiver,
+        settings: TransportSettings,
+        tls: TlsSettings,
+        clock: Clock,
+        lane: Lane | None = None,
     ) -> None:
         self._listener = listener
         self._receive = receive
+        self._lane = lane
         self._settings = settings
         self._tls_mode = tls.mode
         self._tls = server_context(tls)
@@ -70,10 +77,16 @@ class Server:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, address: Address, receive: Receiver, settings: TransportSettings, tls: TlsSettings, clock: Clock
+        cls,
+        address: Address,
+        receive: Receiver,
+        settings: TransportSettings,
+        tls: TlsSettings,
+        clock: Clock,
+        lane: Lane | None = None,
     ) -> AsyncIterator["Server"]:
         with listen(address, settings.backlog) as listener:
-            server = cls(listener, receive, settings, tls, clock)
+            server = cls(listener, receive, settings, tls, clock, lane)
             async with background(server._sweep_for_ever):
                 try:
                     async with background(server._accept_for_ever):
@@ -153,7 +166,7 @@ class Server:
             if guest not in self._guests:  # expelled while its TLS hello was awaited
                 connection.abort()
 
-        return Connection(self._receive, self._settings, self._clock, opened)
+        return Connection(self._receive, self._settings, self._clock, opened, self._lane)
 
     # --- departures -------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ bytes  field             of each item; items stand back to back
 
 import struct
 from collections.abc import Iterable
+from itertools import repeat
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +24,11 @@ from ariane.wire.properties import PROPERTIES_BYTES_MAX
 
 _HEAD = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
+_HEAD_BYTES = _HEAD.size
 _ITEM_BYTES_MIN = _HEAD.size + _PROPERTIES_LENGTH.size
+_unpack_head = _HEAD.unpack_from
+_unpack_known = struct.Struct(">i8xii").unpack_from  # without magic and checksum
+_unpack_length = _PROPERTIES_LENGTH.unpack_from
 
 
 class BatchItem(msgspec.Struct, frozen=True, gc=False):
@@ -38,29 +44,61 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
     return b"".join([_encode_item(item) for item in items])
 
 
-def decode_batch(body: bytes, *, count_max: int) -> list[BatchItem]:
-    """The items of a batch, at most `count_max`; a RecordError says at which byte the batch is broken."""
-    items: list[BatchItem] = []
+def join_batch(bodies: Iterable[bytes], properties: Iterable[bytes], flags: Iterable[int]) -> bytes:
+    """The same from columns, for producers of many: an object and a join less for each message."""
+    parts: list[bytes] = []
+    try:
+        for body, text, flag in zip(bodies, properties, flags, strict=True):
+            head = _HEAD.pack(_ITEM_BYTES_MIN + len(body) + len(text), 0, 0, flag, len(body))
+            parts += (head, body, _PROPERTIES_LENGTH.pack(len(text)), text)
+    except struct.error as error:
+        raise RecordError(f"a batch item cannot be written: {error}") from None
+    return b"".join(parts)
+
+
+class BatchColumns(NamedTuple):
+    """The messages of a batch, field by field: a broker looks at all bodies, then at all properties."""
+
+    bodies: list[bytes]
+    properties: list[bytes]
+    flags: list[int]
+
+
+def split_batch(body: bytes, *, count_max: int) -> BatchColumns:
+    """The items of a batch, at most `count_max`; a RecordError says at which byte the batch is broken.
+
+    What a slice or a look beyond the end would find is not checked for each item: the lengths of an item must add up,
+    and the last one must end where the batch does.
+    """
+    bodies: list[bytes] = []
+    properties: list[bytes] = []
+    flags: list[int] = []
     position, end = 0, len(body)
-    while position < end:
-        if len(items) == count_max:
-            raise RecordError(f"a batch of more than {count_max} messages: send smaller batches")
-        if end - position < _ITEM_BYTES_MIN:
-            raise _broken(position, f"only {end - position} bytes are left")
-        size, _magic, _crc, flag, body_length = _HEAD.unpack_from(body, position)
-        item_end = position + size
-        if not _ITEM_BYTES_MIN <= size <= end - position:
-            raise _broken(position, f"its size is {size}, of {end - position} bytes left")
-        body_position = position + _HEAD.size
-        body_end = body_position + body_length
-        if body_length < 0 or body_end + 2 > item_end:
-            raise _broken(position, f"a body of {body_length} bytes in an item of {size}")
-        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(body, body_end)
-        if body_end + 2 + properties_length != item_end:
-            raise _broken(position, f"properties of {properties_length} bytes in an item of {size}")
-        items.append(BatchItem(body[body_position:body_end], body[body_end + 2 : item_end], flag))
-        position = item_end
-    return items
+    try:
+        for _ in repeat(None, count_max):
+            if position >= end:
+                break
+            size, flag, body_length = _unpack_known(body, position)
+            body_end = position + _HEAD_BYTES + body_length
+            (properties_length,) = _unpack_length(body, body_end)
+            if body_length < 0 or properties_length < 0 or size != body_end + 2 + properties_length - position:
+                raise _fault(body, position)
+            bodies.append(body[position + _HEAD_BYTES : body_end])
+            position += size
+            properties.append(body[body_end + 2 : position])
+            flags.append(flag)
+    except struct.error:  # a field would stand behind the end
+        raise _fault(body, position) from None
+    if position < end:
+        raise RecordError(f"a batch of more than {count_max} messages: send smaller batches")
+    if position > end:
+        raise _fault(body, position - size)
+    return BatchColumns(bodies, properties, flags)
+
+
+def decode_batch(body: bytes, *, count_max: int) -> list[BatchItem]:
+    """As `split_batch`, message by message."""
+    return list(map(BatchItem, *split_batch(body, count_max=count_max)))
 
 
 def _encode_item(item: BatchItem) -> bytes:
@@ -74,6 +112,20 @@ def _encode_item(item: BatchItem) -> bytes:
     except struct.error as error:
         raise RecordError(f"a batch item cannot be written: {error}") from None
     return b"".join((head, item.body, _PROPERTIES_LENGTH.pack(len(item.properties)), item.properties))
+
+
+def _fault(body: bytes, position: int) -> RecordError:
+    """Why there is no item at `position`."""
+    left = len(body) - position
+    if left < _ITEM_BYTES_MIN:
+        return _broken(position, f"only {left} bytes are left")
+    size, _magic, _crc, _flag, body_length = _unpack_head(body, position)
+    if not _ITEM_BYTES_MIN <= size <= left:
+        return _broken(position, f"its size is {size}, of {left} bytes left")
+    if not 0 <= body_length <= size - _ITEM_BYTES_MIN:
+        return _broken(position, f"a body of {body_length} bytes in an item of {size}")
+    (properties_length,) = _unpack_length(body, position + _HEAD_BYTES + body_length)
+    return _broken(position, f"properties of {properties_length} bytes in an item of {size}")
 
 
 def _broken(position: int, why: str) -> RecordError:

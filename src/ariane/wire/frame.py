@@ -39,8 +39,9 @@ class FrameDecoder:
 
     def __init__(self, limits: FrameLimits = FrameLimits()) -> None:  # noqa: B008 - frozen
         self._limits = limits
-        self._data = b""
-        self._position = 0
+        # What is not yet cut, and from where on. A lane (transport/connection.py) cuts frames by itself and moves on.
+        self.data = b""
+        self.position = 0
         # A frame larger than a read is kept as a list of pieces: joining once is linear, `data + more` is quadratic.
         self._pieces: list[bytes] = []
         self._missing = 0
@@ -48,7 +49,7 @@ class FrameDecoder:
     @property
     def mid_frame(self) -> bool:
         """Whether a frame has begun and its end has not come."""
-        return bool(self._pieces) or self._position < len(self._data)
+        return bool(self._pieces) or self.position < len(self.data)
 
     def feed(self, data: bytes) -> None:
         if self._pieces:
@@ -58,16 +59,16 @@ class FrameDecoder:
                 return
             data = b"".join(self._pieces)
             self._pieces.clear()
-        elif self._position < len(self._data):
-            data = self._data[self._position :] + data
-        self._data, self._position = data, 0
+        elif self.position < len(self.data):
+            data = self.data[self.position :] + data
+        self.data, self.position = data, 0
 
     def __iter__(self) -> Iterator[Command]:
         return self
 
     def __next__(self) -> Command:
         """The next whole command; StopIteration when more bytes are needed; FrameError or HeaderError at a bad one."""
-        data, start = self._data, self._position
+        data, start = self.data, self.position
         available = len(data) - start
         if available < 8:
             if available >= 4:
@@ -85,7 +86,7 @@ class FrameDecoder:
             self._wait_for(end - len(data))
             raise StopIteration
         header_end = start + 8 + header_length
-        self._position = end
+        self.position = end
         return decode_header(word >> 24, data[start + 8 : header_end], data[header_end:end])
 
     def _check_length(self, length: int) -> None:
@@ -97,9 +98,9 @@ class FrameDecoder:
 
     def _wait_for(self, missing: int) -> None:
         if not self._pieces:
-            self._pieces = [self._data[self._position :]]
+            self._pieces = [self.data[self.position :]]
             self._missing = missing
-            self._data, self._position = b"", 0
+            self.data, self.position = b"", 0
 
 
 def decode_header(serialization: int, header: bytes, body: bytes) -> Command:

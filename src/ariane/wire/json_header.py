@@ -11,7 +11,7 @@ from ariane.wire.fields import ext_from_json
 
 DEPTH_MAX = 32
 # A shorter header cannot hold more than EXT_FIELDS_MAX fields ('"a":1,' is the shortest) nor a value that is too long.
-_SURELY_WITHIN_LIMITS = EXT_FIELDS_MAX * 6
+SURELY_WITHIN_LIMITS = EXT_FIELDS_MAX * 6
 
 # Looked up once: reading a member from an Enum class costs as much as decoding a short string.
 _JSON = Serialization.JSON
@@ -28,7 +28,7 @@ def decode_json_header(header: bytes) -> Command:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         command = _decode_tolerantly(header)
     command.serialization = _JSON
-    if len(header) > _SURELY_WITHIN_LIMITS:
+    if len(header) > SURELY_WITHIN_LIMITS:
         check_ext(command.ext)
     return command
 

@@ -13,8 +13,9 @@ the protocol.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from itertools import count
 from typing import NamedTuple
@@ -40,6 +41,19 @@ class OffsetMessageId(NamedTuple):
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """The offset id; `store_host` as a record holds it (`encode_host`)."""
     return f"{store_host.hex()}{physical_offset:016x}".upper()
+
+
+def offset_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> str:
+    """The offset ids of many, parted by commas, as the answer to a batch has them."""
+    fields: list[bytes | int] = [store_host] * (2 * len(physical_offsets))
+    fields[1::2] = physical_offsets
+    ids = _ids_of(len(store_host), len(physical_offsets)).pack(*fields)
+    return ids.hex(",", len(store_host) + _OFFSET.size).upper()
+
+
+@lru_cache(maxsize=256)
+def _ids_of(host_bytes: int, count: int) -> struct.Struct:
+    return struct.Struct(">" + f"{host_bytes}sq" * count)
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:
@@ -69,15 +83,23 @@ class UniqueKeys:
         self._now_ms = now_ms
         self._zone = zone
         self._counter = count()
-        # One tuple, so that a thread that rolls the month over never shows another thread half of the change.
+        # Tuples, so that a thread that rolls the month over never shows another thread half of the change.
         self._month = _month_of(now_ms(), zone)
+        self._head = (-1, "")
 
     def next(self) -> str:
         now_ms = self._now_ms()
+        head_ms, head = self._head
+        if now_ms != head_ms:
+            _, head = self._head = now_ms, self._head_of(now_ms)
+        return f"{head}{next(self._counter) & 0xFFFF:04X}"
+
+    def _head_of(self, now_ms: int) -> str:
+        """All but the counter: the same for the keys of a millisecond."""
         begin_ms, end_ms = self._month
         if not begin_ms <= now_ms < end_ms:
             begin_ms, end_ms = self._month = _month_of(now_ms, self._zone)
-        return f"{self._prefix}{now_ms - begin_ms:08X}{next(self._counter) & 0xFFFF:04X}"
+        return f"{self._prefix}{now_ms - begin_ms:08X}"
 
 
 def unique_key_time_ms(key: str, now_ms: int, zone: tzinfo | None = None) -> int:

@@ -35,7 +35,7 @@ Three files share the work: this one writes, record_view.py checks a record wher
 """
 
 import struct
-from collections.abc import Callable
+from typing import NamedTuple
 
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
@@ -70,6 +70,9 @@ SHORT = struct.Struct(">h")
 _TOPIC_LENGTHS = tuple(bytes([length]) for length in range(TOPIC_BYTES_MAX_V1 + 1))
 _pack_head_v4 = HEAD_V4.pack
 _pack_short = SHORT.pack
+_HOSTS_V4 = (HOST_BYTES_V4, HOST_BYTES_V4)
+_HOST_LENGTHS = frozenset((HOST_BYTES_V4, HOST_BYTES_V6))
+_BARE_BYTES_V4 = HEAD_V4.size + SHORT.size
 
 
 def head_of(sys_flag: int) -> struct.Struct:
@@ -97,7 +100,7 @@ def pack_record(
     """One record from parts that are bytes already: the form for a broker, which gets them so and keeps its own host.
 
     Hosts come from `encode_host`; their lengths decide the IPv6 bits of `sys_flag`. One Struct per combination of
-    lengths, body included, was measured against this join of six parts: it is as fast when the combination is cached,
+    lengths, body included, was measured against this join of five parts: it is as fast when the combination is cached,
     half as fast when it is new, and bodies come in all lengths.
     """
     body_length = len(body)
@@ -105,15 +108,15 @@ def pack_record(
     properties_length = len(properties)
     try:
         if sys_flag & HOST_BITS or len(born_host) != 8 or len(store_host) != 8 or topic_length > TOPIC_BYTES_MAX_V1:
-            shape = _rare_shape(sys_flag, born_host, store_host, topic_length)
-            sys_flag, pack_head, magic, topic_prefix, overhead = shape
+            sys_flag, magic, topic_part, bare_bytes = record_shape(sys_flag, born_host, store_host, topic)
+            pack_head = head_of(sys_flag).pack
         else:
             pack_head = _pack_head_v4
             magic = MAGIC_V1
-            topic_prefix = _TOPIC_LENGTHS[topic_length]
-            overhead = RECORD_BYTES_MIN
+            topic_part = _TOPIC_LENGTHS[topic_length] + topic
+            bare_bytes = _BARE_BYTES_V4
         head = pack_head(
-            overhead + body_length + topic_length + properties_length,
+            bare_bytes + len(topic_part) + body_length + properties_length,
             magic,
             crc32(body),
             queue_id,
@@ -129,7 +132,7 @@ def pack_record(
             prepared_transaction_offset,
             body_length,
         )
-        return b"".join((head, body, topic_prefix, topic, _pack_short(properties_length), properties))
+        return b"".join((head, body, topic_part, _pack_short(properties_length), properties))
     except struct.error as error:
         raise RecordError(_misfit(topic, properties, error)) from None
 
@@ -163,22 +166,35 @@ def pack_blank(size: int) -> bytes:
     return SIZE_AND_MAGIC.pack(size, BLANK_MAGIC)
 
 
-def _rare_shape(
-    sys_flag: int, born_host: bytes, store_host: bytes, topic_length: int
-) -> tuple[int, Callable[..., bytes], int, bytes, int]:
-    """For an IPv6 host or a long topic: sysFlag, packer of the head, magic, topic length, bytes besides the data."""
+class RecordShape(NamedTuple):
+    """What hosts and topic make of a record's layout."""
+
+    sys_flag: int
+    """With the bits that tell how long the hosts are."""
+    magic: int
+    topic: bytes
+    """With its length before it."""
+    bare_bytes: int
+    """Without topic, body and properties: the fixed fields and the length of the properties."""
+
+
+def record_shape(sys_flag: int, born_host: bytes, store_host: bytes, topic: bytes) -> RecordShape:
+    """RecordError for hosts that `encode_host` did not make, or a topic beyond all lengths."""
     lengths = len(born_host), len(store_host)
-    if not {HOST_BYTES_V4, HOST_BYTES_V6}.issuperset(lengths):
+    if lengths == _HOSTS_V4 and len(topic) <= TOPIC_BYTES_MAX_V1:
+        return RecordShape(sys_flag & ~HOST_BITS, MAGIC_V1, _TOPIC_LENGTHS[len(topic)] + topic, _BARE_BYTES_V4)
+    if not _HOST_LENGTHS.issuperset(lengths):
         raise RecordError(
             f"hosts of {lengths} bytes, a record takes {HOST_BYTES_V4} or {HOST_BYTES_V6}: use encode_host"
         )
     born_bit = _BORN_HOST_V6 if len(born_host) == HOST_BYTES_V6 else 0
     store_bit = _STORE_HOST_V6 if len(store_host) == HOST_BYTES_V6 else 0
     sys_flag = sys_flag & ~HOST_BITS | born_bit | store_bit
-    head = head_of(sys_flag)
-    if topic_length <= TOPIC_BYTES_MAX_V1:
-        return sys_flag, head.pack, MAGIC_V1, _TOPIC_LENGTHS[topic_length], head.size + 3
-    return sys_flag, head.pack, MAGIC_V2, _pack_short(topic_length), head.size + 4
+    length, is_long = len(topic), len(topic) > TOPIC_BYTES_MAX_V1
+    if length > TOPIC_BYTES_MAX:
+        raise RecordError(f"the topic takes {length} bytes, at most {TOPIC_BYTES_MAX} fit a record")
+    prefix = _pack_short(length) if is_long else _TOPIC_LENGTHS[length]
+    return RecordShape(sys_flag, MAGIC_V2 if is_long else MAGIC_V1, prefix + topic, head_of(sys_flag).size + 2)
 
 
 def _encode_topic(topic: str) -> bytes:
@@ -191,6 +207,4 @@ def _encode_topic(topic: str) -> bytes:
 def _misfit(topic: bytes, properties: bytes, error: struct.error) -> str:
     if len(properties) > PROPERTIES_BYTES_MAX:
         return f"the properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit a record"
-    if len(topic) > TOPIC_BYTES_MAX:
-        return f"the topic takes {len(topic)} bytes, at most {TOPIC_BYTES_MAX} fit a record"
     return f"a field of the record for topic {topic[:TOPIC_BYTES_MAX_V1]!r} is out of its range: {error}"

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ariane.broker.intake import Intake
 from ariane.broker.offsets import ConsumerOffsets, can_be_committed
-from ariane.broker.pull_answers import offset_moved_event, pull_answer, pull_code, suggested_broker
+from ariane.broker.pull_answers import FoundAnswers, offset_moved_event, pull_answer, pull_code, suggested_broker
 from ariane.broker.pull_checks import PullChecks
 from ariane.broker.pull_reads import Reading, read, read_cached
 from ariane.broker.settings import BrokerSettings
@@ -22,10 +22,11 @@ from ariane.wire.requests.pull import LitePull, Pull, PullAnswer, PullMessage, P
 
 log = logging.getLogger(__name__)
 
-Pulled = PullAnswer | Later
+Pulled = PullAnswer | bytes | Later
 
 _COMMIT_OFFSET = int(PullSysFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullSysFlag.SUSPEND)
+_SUCCESS = ResponseCode.SUCCESS
 
 
 @dataclass
@@ -38,6 +39,7 @@ class PullHandlers:
     parked: ParkedPulls
     clock: Clock
     store_host: bytes
+    _found: FoundAnswers = field(init=False, default_factory=FoundAnswers)
 
     @handles(PullMessage)
     def pull(self, ask: PullMessage, call: Call) -> Pulled | Awaitable[Pulled]:
@@ -110,12 +112,14 @@ class PullHandlers:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, pull: ParkedPull, code: ResponseCode, result: ReadResult) -> PullAnswer:
+    def _answer(self, pull: ParkedPull, code: ResponseCode, result: ReadResult) -> PullAnswer | bytes:
         if code is ResponseCode.PULL_OFFSET_MOVED:
             self._tell_offset_moved(pull, result)
-        answer = pull_answer(code, result, suggested_broker(result, pull.group, self.settings.slave_read))
-        self._count(pull, result, len(answer.body))
-        return answer
+        broker_id = suggested_broker(result, pull.group, self.settings.slave_read)
+        size = sum(map(len, result.slices))
+        self._count(pull, result, size)
+        frame = self._found.frame(pull.call.command, result, broker_id, size) if code is _SUCCESS else None
+        return pull_answer(code, result, broker_id) if frame is None else frame
 
     def _count(self, pull: ParkedPull, result: ReadResult, size: int) -> None:
         ask, counters = pull.ask, self.intake.counters
@@ -125,7 +129,7 @@ class PullHandlers:
         else:
             counters.got_nothing(ask.topic, ask.consumer_group, ask.queue_id, result.next_offset)
 
-    def _come_again(self, pull: ParkedPull) -> PullAnswer:
+    def _come_again(self, pull: ParkedPull) -> PullAnswer | bytes:
         queue = self.service.store.parts.queues.get(pull.ask.topic, pull.ask.queue_id)
         result = ReadResult(
             status=ReadStatus.NO_MATCHED_MESSAGE,

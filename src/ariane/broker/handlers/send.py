@@ -1,52 +1,49 @@
 """Sends: one message or a batch, stored before the answer says so.
 
-The common message - no delay, no transaction, no retry - takes the straight line in `_send`: its property text goes to
-the log as it came, with all others of its chunk in one write (staged_sends.py), and with ASYNC_FLUSH it is answered in
-the same turn of the loop, without a task.
+This is the general way, which takes every send there is. The common message - no delay, no transaction, no retry - is
+hardly seen here: most of them take the straight line from the bytes of a chunk (send_lane.py). Either way its property
+text goes to the log as it came, with all others of this turn of the loop in one write (staged_sends.py).
 """
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 
-from ariane.broker.batch_drafts import batch_drafts
+from ariane.broker.batch_drafts import draft_batch
 from ariane.broker.dead_letters import retry_target, without_schedule
-from ariane.broker.delay_rewrite import DEFERRING
 from ariane.broker.flow_control import FlowControl
 from ariane.broker.groups import Groups
 from ariane.broker.intake import Incoming, Intake, draft_of, keys_of, wants_durable
 from ariane.broker.property_text import encoded, read_property_text
 from ariane.broker.put_failures import put_failure
-from ariane.broker.send_answers import SendAnswers
+from ariane.broker.send_answers import SendAnswers, asked_by
 from ariane.broker.send_checks import SendChecks, born_host, check_body, queue_of
+from ariane.broker.send_lane import MULTI_TAGS, NOT_PLAIN, TRANSACTION_BITS, SendLane
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.staged_sends import SendStage, StagedSend
+from ariane.broker.staged_sends import SendStage
 from ariane.broker.topics import Topics
 from ariane.broker.transactions.half_messages import half
 from ariane.errors import MessageRefused, RequestFailed, StoreError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
-from ariane.rpc.handlers import Call, handles
+from ariane.rpc.handlers import LATER, Call, Later, handles, lane
 from ariane.store.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode, Version
+from ariane.wire.frame import FrameLimits
 from ariane.wire.java_hash import tags_code
 from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessage, SendMessageV2
-from ariane.wire.sys_flag import SysFlag
 
-Sent = SendAnswer | Awaitable[SendAnswer] | StagedSend
+Sent = SendAnswer | Awaitable[SendAnswer] | Later
 
-_TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
-_MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _PREPARED = Property.TRANSACTION_PREPARED
 _CLUSTER = Property.CLUSTER
 _REGION = Property.MSG_REGION
 _UNIQUE_KEY = Property.UNIQUE_KEY
 _TAGS = Property.TAGS
+_WAIT = Property.WAIT
 _SHARDING_KEY = Property.SHARDING_KEY
-
-# A message with one of these is not stored as it came.
-_SPECIAL = DEFERRING | {_PREPARED, _CLUSTER, _REGION}
 
 
 @dataclass
@@ -64,11 +61,19 @@ class SendHandlers:
     """What a stored message is marked with. Replies go by the cluster; consumers of 5.x drop the trace of a message
     that names no region, so it is named as 5.x brokers do, and not left out as in 4.x."""
     _marks_text: str = field(init=False)
+    _lane: SendLane = field(init=False)
 
     def __post_init__(self) -> None:
         self._stage = SendStage(self.intake, self.store, self.answers)
         self._marks = {_CLUSTER: self.settings.cluster, _REGION: self.settings.region_id}
         self._marks_text = "".join(f"{name}\x01{value}\x02" for name, value in self._marks.items())
+        transport = self.settings.transport
+        limits = FrameLimits(transport.frame_bytes_max, transport.header_bytes_max)
+        self._lane = SendLane(self.checks, self.flow, self._stage, self._marks_text, limits)
+
+    @lane
+    def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
+        return self._lane.take(connection, data, position)
 
     @handles(SendMessage)
     def send(self, ask: SendMessage, call: Call) -> Sent:
@@ -94,30 +99,31 @@ class SendHandlers:
             properties, text = read_property_text(ask.properties or "")
             sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
             if (
-                not _SPECIAL.isdisjoint(properties)
-                or sys_flag & _TRANSACTION_BITS
+                not NOT_PLAIN.isdisjoint(properties)
+                or sys_flag & TRANSACTION_BITS
                 or ask.topic.startswith(RETRY_PREFIX)
             ):
                 message = self._incoming(ask, call, queue_id, sys_flag, properties)
                 appended = self._store_special(ask, call, message)
             else:
-                return self._stage.add(
-                    Draft(
-                        topic=ask.topic,
-                        queue_id=queue_id,
-                        body=ask.body,
-                        properties=encoded(text + self._marks_text),
-                        born_timestamp_ms=ask.born_timestamp,
-                        born_host=born_host(call.connection.peer),
-                        flag=ask.flag,
-                        sys_flag=sys_flag,
-                        reconsume_times=ask.reconsume_times or 0,
-                        tags_code=tags_code(properties.get(_TAGS)),
-                        keys=keys_of(properties),
-                    ),
-                    call,
-                    properties,
+                draft = Draft(
+                    topic=ask.topic,
+                    queue_id=queue_id,
+                    body=ask.body,
+                    properties=encoded(text + self._marks_text),
+                    born_timestamp_ms=ask.born_timestamp,
+                    born_host=born_host(call.connection.peer),
+                    flag=ask.flag,
+                    sys_flag=sys_flag,
+                    reconsume_times=ask.reconsume_times or 0,
+                    tags_code=tags_code(properties.get(_TAGS)),
+                    keys=keys_of(properties),
                 )
+                unique_key = properties.get(_UNIQUE_KEY)
+                asked = (asked_by(call.command, unique_key), unique_key, properties.get(_WAIT))
+                ordered = (0,) if _SHARDING_KEY in properties else ()
+                self._stage.add(call.connection, [draft], [asked], ordered, len(ask.body))
+                return LATER
         except RequestFailed as error:
             self.intake.counters.rejected(error)
             raise
@@ -150,7 +156,7 @@ class SendHandlers:
             message.properties = without_schedule(message.properties)  # as Java's producer does: a commit is the delay
             return self.intake.take(draft_of(half(message)))
         # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
-        message.sys_flag &= ~_TRANSACTION_BITS
+        message.sys_flag &= ~TRANSACTION_BITS
         is_dead = self._redirect_dead_letter(ask, call, message)
         appended = self.intake.put(message)
         if is_dead:
@@ -161,7 +167,7 @@ class SendHandlers:
     def _is_half(self, message: Incoming) -> bool:
         """RequestFailed for a transaction that this broker does not take, or that is only half said."""
         if message.properties.get(_PREPARED, "").lower() != "true":
-            if message.sys_flag & _TRANSACTION_BITS:
+            if message.sys_flag & TRANSACTION_BITS:
                 raise MessageRefused(
                     f"sysFlag {message.sys_flag:#x} says transaction and property {_PREPARED} does not: nobody would "
                     "ever see the message, nor ask about it"
@@ -194,8 +200,8 @@ class SendHandlers:
 
     def _send_together(self, ask: Send, call: Call, config: TopicConfig, queue_id: int) -> Sent:
         sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
-        drafts = batch_drafts(ask, queue_id, sys_flag, born_host(call.connection.peer))
-        appended = self.intake.take_together(drafts)
+        batch = draft_batch(ask, queue_id, sys_flag, born_host(call.connection.peer))
+        appended = self.intake.take_batch(batch)
         properties, _ = read_property_text(ask.properties or "")
         return self._answer(appended, queue_id, properties)
 
@@ -218,4 +224,4 @@ class SendHandlers:
 
 
 def _multi_tags(ask: Send) -> int:
-    return ask.sys_flag | _MULTI_TAGS
+    return ask.sys_flag | MULTI_TAGS

@@ -55,7 +55,7 @@ class DelayedDelivery:
         saved = _load(file)
         self._levels = levels_of(service.store, delays_ms, saved)
         self._saved = saved
-        service.store.parts.dispatcher.on_arrival(self._arrived)
+        service.store.parts.dispatcher.on_arrival(self._arrived, topic=SCHEDULE)
 
     @classmethod
     @asynccontextmanager
@@ -71,8 +71,7 @@ class DelayedDelivery:
             await delivery.save()
 
     def _arrived(self, topic: str, queue_id: int, queue_end: int, delivery_ms: int) -> None:
-        if topic == SCHEDULE:
-            self._alarm.ring_by(delivery_ms)
+        self._alarm.ring_by(delivery_ms)
 
     def offsets(self) -> dict[int, int]:
         """By level, the next entry to deliver; only of levels that were ever used."""

@@ -62,7 +62,7 @@ class TimerDelivery:
         self._take = TimerTake(service, wheel, self._out, window_ms, checkpoint.queue_offset)
         self._take.known_below, self._take.known_ms = checkpoint.known_below, checkpoint.known_ms
         self._drain = TimerDrain(wheel, parts.commit_log, self._out)
-        parts.dispatcher.on_arrival(self._arrived)
+        parts.dispatcher.on_arrival(self._arrived, topic=TIMER)
 
     @classmethod
     @asynccontextmanager
@@ -117,8 +117,7 @@ class TimerDelivery:
     # --- delivering -------------------------------------------------------------------------------------------------
 
     def _arrived(self, topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
-        if topic == TIMER:
-            self._alarm.ring_by(self._held_until_ms)
+        self._alarm.ring_by(self._held_until_ms)
 
     async def run(self) -> None:
         while True:

@@ -1,0 +1,88 @@
+"""Keys that wait for the index, field by field.
+
+A broker notes two keys for each message. Kept as one tuple a message they cost more than their hashing: the garbage
+collector looks at each of them, and they have to be taken apart again. So they are collected as the index wants them.
+
+    physical    100  100  372  372  641  641        of the message, for each key
+    texts       U1   a    U2   b    U3   c
+    runs        orders, 5000 ms: 4 keys   invoices, 5000 ms: 2 keys
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+import numpy as np
+
+from ariane.store.index_entries import NO_ROWS, KeyedMessage, KeyRows
+from ariane.store.key_hash import Int64s, key_hashes, topic_hash
+
+
+class KeyColumns:
+    __slots__ = ("_physical", "_run_keys", "_run_times_ms", "_run_topics", "_texts")
+
+    def __init__(self) -> None:
+        self._physical = array("q")
+        self._texts: list[str] = []
+        self._run_topics: list[str] = []
+        self._run_times_ms: list[int] = []
+        self._run_keys: list[int] = []
+
+    @classmethod
+    def of(cls, messages: Iterable[KeyedMessage]) -> "KeyColumns":
+        columns = cls()
+        for physical, timestamp_ms, topic, keys in messages:
+            columns.add([physical] * len(keys), keys, timestamp_ms, (topic,), (len(keys),))
+        return columns
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(
+        self,
+        physical: list[int],
+        texts: Sequence[str],
+        timestamp_ms: int,
+        run_topics: Sequence[str],
+        run_keys: Sequence[int],
+    ) -> None:
+        """Keys in the order of the log, each with its message's offset; how many of them are of which topic."""
+        self._physical.fromlist(physical)
+        self._texts += texts
+        self._run_topics += run_topics
+        self._run_keys += run_keys
+        self._run_times_ms += repeat(timestamp_ms, len(run_topics))
+
+    def rows(self, end_physical: int) -> KeyRows:
+        """A row for each key of each message behind `end_physical`; the others are in the index already.
+
+        Apache indexes a message again that is at `end_physical` itself. Here a message is indexed whole or not at all,
+        so that one, too, is known.
+        """
+        if not self._texts:
+            return NO_ROWS
+        counts = np.array(self._run_keys, np.int64)
+        hashes = {topic: topic_hash(topic) for topic in set(self._run_topics)}
+        topics = np.fromiter(map(hashes.__getitem__, self._run_topics), np.uint32, len(counts))
+        physical = np.array(self._physical, np.int64)
+        rows = KeyRows(
+            key_hashes(np.repeat(topics, counts), self._texts),
+            physical,
+            np.repeat(np.array(self._run_times_ms, np.int64), counts),
+        )
+        if physical[0] > end_physical and (physical[1:] >= physical[:-1]).all():
+            return rows
+        unknown = _unknown(physical, end_physical)
+        return KeyRows(rows.hashes[unknown], physical[unknown], rows.timestamps_ms[unknown])
+
+
+def _unknown(physical: Int64s, end_physical: int) -> list[int]:
+    """The numbers of the rows whose message is behind all messages before it; rows of one message stand together."""
+    numbers, last, is_new = [], -1, False
+    for number, offset in enumerate(physical.tolist()):
+        if offset != last:
+            is_new, last = offset > end_physical, offset
+            end_physical = max(end_physical, offset)
+        if is_new:
+            numbers.append(number)
+    return numbers
