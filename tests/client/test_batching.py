@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from ariane.client.batching import BATCH_COUNT_MAX, split
 from ariane.client.envelope import Envelope
 from ariane.client.producer import Producer
-from ariane.errors import SendFailed
+from ariane.errors import MessageRejected, RecordError, SendFailed
 from ariane.model.message import Message
 from ariane.testing import FakeClock
-from ariane.wire.batch import decode_batch
+from ariane.wire.batch import BatchItem, decode_batch, encode_batch, join_batch
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import decode_properties
 from tests.client.scripted import Cluster, cluster, refusal
@@ -23,7 +23,7 @@ def producer(servers: Cluster, **options: object) -> Producer:
 
 def envelope(size: int) -> Envelope:
     body = b"x" * size
-    return Envelope(message=Message(topic="T", body=body), unique_key="K", properties="", body=body, sys_flag=0)
+    return Envelope(Message(topic="T", body=body), "K", "", body, 0)
 
 
 @given(st.lists(st.integers(1, 400), max_size=1200), st.integers(100, 2000))
@@ -120,3 +120,21 @@ async def test_closing_sends_what_was_gathered() -> None:
         await asyncio.sleep(0)
         await sender.close()
         assert (await waiting).is_ok
+
+
+async def test_a_body_that_is_no_bytes_is_refused_before_anything_leaves() -> None:
+    async with cluster("T") as servers, producer(servers) as sender:
+        for body in ("text", None, 5):
+            with pytest.raises(MessageRejected):
+                await sender.send(Message(topic="T", body=body))  # type: ignore[arg-type]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.integers(-9, 9))))
+def test_a_batch_of_columns_is_the_batch_of_its_items(rows: list[tuple[bytes, bytes, int]]) -> None:
+    columns = [[row[index] for row in rows] for index in range(3)]
+    assert join_batch(*columns) == encode_batch(BatchItem(*row) for row in rows)  # type: ignore[arg-type]
+
+
+def test_what_fits_no_item_is_refused() -> None:
+    with pytest.raises(RecordError):
+        join_batch([b""], [b"x" * 32768], [0])

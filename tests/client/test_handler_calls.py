@@ -99,3 +99,60 @@ async def test_an_on_error_that_fails_itself_does_no_harm() -> None:
 async def test_a_topic_without_a_handler_is_a_failure_that_says_so() -> None:
     verdict = await verdict_of(None)
     assert "no handler for topic orders" in str(verdict.error)
+
+
+async def test_handlers_that_do_not_wait_get_message_after_message() -> None:
+    seen: list[int] = []
+
+    async def handle(message: Received) -> None:
+        seen.append(message.queue_offset)
+        if message.queue_offset == 2:
+            await asyncio.sleep(0)
+            seen.append(-1)
+
+    done, rest = calls_of(handle).start([message(offset) for offset in range(5)])
+    assert (done, seen) == (2, [0, 1, 2])
+    assert rest is not None
+    assert (await rest).done == 1
+    assert seen == [0, 1, 2, -1], "the messages behind it are for somebody else"
+
+
+async def test_they_are_counted_as_well() -> None:
+    async def handle(messages: list[Received]) -> None: ...
+
+    calls = calls_of(handle, batch=2)
+    assert calls.start([message(offset) for offset in range(5)]) == (5, None)
+    assert calls.counts["orders"].consumed == 5
+
+
+@pytest.mark.parametrize(("returned", "verdict"), [(False, Verdict(0)), (Retry(delay_level=5), Verdict(0, 5))])
+async def test_one_that_does_not_want_its_message_ends_the_row(returned: object, verdict: Verdict) -> None:
+    async def handle(message: Received) -> object:
+        return returned if message.queue_offset == 1 else None
+
+    done, rest = calls_of(handle).start([message(offset) for offset in range(3)])
+    assert rest is not None
+    assert (done, await rest) == (1, verdict)
+
+
+async def test_a_handler_may_live_through_a_cancellation() -> None:
+    async def handle(message: Received) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            survived.append(message)
+
+    survived: list[Received] = []
+    assert (await verdict_of(handle, timeout_s=0.01)).done == 1
+    assert len(survived) == 1
+
+
+async def test_a_time_limit_of_its_own_holds_across_the_first_wait() -> None:
+    async def handle(message: Received) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0)
+
+    assert (await verdict_of(handle)).done == 1

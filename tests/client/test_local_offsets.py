@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,12 @@ async def test_a_directory_that_cannot_be_written_keeps_the_offsets_due(tmp_path
 
 async def test_nothing_is_known_of_a_new_consumer(tmp_path: Path) -> None:
     assert await LocalOffsets(tmp_path / "offsets.json").load(QUEUE) is None
+
+
+async def test_queues_that_save_at_the_same_time_do_not_spoil_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    offsets = LocalOffsets(path)
+    queues = [MessageQueue(topic="orders", broker_name="a", queue_id=number) for number in range(20)]
+    saved = await asyncio.gather(*(offsets.save({queue: 7}) for queue in queues))
+    assert saved == [{queue} for queue in queues]
+    assert [await LocalOffsets(path).load(queue) for queue in queues] == [7] * 20

@@ -1,19 +1,24 @@
 """Messages as handlers see them."""
 
 import zlib
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ariane.client.received import next_attempt, receive, receive_all
+from ariane.client.received import Received, next_attempt, receive, receive_all
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
+from ariane.model.route import MessageQueue
 from ariane.wire.compression import compress
 from ariane.wire.crc import crc32
 from ariane.wire.record import encode
-from ariane.wire.record_read import decode
+from ariane.wire.record_read import decode, decode_all
 from ariane.wire.sys_flag import Compression, with_compression
 from tests.client.test_process_queue import QUEUE, message
+from tests.wire.sample_records import messages
 
 
 def stored(body: bytes = b"body", **changes: object) -> StoredMessage:
@@ -71,3 +76,32 @@ def test_the_next_attempt_differs_in_its_number_alone() -> None:
 def test_a_broken_record_spoils_the_whole_answer() -> None:
     with pytest.raises(RecordError):
         list(receive_all(encode(message(0)) + b"\x00" * 20, QUEUE))
+
+
+def one_by_one(records: bytes, queue: MessageQueue) -> list[Received]:
+    return [receive(message, queue, 9) for message in decode_all(records)]
+
+
+def outcome(read: Callable[[], list[Received]]) -> object:
+    try:
+        return read()
+    except RecordError:
+        return RecordError
+
+
+@given(st.lists(messages, max_size=4), st.integers(0, 3))
+def test_reading_usual_records_in_one_go_finds_what_reading_one_by_one_finds(
+    stored_messages: list[StoredMessage], which: int
+) -> None:
+    records = b"".join(map(encode, stored_messages))
+    topic = stored_messages[which % len(stored_messages)].topic if stored_messages else "orders"
+    queue = MessageQueue(topic=topic, broker_name="a", queue_id=0)
+    assert receive_all(records, queue, 9) == one_by_one(records, queue)
+
+
+@given(st.binary(max_size=20), st.integers(0, 200), st.integers(1, 3))
+def test_damage_is_met_alike(junk: bytes, position: int, length: int) -> None:
+    records = bytearray(encode(message(0)) + encode(message(1)))
+    records[position : position + length] = junk
+    spoiled = bytes(records)
+    assert outcome(lambda: receive_all(spoiled, QUEUE, 9)) == outcome(lambda: one_by_one(spoiled, QUEUE))

@@ -70,15 +70,12 @@ class _Gathering:
         self.waiters: list[asyncio.Future[SendResult]] = []
         self.size = 0
 
-    def add(self, envelope: Envelope) -> asyncio.Future[SendResult]:
-        waiter: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+    def add(self, envelope: Envelope, size: int) -> asyncio.Future[SendResult]:
+        waiter: asyncio.Future[SendResult] = asyncio.Future(loop=asyncio.get_running_loop())
         self.envelopes.append(envelope)
         self.waiters.append(waiter)
-        self.size += envelope.batched_size
+        self.size += size
         return waiter
-
-    def has_room_for(self, envelope: Envelope, bytes_max: int) -> bool:
-        return self.size + envelope.batched_size <= bytes_max and len(self.envelopes) < BATCH_COUNT_MAX
 
     def settle(self, results: list[SendResult]) -> None:
         for waiter, result in zip(self.waiters, results, strict=True):
@@ -89,6 +86,10 @@ class _Gathering:
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
+
+    def cancel(self) -> None:
+        for waiter in self.waiters:
+            waiter.cancel()
 
 
 _Lane = tuple[str, MessageQueue | None, bool]
@@ -106,17 +107,20 @@ class Gatherer:
         self._lingering = TaskSet()
         self._leaving = TaskSet()
 
-    async def send(self, envelope: Envelope, queue: MessageQueue | None) -> SendResult:
-        """The result of this message, after the batch that it left with."""
+    def add(self, envelope: Envelope, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
+        """Who awaits it gets the result of this message, after the batch that it left with."""
         lane = (envelope.message.topic, queue, envelope.message.wait_stored)
-        gathering = self._open.get(lane)
-        if gathering is not None and not gathering.has_room_for(envelope, self._settings.batch_bytes_max):
+        gathering, size = self._open.get(lane), envelope.batched_size
+        if gathering is not None and gathering.size + size > self._settings.batch_bytes_max:
             self._leave(lane, gathering)
             gathering = None
         if gathering is None:
             gathering = self._open[lane] = _Gathering()
             self._lingering.spawn(self._linger(lane, gathering))
-        return await gathering.add(envelope)
+        waiter = gathering.add(envelope, size)
+        if len(gathering.envelopes) == BATCH_COUNT_MAX:
+            self._leave(lane, gathering)
+        return waiter
 
     async def close(self) -> None:
         """Everything gathered leaves now; returns when all of it has its result."""
@@ -141,6 +145,6 @@ class Gatherer:
             gathering.settle(await self._send(parcel, queue))
         except Exception as error:  # whatever it is belongs to those who wait
             gathering.fail(error)
-        finally:
-            for waiter in gathering.waiters:
-                waiter.cancel()  # changes nothing for those who have a result
+        except asyncio.CancelledError:
+            gathering.cancel()
+            raise

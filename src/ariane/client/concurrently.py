@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ariane.client.handler_calls import HandlerCalls, batch_key
+from ariane.client.handler_calls import HandlerCalls, Verdict, batch_key
 from ariane.client.held_queue import HeldQueue
 from ariane.client.instance import Instance
 from ariane.client.offsets import OffsetTable
@@ -20,10 +22,26 @@ _KEPT_BACK_S = 5.0  # before the next attempt at a message that no broker took b
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Run:
+    """Messages of one queue and one topic, for handlers to take."""
+
     held: HeldQueue
     process: ProcessQueue
-    messages: list[Received]
+    messages: Sequence[Received]
+    is_rest: bool = False
+    """Whether it was begun: then it comes first."""
+
+
+class _Runs(asyncio.Queue[_Run]):
+    """Bounded by what the flow limits let each queue bring in."""
+
+    _queue: "deque[_Run]"
+
+    def _put(self, run: _Run) -> None:
+        if run.is_rest:
+            self._queue.appendleft(run)
+        else:
+            self._queue.append(run)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,51 +52,53 @@ class Concurrently:
     send_backs: SendBacks | None
     """None in broadcasting: there nobody else could be given the message, so it is dropped."""
     concurrency: int
-    # Bounded by what the flow limits let each queue bring in.
-    _ready: asyncio.Queue[_Batch] = field(default_factory=asyncio.Queue)
+    _ready: _Runs = field(default_factory=_Runs)
     _kept_back: TaskSet = field(default_factory=TaskSet)
 
     def arrived(self, held: HeldQueue) -> None:
         process = held.process
         self.offsets.advance(held.queue, process.commit_offset)
-        for _, group in groupby(process.take(process.waiting), key=batch_key):
-            messages = list(group)
-            for start in range(0, len(messages), self.calls.batch):
-                self._ready.put_nowait(_Batch(held, process, messages[start : start + self.calls.batch]))
+        for _, messages in groupby(process.take(process.waiting), key=batch_key):
+            self._ready.put_nowait(_Run(held, process, list(messages)))
 
     def jobs(self) -> list[Job]:
         return [self._work] * self.concurrency
-
-    async def drain(self) -> None:
-        """Returns when every message in hand has been handled."""
-        await self._ready.join()
 
     def close(self) -> None:
         self._kept_back.cancel()
 
     async def _work(self) -> None:
         while True:
-            batch = await self._ready.get()
-            try:
-                if not batch.process.dropped:
-                    await self._consume(batch)
-            finally:
-                self._ready.task_done()
+            run = await self._ready.get()
+            if not run.process.dropped:
+                await self._consume(run)
+            # Neither does `get` wait while there is something to get: pulls and heartbeats must have their turn.
+            await asyncio.sleep(0)
 
-    async def _consume(self, batch: _Batch) -> None:
-        batch.held.last_consume_ms = self.instance.clock.now_ms()
-        verdict = await self.calls.run(batch.messages)
-        if batch.process.dropped:
-            # The next owner gets these messages from the committed offset on: to send them back would double them.
-            log.info("result discarded: the queue is not ours any more", extra={"queue": batch.held.queue})
+    async def _consume(self, run: _Run) -> None:
+        run.held.last_consume_ms = self.instance.clock.now_ms()
+        done, waiting = self.calls.start(run.messages)
+        if done:
+            self._finish(run, run.messages[:done])
+        if waiting is None:
             return
-        kept = await self._send_back(batch.messages[verdict.done :], verdict.delay_level)
-        self._finish(batch, [message for message in batch.messages if message.queue_offset not in kept])
+        batch, rest = run.messages[done : done + self.calls.batch], run.messages[done + self.calls.batch :]
+        if rest:
+            self._ready.put_nowait(_Run(run.held, run.process, rest, is_rest=True))
+        await self._settle(_Run(run.held, run.process, batch), await waiting)
+
+    async def _settle(self, run: _Run, verdict: Verdict) -> None:
+        if run.process.dropped:
+            # The next owner gets these messages from the committed offset on: to send them back would double them.
+            log.info("result discarded: the queue is not ours any more", extra={"queue": run.held.queue})
+            return
+        kept = await self._send_back(run.messages[verdict.done :], verdict.delay_level)
+        self._finish(run, [message for message in run.messages if message.queue_offset not in kept])
         if kept:
-            again = _Batch(batch.held, batch.process, [next_attempt(message) for message in kept.values()])
+            again = _Run(run.held, run.process, [next_attempt(message) for message in kept.values()])
             self._kept_back.spawn(self._try_again(again))
 
-    async def _send_back(self, failed: list[Received], delay_level: int) -> dict[int, Received]:
+    async def _send_back(self, failed: Sequence[Received], delay_level: int) -> dict[int, Received]:
         """The messages that no broker took, by offset."""
         if self.send_backs is None:
             return {}
@@ -88,12 +108,12 @@ class Concurrently:
                 kept[message.queue_offset] = message
         return kept
 
-    def _finish(self, batch: _Batch, messages: list[Received]) -> None:
-        batch.process.finish(messages)
-        if not batch.process.dropped:
-            self.offsets.advance(batch.held.queue, batch.process.commit_offset)
-        batch.held.tell()
+    def _finish(self, run: _Run, messages: Sequence[Received]) -> None:
+        run.process.finish(messages)
+        if not run.process.dropped:
+            self.offsets.advance(run.held.queue, run.process.commit_offset)
+        run.held.tell()
 
-    async def _try_again(self, batch: _Batch) -> None:
+    async def _try_again(self, run: _Run) -> None:
         await self.instance.clock.sleep(_KEPT_BACK_S)
-        self._ready.put_nowait(batch)
+        self._ready.put_nowait(run)

@@ -22,7 +22,7 @@ from ariane.errors import (
     WireError,
 )
 from ariane.lifecycle import Backoff
-from ariane.model.route import MessageQueue
+from ariane.model.route import MessageQueue, TopicRoute
 from ariane.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -64,13 +64,17 @@ class Delivery:
         self._settings = settings
         self._faults = FaultTable()
         self._round_robin: dict[str, RoundRobin] = {}
+        self._queues: dict[str, tuple[TopicRoute, Sequence[MessageQueue]]] = {}
 
     # --- queues -----------------------------------------------------------------------------------------------------
 
-    async def queues(self, topic: str) -> list[MessageQueue]:
+    async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Where messages of `topic` may go; a topic that does not exist goes where TBW102 is."""
         routes = self._instance.routes
         route = await routes.find(topic)
+        known = self._queues.get(topic)
+        if known is not None and known[0] is route:  # nearly always: no need to list them anew
+            return known[1]
         if route is None:
             template = await routes.find(self._settings.template_topic)
             if template is None:
@@ -82,6 +86,8 @@ class Delivery:
                 f"topic {topic} has no queue that takes messages: its brokers have no master, or the topic has no "
                 "write permission; start the master, or give the topic permission 6"
             )
+        if route is routes.known(topic):
+            self._queues[topic] = route, tuple(queues)
         return queues
 
     async def _queues_now(self, topic: str) -> list[MessageQueue]:

@@ -6,15 +6,16 @@ that raises has not. A coroutine function runs on the event loop, any other func
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from ariane.client.consume_trace import ConsumeTrace
 from ariane.client.received import Received
 from ariane.client.send_back import DEAD_LETTER
 from ariane.client.trace_text import ContextCode
-from ariane.client.user_calls import UserCalls
+from ariane.client.user_calls import UserCalls, go_on, is_async
 from ariane.errors import RecordError
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Any], Any]
 """Given one `Received`, or a list of them when the consumer's `batch` is above 1; sync or async."""
 OnError = Callable[[Received, BaseException], Awaitable[None] | None]
+
+batch_key = attrgetter("topic", "fault")
+"""What the messages of a batch share: the topic, for a retry queue mixes them, and whether they can be read."""
 
 _TIMED_OUT_LEVEL = 3  # as in Apache's clients
 
@@ -68,42 +72,73 @@ class HandlerCalls:
 
     async def run(self, messages: Sequence[Received]) -> Verdict:
         """At most `batch` messages with one `batch_key`."""
+        done, rest = self.start(messages)
+        return Verdict(done) if rest is None else await rest
+
+    def start(self, messages: Sequence[Received]) -> tuple[int, Coroutine[Any, Any, Verdict] | None]:
+        """Hands over any number of messages with one `batch_key`, a batch at a time, while handlers do not wait.
+
+        Returns how many are consumed, and what is left to do for the batch behind them, to be awaited in this task. A
+        handler that returns at once so costs no timer, no task and no turn of the loop.
+        """
+        fault, handler = messages[0].fault, self.by_topic.get(messages[0].topic, self.default)
+        if fault is not None:
+            return 0, self._watch(messages[: self.batch], _unreadable(fault))
+        if handler is None or self.trace is not None or not is_async(handler):
+            return 0, self._finish(messages[: self.batch], self._call(handler, messages[: self.batch]))
+        began_s = asyncio.get_running_loop().time()
+        done, rest = self._step(handler, messages)
+        self._count(messages[0].topic, done, 0, asyncio.get_running_loop().time() - began_s)
+        return done, None if rest is None else self._finish(messages[done : done + self.batch], rest)
+
+    def _step(self, handler: Handler, messages: Sequence[Received]) -> tuple[int, Awaitable[object] | None]:
+        """Up to the first handler that waits, fails or does not want its message."""
+        for done in range(0, len(messages), self.batch):
+            work = handler(messages[done] if self.batch == 1 else list(messages[done : done + self.batch]))
+            try:
+                return done, go_on(work, work.send(None))
+            except StopIteration as end:
+                if end.value is False or isinstance(end.value, Retry):
+                    return done, _returning(end.value)
+            except Exception as error:
+                return done, _raising(error)
+        return len(messages), None
+
+    async def _call(self, handler: Handler | None, messages: Sequence[Received]) -> object:
+        if handler is None:
+            raise LookupError(f"no handler for topic {messages[0].topic}: give one with subscribe() or on()")
+        return await self.user.call(handler, messages[0] if self.batch == 1 else list(messages))
+
+    def _finish(self, messages: Sequence[Received], work: Awaitable[object]) -> Coroutine[Any, Any, Verdict]:
+        return self._watch(messages, self._attempt(work, len(messages)))
+
+    async def _watch(self, messages: Sequence[Received], attempt: Awaitable[Verdict]) -> Verdict:
         request_id = self.trace.before(messages) if self.trace is not None else ""
         began_s = asyncio.get_running_loop().time()
-        verdict = await self._attempt(messages)
+        verdict = await attempt
         cost_s = asyncio.get_running_loop().time() - began_s
-        self._count(messages, verdict, cost_s)
+        self._count(messages[0].topic, verdict.done, len(messages) - verdict.done, cost_s)
         if self.trace is not None:
             self.trace.after(request_id, messages, verdict.done, _context_code(verdict), round(cost_s * 1000))
         if verdict.error is not None:
             await self._report(messages[verdict.done :], verdict.error)
         return verdict
 
-    async def _attempt(self, messages: Sequence[Received]) -> Verdict:
-        if messages[0].fault is not None:
-            # Another attempt would find the same bytes.
-            return Verdict(0, DEAD_LETTER, error=RecordError(messages[0].fault))
+    async def _attempt(self, work: Awaitable[object], count: int) -> Verdict:
         limit = asyncio.timeout(self.timeout_s)
         try:
             async with limit:
-                return _verdict(await self._call(messages), len(messages))
+                return _verdict(await work, count)
         except TimeoutError as error:  # ours, or one that the handler met itself
             return Verdict(0, _TIMED_OUT_LEVEL if limit.expired() else 0, error=error)
         except Exception as error:
             return Verdict(0, error=error)
 
-    async def _call(self, messages: Sequence[Received]) -> object:
-        handler = self.by_topic.get(messages[0].topic, self.default)
-        if handler is None:
-            raise LookupError(f"no handler for topic {messages[0].topic}: give one with subscribe() or on()")
-        argument = messages[0] if self.batch == 1 else list(messages)
-        return await self.user.call(handler, argument)
-
-    def _count(self, messages: Sequence[Received], verdict: Verdict, cost_s: float) -> None:
-        counts = self.counts.setdefault(messages[0].topic, TopicCounts())
+    def _count(self, topic: str, consumed: int, failed: int, cost_s: float) -> None:
+        counts = self.counts.get(topic) or self.counts.setdefault(topic, TopicCounts())
         counts.busy_s += cost_s
-        counts.consumed += verdict.done
-        counts.failed += len(messages) - verdict.done
+        counts.consumed += consumed
+        counts.failed += failed
 
     async def _report(self, messages: Sequence[Received], error: BaseException) -> None:
         for message in messages:
@@ -121,9 +156,17 @@ class HandlerCalls:
             log.exception("on_error itself failed", extra={"message_id": message.message_id})
 
 
-def batch_key(message: Received) -> tuple[str, bool]:
-    """What the messages of a batch share: the topic, for a retry queue mixes them, and whether they can be read."""
-    return message.topic, message.fault is not None
+async def _unreadable(fault: str) -> Verdict:
+    """Another attempt would find the same bytes."""
+    return Verdict(0, DEAD_LETTER, error=RecordError(fault))
+
+
+async def _returning(value: object) -> object:
+    return value
+
+
+async def _raising(error: Exception) -> object:
+    raise error
 
 
 def _context_code(verdict: Verdict) -> ContextCode:

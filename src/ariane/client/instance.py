@@ -35,6 +35,20 @@ A = TypeVar("A", bound=Answer)
 _VIP_PORT_BELOW = 2
 
 
+class _Forks:
+    """How many forks lie between this process and the first. To ask for the process id is a system call per message."""
+
+    count = 0
+
+    def note(self) -> None:
+        self.count += 1
+
+
+_forks = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forks.note)
+
+
 class Instance:
     """Made by `Instance.open`."""
 
@@ -53,6 +67,7 @@ class Instance:
         self._pool = pool
         self._signer = Signer.of(settings)
         self._pid = os.getpid()
+        self._forks = _forks.count
         self._closed = False
 
     @classmethod
@@ -104,7 +119,7 @@ class Instance:
     def check_usable(self) -> None:
         if self._closed:
             raise ClientClosed("this client is closed: open a new one")
-        if os.getpid() != self._pid:
+        if _forks.count != self._forks:
             # A child shares the sockets of its parent: the two would read each other's answers.
             raise ClientClosed(
                 f"this client belongs to process {self._pid}, and this is its fork {os.getpid()}: "

@@ -26,6 +26,7 @@ class LocalOffsets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: dict[MessageQueue, int] | None = None
+        self._writing = asyncio.Lock()
 
     async def load(self, queue: MessageQueue) -> int | None:
         return (await self._known()).get(queue)
@@ -33,9 +34,10 @@ class LocalOffsets:
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         known = await self._known()
         known.update(offsets)
-        table = OffsetsByQueue(offset_table={queue: QueueOffset(offset) for queue, offset in known.items()})
         try:
-            await asyncio.to_thread(self._write, table.to_bytes())
+            async with self._writing:  # queues that are given up together all save at the same time
+                table = OffsetsByQueue(offset_table={queue: QueueOffset(offset) for queue, offset in known.items()})
+                await asyncio.to_thread(self._write, table.to_bytes())
         except OSError as error:
             log.warning("offsets not saved", extra={"file": str(self._path), "reason": str(error)})
             return set()
@@ -43,7 +45,9 @@ class LocalOffsets:
 
     async def _known(self) -> dict[MessageQueue, int]:
         if self._table is None:
-            self._table = dict(await asyncio.to_thread(self._read))
+            read = dict(await asyncio.to_thread(self._read))
+            if self._table is None:  # another queue may have been quicker, and may have changed it since
+                self._table = read
         return self._table
 
     def _read(self) -> Mapping[MessageQueue, int]:

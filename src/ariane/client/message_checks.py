@@ -1,6 +1,7 @@
 """What can never be sent is refused before it leaves, with its cause and cure: a broker's answer says less."""
 
 from datetime import datetime
+from functools import lru_cache
 
 from ariane.errors import MessageRejected
 from ariane.model.ids import topic_fault
@@ -30,13 +31,25 @@ _FIELDS = {
 }
 
 
-def check_message(message: Message, body_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-    """MessageRejected when this message cannot be sent by anybody."""
+def check_message(message: Message, body_bytes_max: int = MESSAGE_BYTES_MAX) -> str:
+    """The keys as one text; MessageRejected when this message cannot be sent by anybody."""
     check_topic(message.topic)
-    _check_body(message.body, body_bytes_max)
-    _check_words(message)
+    body = message.body
+    if type(body) is not bytes or not 0 < len(body) <= body_bytes_max:
+        _check_body(body, body_bytes_max)
+    keys = _checked_keys(message)
+    if message.tags is not None:
+        _check_tags(message.tags)
+    if message.sharding_key is not None:
+        _check_value(Property.SHARDING_KEY, message.sharding_key)
     for name, value in message.properties.items():
         _check_property(name, value)
+    if message.delay_level or message.deliver_at is not None:
+        _check_delay(message)
+    return keys
+
+
+def _check_delay(message: Message) -> None:
     if message.delay_level < 0:
         raise MessageRejected(f"delay level {message.delay_level}: levels start at 1, and 0 means no delay")
     if message.delay_level and message.deliver_at is not None:
@@ -46,11 +59,17 @@ def check_message(message: Message, body_bytes_max: int = MESSAGE_BYTES_MAX) -> 
 
 
 def check_topic(topic: str) -> None:
+    trouble = _topic_trouble(topic)
+    if trouble is not None:
+        raise MessageRejected(trouble)
+
+
+@lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
+def _topic_trouble(topic: str) -> str | None:
     fault = topic_fault(topic)
     if fault is not None:
-        raise MessageRejected(f"{fault}: choose another topic")
-    if topic in _SYSTEM_TOPICS:
-        raise MessageRejected(f"topic {topic} belongs to the broker: messages cannot be sent there")
+        return f"{fault}: choose another topic"
+    return f"topic {topic} belongs to the broker: messages cannot be sent there" if topic in _SYSTEM_TOPICS else None
 
 
 def _check_body(body: object, body_bytes_max: int) -> None:
@@ -66,17 +85,23 @@ def _check_body(body: object, body_bytes_max: int) -> None:
         )
 
 
-def _check_words(message: Message) -> None:
+def _checked_keys(message: Message) -> str:
+    keys = message.keys
+    if type(keys) is str and " " not in keys:
+        if keys:
+            _check_value(Property.KEYS, keys)
+        return keys
     for key in message.key_list:
         if not key or " " in key:
             raise MessageRejected(f"key {key!r}: a key may not be empty or hold blanks, which separate keys")
         _check_value(Property.KEYS, key)
-    if message.tags is not None:
-        _check_value(Property.TAGS, message.tags)
-        if "||" in message.tags:
-            raise MessageRejected(f"tags {message.tags!r}: a message has one tag; `||` is for subscriptions")
-    if message.sharding_key is not None:
-        _check_value(Property.SHARDING_KEY, message.sharding_key)
+    return " ".join(message.key_list)
+
+
+def _check_tags(tags: str) -> None:
+    _check_value(Property.TAGS, tags)
+    if "||" in tags:
+        raise MessageRejected(f"tags {tags!r}: a message has one tag; `||` is for subscriptions")
 
 
 def _check_property(name: str, value: str) -> None:
@@ -90,6 +115,8 @@ def _check_property(name: str, value: str) -> None:
 
 
 def _check_value(name: str, value: object) -> None:
+    if type(value) is str and value and value.isprintable() and not value.isspace():
+        return  # neither blank nor with a separator, which do not print
     if not isinstance(value, str):
         raise MessageRejected(f"property {name} is {type(value).__name__}, not text: convert it with str()")
     if not value.strip():

@@ -4,13 +4,15 @@ A group that shares its queues keeps offsets at the brokers, so that whoever tak
 owner was. A broadcast consumer is alone with its offsets and keeps them in a file.
 """
 
+import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from ariane.client.instance import Instance
 from ariane.client.queue_ends import broker_of
-from ariane.errors import ArianeError, RequestFailed
+from ariane.errors import ArianeError, RequestFailed, TransportError
 from ariane.lifecycle import TaskSet
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
@@ -31,11 +33,16 @@ class OffsetStore(Protocol):
 
 
 class GroupOffsets:
-    """At the brokers."""
+    """At the brokers, each of which is told one offset at a time.
+
+    Apache's brokers work on the requests of a connection side by side. Of two offsets of one queue the older may then
+    be stored last, and of the first two of a group one may be lost.
+    """
 
     def __init__(self, instance: Instance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await broker_of(self._instance, queue)
@@ -49,25 +56,33 @@ class GroupOffsets:
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         saved: set[MessageQueue] = set()
-        calls = TaskSet()
-        for queue, offset in offsets.items():
-            calls.spawn(self._save_one(queue, offset, saved))
+        brokers = TaskSet()
+        for broker in sorted({queue.broker_name for queue in offsets}):
+            theirs = {queue: offset for queue, offset in offsets.items() if queue.broker_name == broker}
+            brokers.spawn(self._save_at(broker, theirs, saved))
         try:
-            await calls.wait()
+            await brokers.wait()
         finally:
-            calls.cancel()
+            brokers.cancel()
         return saved
 
-    async def _save_one(self, queue: MessageQueue, offset: int, saved: set[MessageQueue]) -> None:
-        try:
-            # Apache's client sends this one-way and never learns that it was lost.
-            address = await broker_of(self._instance, queue)
-            ask = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
-            await self._instance.call(address, ask, _TIMEOUT_S)
-        except ArianeError as error:
-            log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
-        else:
-            saved.add(queue)
+    async def _save_at(self, broker: str, offsets: dict[MessageQueue, int], saved: set[MessageQueue]) -> None:
+        async with self._turns[broker]:
+            for queue, offset in offsets.items():
+                try:
+                    await self._save_one(queue, offset)
+                except ArianeError as error:
+                    log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
+                    if isinstance(error, TransportError):
+                        return  # the others would wait for it as long and as vainly
+                else:
+                    saved.add(queue)
+
+    async def _save_one(self, queue: MessageQueue, offset: int) -> None:
+        """Apache's client sends this one-way and never learns that it was lost."""
+        address = await broker_of(self._instance, queue)
+        ask = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
+        await self._instance.call(address, ask, _TIMEOUT_S)
 
 
 class OffsetTable:

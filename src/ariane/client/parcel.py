@@ -9,7 +9,7 @@ from ariane.client.envelope import Envelope
 from ariane.client.producer_settings import ProducerSettings
 from ariane.model.message import Property
 from ariane.model.route import MessageQueue
-from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.batch import join_batch
 from ariane.wire.requests.send import SendBatch, SendByLetters, SendMessageV2, SendReplyV2
 
 
@@ -88,9 +88,9 @@ class Batch(msgspec.Struct, frozen=True):
             reconsume_times=0,
             unit_mode=self.unit_mode,
             batch=True,
-            body=encode_batch(_item(envelope) for envelope in self.envelopes),
+            body=join_batch(
+                [envelope.message.body for envelope in self.envelopes],
+                [envelope.properties.encode() for envelope in self.envelopes],
+                [envelope.message.flag for envelope in self.envelopes],
+            ),
         )
-
-
-def _item(envelope: Envelope) -> BatchItem:
-    return BatchItem(envelope.message.body, envelope.properties.encode(), envelope.message.flag)

@@ -10,7 +10,8 @@ unfinished offset: after a crash a message may come twice, never not at all.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import lt
 
 from ariane.client.received import Received
 
@@ -51,18 +52,24 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[Received], next_offset: int) -> None:
         """What a pull brought. Offsets that were here before are passed over: a broker may repeat itself."""
-        for message in messages:
-            if message.queue_offset >= self.next_offset:
-                self._waiting.append(message)
-                self._order.append(message.queue_offset)
-                self._unfinished[message.queue_offset] = len(message.body)
-                self.bytes += len(message.body)
-                self.next_offset = message.queue_offset + 1
-        self.next_offset = max(self.next_offset, next_offset)
+        offsets = [message.queue_offset for message in messages]
+        if not _rises(offsets, self.next_offset):
+            messages = list(_rising(messages, self.next_offset))
+            offsets = [message.queue_offset for message in messages]
+        sizes = [len(message.body) for message in messages]
+        self._waiting.extend(messages)
+        self._order.extend(offsets)
+        self._unfinished.update(zip(offsets, sizes, strict=True))
+        self.bytes += sum(sizes)
+        self.next_offset = max(self.next_offset, next_offset, offsets[-1] + 1 if offsets else 0)
 
     def take(self, count: int) -> list[Received]:
         """The next messages, in order; they stay in hand until they are finished."""
-        return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        if count >= len(self._waiting):
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+        return [self._waiting.popleft() for _ in range(count)]
 
     def put_back(self, messages: Sequence[Received]) -> None:
         """Taken but not finished: they come first again, as ordered consumption wants it."""
@@ -73,3 +80,15 @@ class ProcessQueue:
             self.bytes -= self._unfinished.pop(message.queue_offset, 0)
         while self._order and self._order[0] not in self._unfinished:
             self._order.popleft()
+
+
+def _rises(offsets: Sequence[int], begin: int) -> bool:
+    """As the answers of a sound broker do."""
+    return not offsets or (offsets[0] >= begin and all(map(lt, offsets, offsets[1:])))
+
+
+def _rising(messages: Sequence[Received], begin: int) -> Iterator[Received]:
+    for message in messages:
+        if message.queue_offset >= begin:
+            yield message
+            begin = message.queue_offset + 1

@@ -44,7 +44,8 @@ class PullLoop:
     ordered: bool = False
     carries_subscription: bool = False
     commits: bool = False
-    """Whether a pull also commits: that saves most calls of the saver, and shortens what a crash repeats."""
+    """Whether a pull that finds nothing in hand also commits: that shortens what a crash repeats. With messages in hand
+    the offset may be saved anew while the pull is under way, and a broker may take the two in any order."""
 
     saves_corrections: bool = True
     """False where only the application may commit."""
@@ -53,7 +54,8 @@ class PullLoop:
         backoff = Backoff(first_s=0.2, longest_s=5.0)
         failed = False
         while True:
-            await held.wait_until(lambda: self._may_pull(held))
+            if not self._may_pull(held):
+                await held.wait_until(lambda: self._may_pull(held))
             try:
                 await self._pull_once(held, backoff)
             except ArianeError as error:
@@ -87,7 +89,7 @@ class PullLoop:
             await clock.sleep(_IDLE_PAUSE_S)
 
     def _ask(self, held: HeldQueue) -> PullAsk:
-        committed = self.offsets.get(held.queue) if self.commits else None
+        committed = self.offsets.get(held.queue) if self.commits and not len(held.process) else None
         return PullAsk(
             queue=held.queue,
             offset=held.process.next_offset,

@@ -60,6 +60,8 @@ class PushParts:
                 tracer = await stack.enter_async_context(Tracer.open(instance, group, "CONSUME"))
                 calls.trace = ConsumeTrace(tracer, group, instance.clock)
             stack.callback(calls.user.close)
+            if isinstance(parts.consumption, Concurrently):
+                stack.callback(parts.consumption.close)
             # The handlers outlive the membership: leaving the group waits for what they have in hand.
             await stack.enter_async_context(background(*parts._jobs()))
             await stack.enter_async_context(parts.member.joined())

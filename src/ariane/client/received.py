@@ -1,25 +1,30 @@
 """A message as a consumer's handler sees it: body unpacked, topic as the producer named it, and where it came from."""
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from ariane.errors import RecordError
 from ariane.model.ids import RETRY_PREFIX, QueueOffset
-from ariane.model.message import Property, StoredMessage
+from ariane.model.message import HostPort, Property, StoredMessage
 from ariane.model.route import MessageQueue
 from ariane.wire.compression import decompress
 from ariane.wire.crc import crc32
-from ariane.wire.host import encode_host
+from ariane.wire.host import decode_host, encode_host
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.record_read import decode_all
-from ariane.wire.sys_flag import with_compression
+from ariane.wire.properties import decode_properties
+from ariane.wire.record import HEAD_V4, HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN, SHORT, TOPIC_BYTES_MAX_V1
+from ariane.wire.record_read import decode
+from ariane.wire.sys_flag import SysFlag, with_compression
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """What a compressed body may unpack to: far above the 4 MiB that producers may send, far below what would hurt."""
 
+_HEAD_BYTES = HEAD_V4.size
+_NEEDS_CARE = HOST_BITS | int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
+_unpack_head = HEAD_V4.unpack_from
+_unpack_length = SHORT.unpack_from
 
-class Received(StoredMessage, frozen=True, kw_only=True):
+
+class Received(StoredMessage, frozen=True, kw_only=True, gc=False):
     queue: MessageQueue
     """Where it was pulled from: for a retry its topic is %RETRY%group, while `topic` is the one it was sent to."""
     max_offset: QueueOffset = QueueOffset(0)
@@ -47,11 +52,61 @@ class Received(StoredMessage, frozen=True, kw_only=True):
 
 
 def receive_all(
-    body: bytes, queue: MessageQueue, max_offset: int = 0, body_bytes_max: int = BODY_BYTES_MAX
-) -> Iterator[Received]:
-    """The messages of a pull answer. A damaged record is a RecordError, a damaged body only a `fault`."""
-    for message in decode_all(body):
-        yield receive(message, queue, max_offset, body_bytes_max)
+    records: bytes, queue: MessageQueue, max_offset: int = 0, body_bytes_max: int = BODY_BYTES_MAX
+) -> list[Received]:
+    """The messages of a pull answer. A damaged record is a RecordError, a damaged body only a `fault`.
+
+    Nearly all records are alike: of the queue's own topic, not compressed, written over IPv4. These are read in one go,
+    which takes less than a third of the time of `decode` and `receive`, who get all others.
+    """
+    received: list[Received] = []
+    add = received.append
+    topic, topic_field = queue.topic, _topic_field(queue.topic)
+    end_offset = QueueOffset(max_offset)
+    hosts: dict[bytes, HostPort] = {}
+    position, end = 0, len(records)
+    while position < end:
+        if topic_field and end - position >= RECORD_BYTES_MIN:
+            (
+                size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
+                store_ms, store_host, reconsume_times, prepared_offset, body_length,
+            ) = _unpack_head(records, position)  # fmt: skip
+            body_end = position + _HEAD_BYTES + body_length
+            text_position = body_end + len(topic_field) + 2
+            record_end = position + size
+            if (
+                magic == MAGIC_V1
+                and not sys_flag & _NEEDS_CARE
+                and body_length > 0
+                and text_position <= record_end <= end
+                and records.startswith(topic_field, body_end)
+                and _unpack_length(records, text_position - 2)[0] == record_end - text_position
+            ):
+                body = records[position + _HEAD_BYTES : body_end]
+                if crc32(body) == crc:
+                    properties = decode_properties(records[text_position:record_end])
+                    message = Received(
+                        topic, body, queue_id, queue_offset, physical_offset, sys_flag,
+                        born_ms, hosts.get(born_host) or hosts.setdefault(born_host, decode_host(born_host)),
+                        store_ms, hosts.get(store_host) or hosts.setdefault(store_host, decode_host(store_host)),
+                        properties, flag, reconsume_times, prepared_offset, crc, size,
+                        queue=queue, max_offset=end_offset,
+                    )  # fmt: skip
+                    add(message)
+                    position = record_end
+                    continue
+        stored = decode(records, position)
+        add(receive(stored, queue, max_offset, body_bytes_max))
+        position += stored.stored_size
+    return received
+
+
+def _topic_field(topic: str) -> bytes:
+    """How a usual record names `topic`; empty when there is none: retries are shown under the topic they come from."""
+    name = topic.encode()
+    if len(name) > TOPIC_BYTES_MAX_V1 or topic.startswith(RETRY_PREFIX):
+        return b""
+    return bytes([len(name)]) + name
 
 
 def receive(

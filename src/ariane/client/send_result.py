@@ -1,6 +1,7 @@
 """What a send came to."""
 
 from enum import StrEnum
+from itertools import zip_longest
 
 import msgspec
 
@@ -27,7 +28,7 @@ _STATUS_BY_CODE: dict[int, SendStatus] = {
 }
 
 
-class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     status: SendStatus
     message_id: str
     """The unique key, made by the producer: the same in every attempt and for every consumer."""
@@ -47,20 +48,17 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def results_of(answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
     """A result for each message of a send. A batch is stored in one go: ids in order, offsets one after the other."""
-    offset_ids = answer.msg_id.split(",")
+    status, transaction_id, region, trace_on = (
+        _STATUS_BY_CODE[answer.code],
+        answer.transaction_id,
+        answer.msg_region,
+        answer.trace_on,
+    )
     queue_id = answer.queue_id
     stored_in = queue if queue_id == queue.queue_id else msgspec.structs.replace(queue, queue_id=queue_id)
+    # A broker with batches of its own kind (5.x) gives one id for all.
+    ids = zip_longest(unique_keys, answer.msg_id.split(",")[: len(unique_keys)], fillvalue="")
     return [
-        SendResult(
-            status=_STATUS_BY_CODE[answer.code],
-            message_id=unique_key,
-            # A broker with batches of its own kind (5.x) gives one id for all.
-            offset_message_id=offset_ids[index] if index < len(offset_ids) else "",
-            queue=stored_in,
-            queue_offset=QueueOffset(answer.queue_offset + index),
-            transaction_id=answer.transaction_id,
-            region=answer.msg_region,
-            trace_on=answer.trace_on,
-        )
-        for index, unique_key in enumerate(unique_keys)
+        SendResult(status, unique_key, offset_id, stored_in, QueueOffset(offset), transaction_id, region, trace_on)
+        for offset, (unique_key, offset_id) in enumerate(ids, answer.queue_offset)
     ]

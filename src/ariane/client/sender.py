@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from ariane.client.batching import Gatherer, can_be_batched, check_batch, parcel_of, split
 from ariane.client.delivery import Delivery
-from ariane.client.envelope import Envelope, seal
+from ariane.client.envelope import Envelope, seal, seal_plain
 from ariane.client.instance import Instance
 from ariane.client.parcel import Parcel, Single, reply_parcel
 from ariane.client.producer_settings import ProducerSettings
@@ -50,7 +50,7 @@ class Sender:
             yield sender
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        return await self._delivery.queues(topic)
+        return list(await self._delivery.queues(topic))
 
     async def send(
         self,
@@ -62,11 +62,13 @@ class Sender:
         sys_flag: int = 0,
     ) -> SendResult:
         """`extra` are reserved properties, for messages that are part of something larger."""
+        if choice is None and not extra and not sys_flag and self._is_plain(message):
+            return await self._gather(message)
         began_ms = self.instance.clock.now_ms()
         envelope = await self._seal(message, extra, sys_flag)
         queue = await self._queue_in_time(message, choice, timeout_s)
         if self._may_gather(envelope, extra):
-            result = await self._gatherer.send(envelope, queue)
+            result = await self._gatherer.add(envelope, queue)
         else:
             (result,) = await self._delivery.send(self._single(envelope), queue, timeout_s)
         self._trace(envelope, result, began_ms)
@@ -107,6 +109,8 @@ class Sender:
 
     async def _queue_in_time(self, message: Message, choice: Choice, timeout_s: float | None) -> MessageQueue | None:
         """Nameservers that do not answer must not take longer than the whole send may."""
+        if choice is None and type(message) is Message and message.sharding_key is None:
+            return None  # which asks nobody
         limit_s = self.settings.send_timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -136,6 +140,22 @@ class Sender:
             if self.instance.routes.master_of(queue.broker_name) == asked_through:
                 return queue
         return None
+
+    def _is_plain(self, message: Message) -> bool:
+        """Whether `message` joins a batch without anything to wait for: the usual case, and cheap for that."""
+        return (
+            self.settings.batch_linger_ms > 0
+            and self.tracer is None
+            and type(message) is Message
+            and message.sharding_key is None
+            and type(message.body) is bytes
+            and len(message.body) < self.settings.compress_over_bytes
+            and can_be_batched(message)
+        )
+
+    def _gather(self, message: Message) -> "asyncio.Future[SendResult]":
+        self.instance.check_usable()
+        return self._gatherer.add(seal_plain(message, self._next_key(), self.settings), None)
 
     def _may_gather(self, envelope: Envelope, extra: Mapping[str, str] | None) -> bool:
         """Only plain messages, and none that is better compressed: batches are not."""

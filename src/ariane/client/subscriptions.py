@@ -1,5 +1,7 @@
 """What a consumer wants of each topic, in the form that brokers read."""
 
+from collections.abc import Sequence
+
 from ariane.client.received import Received
 from ariane.errors import ClientError
 from ariane.model.group import ExpressionType, Subscription
@@ -28,9 +30,18 @@ def subscription_of(topic: str, expression: str = ALL, *, sql: str | None = None
 
 def passes(subscription: Subscription, message: Received) -> bool:
     """The broker compares hashes of tags, and two tags may share one: the text decides here."""
-    if not subscription.tags_set or subscription.expression_type != ExpressionType.TAG:
-        return True
-    return message.tags in subscription.tags_set
+    return not _looks_at_tags(subscription) or message.tags in subscription.tags_set
+
+
+def passing(subscription: Subscription, messages: Sequence[Received]) -> Sequence[Received]:
+    """Those of `messages` that pass; all, without a look at each, where the tags do not matter."""
+    if not _looks_at_tags(subscription):
+        return messages
+    return [message for message in messages if message.tags in subscription.tags_set]
+
+
+def _looks_at_tags(subscription: Subscription) -> bool:
+    return bool(subscription.tags_set) and subscription.expression_type == ExpressionType.TAG
 
 
 def _tags_of(topic: str, expression: str) -> list[str]:
