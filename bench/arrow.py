@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _report(label: str, log: bytes) -> None:
-    starts = np.array_split(_starts(log), len(log) // BATCH_BYTES)
+    starts = np.array_split(starts_of(log), len(log) // BATCH_BYTES)
     count = sum(map(len, starts))
     print(f"\n{label}: {count} records in {len(log) >> 20} MiB{'':<20}Mrow/s   GB/s of log")
     rows = partial(_row, count, len(log))
@@ -104,7 +104,7 @@ def _record(body: bytes, number: int, position: int) -> bytes:
     )
 
 
-def _starts(log: bytes) -> Int64s:
+def starts_of(log: bytes) -> Int64s:
     walk = Walk(Source(log), len(log), 0)
     return np.concatenate([stretch.rows.position for stretch in walk.stretches(0, len(log))])
 

@@ -51,6 +51,9 @@ def test_a_secret_is_not_shown() -> None:
         ({"startingTimestamp": "9", "endingTimestamp": "6"}, "exchange them"),
         ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
         ({"maxTriggerDelay": "soon"}, "500ms, 30s"),
+        ({"format": "json", "mode": "FAILFAST", "badRecordsPath": "bad"}, "mode and badRecordsPath"),
+        ({"format": "json", "mode": "LAX"}, "expected one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        ({"inferSchema": "true"}, "add format=json"),
         ({"accessKey": "me"}, None),
     ],
 )
@@ -69,9 +72,9 @@ def test_times_are_milliseconds_or_iso_in_utc() -> None:
     assert [delay_s(text) for text in ("500ms", "30s", "15m", "1h")] == [0.5, 30, 900, 3600]
 
 
-def test_exactly_once_delivery_is_refused_as_long_as_it_is_not_there() -> None:
-    with pytest.raises(SettingsError, match="exactly-once does not exist yet"):
-        read_options(WriteOptions, {"delivery": "exactly-once"})
+def test_a_delivery_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SettingsError, match="option delivery is 'at-most-once': expected one of"):
+        read_options(WriteOptions, {"delivery": "at-most-once"})
 
 
 def test_sparks_own_options_pass() -> None:

@@ -108,7 +108,6 @@ def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: Stage) -
         ("SELECT 5 AS body", {"topic": "t"}, "column body is int, but must be binary or string"),
         ("SELECT 'x' AS body, 'k' AS shardingKey, 1 AS queueId", {"topic": "t"}, "exclude each other"),
         ("SELECT 'x' AS body", {"topic": "t", "topics": "u"}, "option topics is unknown: did you mean topic"),
-        ("SELECT 'x' AS body", {"topic": "t", "delivery": "exactly-once"}, "exactly-once does not exist yet"),
         ("SELECT 'x' AS body", {"topic": "no-such-topic-here"}, "no route for topic no-such-topic-here"),
     ],
 )

@@ -75,5 +75,13 @@ class LogFiles:
         view = verify(walk.source.view, offset - file.base, end=walk.limit, check_body_crc=False)
         return view if isinstance(view, RecordView) and view.physical_offset == offset else None
 
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """What stands there, as far as one file holds it; nothing when its file is gone."""
+        file = self.find(offset)
+        if file is None:
+            return b""
+        view = self.walk(file, file.end).source.view
+        return bytes(view[offset - file.base : offset - file.base + length])
+
     def overlapping(self, begin: int, end: int) -> Iterator[DataFile]:
         return (file for file in self.files if file.base < end and file.end > begin)

@@ -13,6 +13,8 @@ from ariane.wire.record import HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN
 
 _LENGTHS_BYTES = 3
 """Of the two lengths behind the body: that of the topic, that of the properties."""
+_SIZE_AND_MAGIC = np.dtype({"names": ["both"], "formats": [">i8"], "offsets": [0], "itemsize": HEAD_BYTES})
+"""The first two fields as one: what costs is the way to each head, not what is read there."""
 _least, _most = np.minimum.reduce, np.maximum.reduce
 
 
@@ -20,8 +22,8 @@ def usual_rows(
     source: Source, heads: npt.NDArray[np.void], positions: Int64s, limit: int, base: int | None, size_max: int
 ) -> Rows | None:
     """The rows at these positions, of which there is one at least; None when they are not all usual."""
-    fields = heads.view(HEAD_TYPE)
-    size, body_length = fields["size"].astype(np.int64), fields["bodyLength"].astype(np.int64)
+    fields, size_and_magic = heads.view(HEAD_TYPE), heads.view(_SIZE_AND_MAGIC)["both"].astype(np.int64)
+    size, body_length = size_and_magic >> 32, fields["bodyLength"].astype(np.int64)
     sys_flag, ends = fields["sysFlag"].astype(np.int32), positions + size
     if (
         _least(size) < RECORD_BYTES_MIN
@@ -29,7 +31,7 @@ def usual_rows(
         or _most(ends) > limit
         or _least(body_length) < 0
         or np.bitwise_or.reduce(sys_flag) & HOST_BITS
-        or not is_all(fields["magic"] == MAGIC_V1)
+        or not is_all(size_and_magic & 0xFFFFFFFF == MAGIC_V1)
         or not (base is None or is_all(fields["physicalOffset"] == positions + base))
     ):
         return None

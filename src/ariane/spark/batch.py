@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ariane.model.group import ExpressionType
-from ariane.spark.cluster import cluster_for
+from ariane.spark.cluster import Cluster, cluster_for
 from ariane.spark.columns import Columns
 from ariane.spark.output import Output, selection_of
 from ariane.spark.planning import Planner
@@ -35,14 +35,19 @@ class BrokerBatchReader(DataSourceReader):
 
 
 def read_range(
-    wanted: QueueRange, options: ReadOptions, columns: Columns, *, with_times: bool
+    wanted: QueueRange, options: ReadOptions, columns: Columns, *, with_times: bool, cluster: Cluster | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of `wanted` that pass the filters. Runs in a task."""
-    output = Output(options, columns)
+    """The messages of `wanted` that pass the filters. Runs in a task. `cluster`: to use other connections."""
     selection = selection_of(options, with_times=with_times)
-    pull = RangePull(cluster_for(options.client_settings()), wanted, pull_settings(options))
-    for data in _gathered(pull):
-        yield from output.batches(data, wanted, selection)
+    pull = RangePull(cluster or cluster_for(options.client_settings()), wanted, pull_settings(options))
+    with Output(options, columns, _place(wanted)) as output:
+        for data in _gathered(pull):
+            yield from output.batches(data, wanted, selection)
+
+
+def _place(wanted: QueueRange) -> str:
+    queue = wanted.queue
+    return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}, {wanted.start} to {wanted.end}"
 
 
 def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:

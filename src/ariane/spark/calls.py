@@ -2,11 +2,12 @@
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from ariane.client.settings import ClientSettings, ClientTlsSettings
 from ariane.client.signing import Signer
+from ariane.errors import TransportError
 from ariane.transport.blocking import BlockingConnection
 from ariane.transport.tls import client_context
 from ariane.wire.command import Command
@@ -32,6 +33,25 @@ class Calls:
     def call_all(self, address: str, requests: Sequence[Request[A]], timeout_s: float | None = None) -> list[Command]:
         """The raw answers: each may be a refusal, and the caller reads them one by one with `read_answer`."""
         return self.connection(address).call_all([self.command(request) for request in requests], timeout_s)
+
+    def call_everywhere(
+        self, asks: Mapping[str, Sequence[Request[Any]]], timeout_s: float | None = None
+    ) -> dict[str, list[Command] | TransportError]:
+        """For each address the raw answers, or what is wrong there. All of them work at the same time."""
+        posted: dict[str, tuple[BlockingConnection, list[int]]] = {}
+        outcomes: dict[str, list[Command] | TransportError] = {}
+        for address, requests in asks.items():
+            try:
+                connection = self.connection(address)
+                posted[address] = connection, [connection.post(self.command(one)) for one in requests]
+            except TransportError as error:
+                outcomes[address] = error
+        for address, (connection, opaques) in posted.items():
+            try:
+                outcomes[address] = connection.take(opaques, timeout_s)
+            except TransportError as error:
+                outcomes[address] = error
+        return outcomes
 
     def connection(self, address: str) -> BlockingConnection:
         if os.getpid() != self._pid:  # a child shares its parent's sockets: the two would read each other's answers

@@ -17,7 +17,7 @@ from ariane.spark.calls import Calls
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer, Request
 from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetConsumerOffset, SearchOffset, UpdateConsumerOffset
-from ariane.wire.requests.routes import GetRoute
+from ariane.wire.requests.routes import GetCluster, GetRoute
 from ariane.wire.requests.topics import GetTopicStats, ListTopics
 
 A = TypeVar("A", bound=Answer)
@@ -98,6 +98,8 @@ class Cluster:
     def address(self, topic: str, broker_name: str, *, master_only: bool = False) -> str:
         if broker_name not in self._brokers:
             self.route(topic, fresh=True)
+        if broker_name not in self._brokers:  # of another topic, as a ledger's record may name it
+            self._learn_brokers()
         addresses = self._brokers.get(broker_name, {})
         found = addresses.get(MASTER_ID)
         if found is None and addresses and not master_only:
@@ -105,6 +107,10 @@ class Cluster:
         if found is None:
             raise NoRoute(f"no address is known for broker {broker_name} of topic {topic}: start it, or wait for it")
         return found
+
+    def _learn_brokers(self) -> None:
+        for name, data in self.ask_nameserver(GetCluster()).body.broker_addr_table.items():
+            self._brokers.setdefault(name, data.broker_addrs)
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 

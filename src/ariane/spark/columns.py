@@ -27,7 +27,8 @@ def spark_schema(options: ReadOptions) -> StructType:
     """What `load()` without a schema gives."""
     if options.format is BodyFormat.JSON:
         raise SettingsError(
-            'format=json needs to know the fields of the bodies: give them with .schema("id BIGINT, name STRING")'
+            'format=json needs to know the fields of the bodies: give them with .schema("id BIGINT, name STRING"), or '
+            "let inferSchema=true look at some"
         )
     return from_arrow_schema(_chosen(options))
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ariane.client.message_checks import check_message
+from ariane.client.message_checks import check_message, check_topic
 from ariane.errors import MessageRejected, RecordError, SettingsError
 from ariane.model.message import Message, Property
 from ariane.spark.unique_keys import TaskKeys
@@ -74,6 +74,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         )
     if topic is None and "topic" not in names:
         raise SettingsError("no topic is given: add the option topic, or a column topic")
+    if topic is not None:
+        check_topic(topic)
     for one, other in (("shardingKey", "queueId"), ("delayLevel", "deliverTimestamp")):
         if {one, other} <= names:
             raise SettingsError(f"columns {one} and {other} exclude each other: leave one out")

@@ -1,7 +1,13 @@
-"""From the bytes of records to the batches that Spark gets: chosen, and with the columns of its schema, no others."""
+"""From the bytes of records to the batches that Spark gets: chosen, and with the columns of its schema, no others.
 
-from collections.abc import Iterator
+What cannot be given as a row is told: it stops the query, or is counted and left out, or is kept apart in a file.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,11 +15,17 @@ from ariane.arrow.bad_records import BadRecord
 from ariane.arrow.decode import decode_records
 from ariane.arrow.selection import QueueRange as Range
 from ariane.arrow.selection import Selection
+from ariane.spark.bad_rows import BODY_BYTES_MAX, COORDINATES, BadRows
 from ariane.spark.columns import Columns
 from ariane.spark.data_loss import report_loss
-from ariane.spark.json_bodies import JsonBodies
+from ariane.spark.json_bodies import BadBody, JsonBodies
 from ariane.spark.ranges import QueueRange
 from ariane.spark.read_options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+Bytes = Callable[[BadRecord], bytes]
+"""What stands where a record is damaged, up to BODY_BYTES_MAX of it."""
 
 
 def selection_of(options: ReadOptions, *, with_times: bool) -> Selection:
@@ -29,15 +41,34 @@ def selection_of(options: ReadOptions, *, with_times: bool) -> Selection:
 
 
 class Output:
-    """Made once for a task."""
+    """Made once for a task, and used in a `with`: at its end the file of bad records is there, or their number told.
 
-    def __init__(self, options: ReadOptions, columns: Columns) -> None:
+    `place` says what the task reads, in words that no other task of the query has.
+    """
+
+    def __init__(self, options: ReadOptions, columns: Columns, place: str) -> None:
         self._fails = options.fail_on_data_loss
+        self._place = place
+        self._apart = None if options.bad_records_path is None else BadRows(options.bad_records_path, place)
+        self._left_out = 0
         self._bodies: JsonBodies | None = None
         self.needed = list(columns.names)
         if columns.json is not None:
-            self._bodies = JsonBodies(columns.json, options.bad_record_column, options.column_list)
-            self.needed = list(dict.fromkeys(["body", "queueOffset", *self._bodies.message_columns]))
+            self._bodies = JsonBodies(columns.json, options)
+            coordinates = COORDINATES if self._apart is not None else ("queueOffset",)
+            self.needed = list(dict.fromkeys(["body", *coordinates, *self._bodies.message_columns]))
+
+    def __enter__(self) -> "Output":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._apart is not None:
+            self._apart.__exit__(kind, error, trace)
+        if self._left_out:
+            where = "kept apart in badRecordsPath" if self._apart is not None else "left out (mode=DROPMALFORMED)"
+            log.warning("%s: %d records are no rows: %s", self._place, self._left_out, where)
 
     def batches(self, data: bytes, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The messages in `data` that lie within `wanted`: a pull with a filter may bring some from behind its end."""
@@ -52,18 +83,37 @@ class Output:
                 broker_name=queue.broker_name,
                 start=done,
             )
-            place = f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
-            self.report(decoded.bad, place)
+            names = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
+            self.report(
+                decoded.bad, lambda one: data[one.position : one.position + min(one.size, BODY_BYTES_MAX)], names
+            )
             yield from self.shaped(decoded.batch)
             done = decoded.end
 
     def shaped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if batch.num_rows:
-            yield batch if self._bodies is None else self._bodies.parse(batch)
+        if not batch.num_rows:
+            return
+        if self._bodies is None:
+            yield batch
+            return
+        parsed = self._bodies.parse(batch)
+        self._leave_out(batch, parsed.bad)
+        if parsed.batch.num_rows:
+            yield parsed.batch
 
-    def report(self, bad: list[BadRecord], place: str) -> None:
+    def _leave_out(self, batch: pa.RecordBatch, bad: list[BadBody]) -> None:
+        self._left_out += len(bad)
+        if bad and self._apart is not None:
+            rows = batch.select([*COORDINATES, "body"]).take(pa.array([one.number for one in bad])).to_pylist()
+            self._apart.add([row | {"reason": one.reason} for row, one in zip(rows, bad, strict=True)])
+
+    def report(self, bad: list[BadRecord], content: Bytes, known: dict[str, Any] | None = None) -> None:
+        """Damaged records. `known` are coordinates that all of them have; in a log it is their position."""
         for one in bad:
-            report_loss(
-                f"{place}: {one.size} bytes at {one.position} are no message that can be read ({one.reason})",
-                fail=self._fails,
-            )
+            what = f"{one.size} bytes at {one.position} are no message that can be read ({one.reason})"
+            if self._apart is None:
+                report_loss(f"{self._place}: {what}", fail=self._fails)
+                continue
+            self._left_out += 1
+            coordinates = {"physicalOffset": one.position} if known is None else known
+            self._apart.add([coordinates | {"body": content(one), "reason": what}])

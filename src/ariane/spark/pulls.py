@@ -61,6 +61,11 @@ class RangePull:
         self._cautious = 0
         self._standstills = 0
 
+    @property
+    def offset(self) -> int:
+        """Where the next pull begins: what the range has before it was given, or did not pass the filter."""
+        return self._offset
+
     def __iter__(self) -> Iterator[bytes]:
         queue = self._wanted.queue
         while self._offset < self._wanted.end:

@@ -17,11 +17,20 @@ class ReadMode(StrEnum):
     AUTO = "auto"
     BROKER = "broker"
     STORE = "store"
+    ARCHIVE = "archive"
 
 
 class BodyFormat(StrEnum):
     RAW = "raw"
     JSON = "json"
+
+
+class BadBodies(StrEnum):
+    """What becomes of bodies that do not fit; Spark's words."""
+
+    KEEP = "PERMISSIVE"
+    DROP = "DROPMALFORMED"
+    FAIL = "FAILFAST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +44,11 @@ class ReadOptions(ConnectionOptions):
     mode: ReadMode = setting(
         ReadMode.AUTO,
         key="readMode",
-        doc="broker: pull from brokers. store: read a store directory. auto: store when storePath is given.",
+        doc="broker: pull from brokers. store: read a store directory. archive: read what the job archive wrote. auto: "
+        "store when storePath is given, archive when archivePath is.",
+    )
+    archive_path: str | None = setting(
+        None, key="archivePath", doc="An archive that every executor can read: see *Archive and replay*."
     )
     store_path: str | None = setting(
         None, key=("storePath", "path"), doc="A store directory that every executor can read, or a glob of several."
@@ -116,10 +129,31 @@ class ReadOptions(ConnectionOptions):
     format: BodyFormat = setting(
         BodyFormat.RAW, key="format", doc="json: bodies become the columns of the schema given with .schema(...)."
     )
+    infer_schema: bool = setting(
+        False,
+        key="inferSchema",
+        doc="json: without .schema(...), take the fields from a sample of the newest messages.",
+    )
+    sampling_size: int = setting(
+        1000, key="samplingSize", minimum=1, maximum=1_000_000, doc="json: how many messages inferSchema looks at."
+    )
+    bad_bodies: BadBodies | None = setting(
+        None,
+        key="mode",
+        doc="json: what becomes of bodies that do not fit. PERMISSIVE: a row with the text in the column below. "
+        "DROPMALFORMED: no row, and a warning that counts them. FAILFAST: the query stops. Unless given: PERMISSIVE if "
+        "the schema has that column, else FAILFAST.",
+    )
     bad_record_column: str = setting(
         "_corrupt_record",
         key="columnNameOfCorruptRecord",
         doc="json: the column, if the schema has it, for bodies that do not fit it. Without it they are errors.",
+    )
+    bad_records_path: str | None = setting(
+        None,
+        key="badRecordsPath",
+        doc="A directory of Parquet files for bodies that do not fit, and for damaged records: where they are, what "
+        "they hold, and why. They are no rows then, and stop nothing.",
     )
     pushdown: bool = setting(
         False,
@@ -129,27 +163,41 @@ class ReadOptions(ConnectionOptions):
 
     def __post_init__(self) -> None:
         if sum(choice is not None for choice in (self.topic, self.topic_pattern, self.queues)) != 1 and not (
-            self.reads_store and self.topic is None
+            (self.reads_store or self.reads_archive) and self.topic is None
         ):
             raise SettingsError("give exactly one of the options topic, topicPattern and queues")
         if self.mode is ReadMode.STORE and self.store_path is None:
             raise SettingsError("readMode=store needs the option storePath: the store directory of a broker")
+        if self.mode is ReadMode.ARCHIVE and self.archive_path is None:
+            raise SettingsError("readMode=archive needs the option archivePath: the directory of an archive")
+        if self.archive_path is not None and (self.store_path is not None or not self.reads_archive):
+            raise SettingsError("archivePath is for readMode=archive: leave it out, or leave out what contradicts it")
         if self.mode is ReadMode.BROKER and self.store_path is not None:
             raise SettingsError("storePath is for readMode=store or auto: leave it out, or change readMode")
         if self.tags is not None and self.sql_filter is not None:
             raise SettingsError("tags and sqlFilter are both given: brokers take one; put TAGS into the SQL expression")
-        if self.sql_filter is not None and self.reads_store:
-            raise SettingsError("sqlFilter is evaluated by brokers: with a store use .where(...) on the data frame")
+        if self.sql_filter is not None and (self.reads_store or self.reads_archive):
+            raise SettingsError(
+                "sqlFilter is evaluated by brokers: with a store or an archive use .where(...) on the data frame"
+            )
         if self.as_of is not None and self.ending_timestamp is not None:
             raise SettingsError("asOfTimestamp and endingTimestamp both say where to end: leave one out")
         if self.starting and self.starting_timestamp is not None:
             raise SettingsError("startingOffsets and startingTimestamp both say where to start: leave one out")
+        if self.bad_bodies is not None and self.bad_records_path is not None:
+            raise SettingsError("mode and badRecordsPath both say what becomes of bad records: leave one out")
+        if self.format is not BodyFormat.JSON and (self.infer_schema or self.bad_bodies is not None):
+            raise SettingsError("inferSchema and mode are for bodies that are JSON: add format=json, or leave them out")
         self.time_range()
         delay_s(self.trigger_delay)
 
     @property
     def reads_store(self) -> bool:
         return self.mode is ReadMode.STORE or (self.mode is ReadMode.AUTO and self.store_path is not None)
+
+    @property
+    def reads_archive(self) -> bool:
+        return self.mode is ReadMode.ARCHIVE or (self.mode is ReadMode.AUTO and self.archive_path is not None)
 
     @property
     def topics(self) -> list[str]:

@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from ariane.spark.java import find_java
 
+_TIME_ZONE = "spark.sql.session.timeZone"
+
 # Why each differs from Spark's default:
 SETTINGS = {
     # The same Arrow batches over a Unix socket take up to 1.4 times less processor time than over TCP.
@@ -17,7 +19,7 @@ SETTINGS = {
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
     # Rows are in UTC on the wire; a table that prints in another zone than it was stored in misleads.
-    "spark.sql.session.timeZone": "UTC",
+    _TIME_ZONE: "UTC",
 }
 
 
@@ -26,14 +28,24 @@ def session(app_name: str = "ariane", *, master: str | None = None, **settings: 
 
     `settings` are Spark's own with `_` for `.` where that is not ambiguous, or given as a dict:
     `session(**{"spark.executor.memory": "4g"})`. They win over ours. Without `master` Spark decides, and outside of
-    spark-submit that is every core of this machine.
+    spark-submit that is every core of this machine. A `master` such as sc://host:15002 is a Spark Connect server.
     """
+    if master is not None and master.startswith("sc://"):
+        return _remote(app_name, master, {_dotted(name): value for name, value in settings.items()})
     if SparkSession.getActiveSession() is None:
         _prepare_environment()
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
     for name, value in {**SETTINGS, **{_dotted(name): value for name, value in settings.items()}}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _remote(app_name: str, address: str, settings: dict[str, Any]) -> SparkSession:
+    """No Java here, and none of the settings that only a server can have: those it was started with."""
+    builder = SparkSession.builder.appName(app_name).remote(address)
+    for name, value in {_TIME_ZONE: SETTINGS[_TIME_ZONE], **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

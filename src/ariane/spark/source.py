@@ -27,11 +27,9 @@ class RocketmqSource(DataSource):
         _check_spark_version()
 
     def schema(self) -> "StructType":
-        from ariane.spark.columns import spark_schema
-        from ariane.spark.option_values import read_options
-        from ariane.spark.read_options import ReadOptions
+        from ariane.spark.readers import schema_of
 
-        return spark_schema(read_options(ReadOptions, self.options))
+        return schema_of(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from ariane.spark.readers import batch_reader

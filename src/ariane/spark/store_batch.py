@@ -8,12 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ariane.arrow.bad_records import BadRecord
+from ariane.arrow.log_files import LogFiles
 from ariane.arrow.log_plan import BYTES_PER_SPLIT, LogPlan, plan_log
 from ariane.arrow.log_queues import open_queues, topics_with_queues
 from ariane.arrow.log_read import ReadReport, read_split
 from ariane.arrow.log_split import LogSplit
 from ariane.arrow.selection import QueueRange
 from ariane.errors import SettingsError, StoreMismatch
+from ariane.spark.bad_rows import BODY_BYTES_MAX
 from ariane.spark.columns import Columns
 from ariane.spark.data_loss import report_loss
 from ariane.spark.offsets import EARLIEST, LATEST, Position
@@ -48,7 +51,11 @@ class StoreBatchReader(DataSourceReader):
         if partition.value is None:  # Spark's own, when there is nothing to read
             return
         split = partition.value
-        output, report = Output(self._options, self._columns), ReadReport()
+        with Output(self._options, self._columns, _place(split)) as output:
+            yield from self._rows(split, output)
+
+    def _rows(self, split: LogSplit, output: Output) -> Iterator[pa.RecordBatch]:
+        report = ReadReport()
         try:
             for batch in read_split(split, output.needed, broker_name=self._options.broker_name, report=report):
                 _tell_bad(report, output, split)
@@ -86,9 +93,19 @@ class StoreBatchReader(DataSourceReader):
                 )
 
 
+def _place(split: LogSplit) -> str:
+    return f"the log in {split.commit_log}, {split.begin} to {split.end}"
+
+
 def _tell_bad(report: ReadReport, output: Output, split: LogSplit) -> None:
-    output.report(report.bad, f"the log in {split.commit_log}")
+    if report.bad:
+        files = LogFiles(Path(split.commit_log))
+        untold = report.bad_count - len(report.bad)
+        if untold:  # only so many are kept at a time
+            report.bad.append(BadRecord(report.bad[-1].position, 0, f"and {untold} more behind it"))
+        output.report(report.bad, lambda one: files.bytes_at(one.position, min(one.size, BODY_BYTES_MAX)))
     report.bad.clear()
+    report.bad_count = 0
 
 
 def _roots(options: ReadOptions) -> list[Path]:

@@ -9,9 +9,10 @@ message of the month. Rows of a partition must come in the same order each time 
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_ROWS_PER_PREFIX = 1 << 16
+KEYS_PER_PREFIX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,21 @@ class TaskKeys:
         self._prefix = ""
 
     def next(self) -> str:
-        low = self._row % _ROWS_PER_PREFIX
+        low = self._row % KEYS_PER_PREFIX
         if low == 0:
-            self._prefix = self._prefix_for(self._row // _ROWS_PER_PREFIX)
+            self._prefix = self._prefix_for(self._row // KEYS_PER_PREFIX)
         self._row += 1
         return f"{self._prefix}{low:04X}"
+
+    def take(self, count: int) -> Iterator[tuple[str, int, int]]:
+        """The next keys, as prefix, number of the first and how many: the rest of each is its number in hex."""
+        while count > 0:
+            block, low = divmod(self._row, KEYS_PER_PREFIX)
+            some = min(count, KEYS_PER_PREFIX - low)
+            self._prefix = self._prefix_for(block)
+            self._row += some
+            count -= some
+            yield self._prefix, low, some
 
     def _prefix_for(self, block: int) -> str:
         one = self._identity

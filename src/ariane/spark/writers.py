@@ -1,7 +1,8 @@
-"""Sinks to topics. Each task sends its rows and returns when every one is acknowledged; there is nothing to commit.
+"""Sinks to topics: which one it is, and the plain one.
 
-A task that fails, or that Spark runs twice, has sent some messages already: delivery is at least once. Duplicates have
-the same unique key, by which a consumer can tell them.
+There each task sends its rows and returns when every one is acknowledged; there is nothing to commit. A task that
+fails, or that Spark runs twice, has sent some messages already: delivery is at least once. Duplicates have the same
+unique key, by which a consumer can tell them.
 """
 
 import uuid
@@ -15,11 +16,12 @@ from pyspark.sql.types import StructType
 
 from ariane.errors import SettingsError
 from ariane.spark.cluster import cluster_for
+from ariane.spark.encoded_rows import can_encode, encode_rows
 from ariane.spark.option_values import read_options
 from ariane.spark.outgoing import check_schema, messages_of
 from ariane.spark.sending import TaskSender
 from ariane.spark.unique_keys import TaskIdentity, TaskKeys
-from ariane.spark.write_options import WriteOptions
+from ariane.spark.write_options import Delivery, WriteOptions
 
 
 @dataclass
@@ -53,14 +55,24 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return _send(iterator, self._options, query, batch)
 
 
-def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> TopicWriter:
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
     if overwrite:
         raise SettingsError('messages cannot be overwritten: use .mode("append")')
-    return TopicWriter(read_options(WriteOptions, options), schema)
+    wanted = read_options(WriteOptions, options)
+    if wanted.delivery is Delivery.EXACTLY_ONCE:
+        from ariane.spark.exactly_once import ExactlyOnceWriter  # with a whole client, which the other does not need
+
+        return ExactlyOnceWriter(wanted, schema)
+    return TopicWriter(wanted, schema)
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType) -> TopicStreamWriter:
-    return TopicStreamWriter(read_options(WriteOptions, options), schema)
+def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    wanted = read_options(WriteOptions, options)
+    if wanted.delivery is Delivery.EXACTLY_ONCE:
+        from ariane.spark.exactly_once import ExactlyOnceStreamWriter
+
+        return ExactlyOnceStreamWriter(wanted, schema)
+    return TopicStreamWriter(wanted, schema)
 
 
 def _send(batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str, batch: str) -> Acknowledged:
@@ -69,5 +81,10 @@ def _send(batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str, 
     keys = TaskKeys(TaskIdentity(query, batch, partition))
     sender = TaskSender(cluster_for(options.client_settings()), options, partition)
     for one in batches:
-        sender.send(messages_of(one, options.topic, keys))
+        rows = encode_rows(one, keys) if options.topic is not None and can_encode(one.schema) else None
+        if rows is None or options.topic is None:
+            sender.send(messages_of(one, options.topic, keys))
+        else:
+            sender.send_rows(options.topic, rows)
+    sender.finish()
     return Acknowledged(sender.sent)

@@ -1,0 +1,231 @@
+"""Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
+
+    python -m bench.spark [--mib 512] [--messages 100000] [--rounds 5] [--sizes 512,2048] [--only direct,broker]
+
+Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
+machine that others use too, only that can be compared. Logs lie in the page cache. What is printed is also in
+bench/results/spark.json.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from pyspark import __version__ as spark_version
+from pyspark.sql import SparkSession
+
+from ariane.arrow.log_read import BATCH_BYTES
+from ariane.spark import session
+from ariane.spark.jobs import archive, rebuild
+from ariane.spark.jobs.archive_parts import COLUMNS as ARCHIVED
+from ariane.store.disk import RealDisk
+from ariane.store.layout import Layout
+from ariane.store.rebuild import rebuild_store
+from ariane.store.shape import shape_of
+from bench.arrow import SEVEN, known_starts, make_log, starts_of
+from bench.spark_broker import brokered
+from bench.spark_cost import Cost, best_cost
+from bench.spark_reads import direct, discard, tuples, write_parquet
+from bench.spark_store import BenchStore, make_store
+from bench.timing import us_per_call
+
+RESULTS = Path(__file__).parent / "results" / "spark.json"
+SIZES = {"1 KiB": 1024, "100 B": 100}
+TUPLE_MIB = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    unit: str
+    goal: str = ""
+
+
+@dataclass
+class Bench:
+    arguments: argparse.Namespace
+    directory: Path
+    figures: list[Figure]
+
+    def add(self, name: str, value: float, unit: str, goal: str = "") -> None:
+        self.figures.append(Figure(name, round(value, 3), unit, goal))
+        print(f"  {name:<66}{value:>12,.2f} {unit:<16}{goal}", flush=True)
+
+    @property
+    def rounds(self) -> int:
+        return int(self.arguments.rounds)
+
+    @contextmanager
+    def store(self, body_bytes: int, mib: int) -> Iterator[BenchStore]:
+        root = self.directory / f"store-{body_bytes}-{mib}"
+        try:
+            yield make_store(root, body_bytes, mib << 20)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    @contextmanager
+    def spark(self, cores: int = 2) -> Iterator[SparkSession]:
+        settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
+        running = session("bench", master=f"local[{cores}]", **settings)
+        running.sparkContext.setLogLevel("OFF")
+        try:
+            yield running
+        finally:
+            running.stop()
+
+    # --- the parts --------------------------------------------------------------------------------------------------
+
+    def decode(self) -> None:
+        for label, size in SIZES.items():
+            log = make_log(size, BATCH_BYTES)
+            starts = [starts_of(log)]
+            us = us_per_call(partial(known_starts, log, SEVEN, starts))
+            goal = {"1 KiB": ">= 4", "100 B": ">= 15"}[label]
+            self.add(f"decode, 7 columns, {label}", len(starts[0]) / us, "Mrow/core-s", goal)
+
+    def direct(self) -> None:
+        with self.spark() as spark:
+            for label, size in SIZES.items():
+                self._direct(spark, label, size)
+
+    def _direct(self, spark: SparkSession, label: str, size: int) -> None:
+        with self.store(size, self.arguments.mib) as store:
+            ours = self._read(spark, f"direct reader, 7 columns, {label}", store)
+            lake = self.directory / "parquet"
+            write_parquet(store, lake)
+            parquet = best_cost(spark, lambda: discard(spark.read.parquet(str(lake))), self.rounds)
+            shutil.rmtree(lake)
+        self.add(f"Spark reads them from Parquet, {label}", parquet.per_core_s(store.rows) / 1e3, "krow/core-s")
+        with self.store(size, TUPLE_MIB) as small:
+            cost = best_cost(spark, lambda: discard(tuples(spark, small)), 1)
+        self.add(f"tuple path, {label}", cost.per_core_s(small.rows) / 1e3, "krow/core-s")
+        goals = {"1 KiB": (">= 0.75", ">= 5"), "100 B": (">= 0.55", ">= 8")}[label]
+        self.add(f"direct / Parquet, {label}", parquet.cpu_s / ours.cpu_s, "x", goals[0])
+        self.add(f"direct / tuples, {label}", ours.per_core_s(store.rows) / cost.per_core_s(small.rows), "x", goals[1])
+
+    def _read(self, spark: SparkSession, name: str, store: BenchStore) -> Cost:
+        cost = best_cost(spark, lambda: discard(direct(spark, store)), self.rounds)
+        self.add(name, cost.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add(f"{name}, wall", cost.per_s(store.rows) / 1e3, "krow/s")
+        return cost
+
+    def archive(self) -> None:
+        with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
+            lake, own = self.directory / "archive", self.directory / "own"
+
+            def ours() -> None:
+                shutil.rmtree(lake, ignore_errors=True)
+                archive.run(spark, {"storePath": str(store.root), "archivePath": str(lake)}, lambda told: None)
+
+            def sparks() -> None:
+                frame = direct(spark, store, ",".join(name for name in ARCHIVED.names))
+                frame.write.mode("overwrite").option("compression", "zstd").partitionBy("topic").parquet(str(own))
+
+            costs = [best_cost(spark, action, self.rounds) for action in (ours, sparks)]
+            for path in (lake, own):
+                shutil.rmtree(path, ignore_errors=True)
+        for name, cost in zip(("job archive", "Spark's own writer, the same columns"), costs, strict=True):
+            self.add(f"{name}, zstd, 1 KiB", cost.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add("archive / Spark's own writer", costs[1].cpu_s / costs[0].cpu_s, "x", ">= 2")
+
+    def broker(self) -> None:
+        count = int(self.arguments.messages)
+        with self.spark() as spark, brokered(spark, self.directory / "cluster") as on:
+            topic = on.topic("bench-1k")
+            sink = on.sink(topic, count, 1024, self.rounds)
+            rows, read = on.read(topic, self.rounds)
+        shutil.rmtree(self.directory / "cluster", ignore_errors=True)
+        self.add("topic sink, at least once, 1 KiB", sink.per_s(count) / 1e3, "krow/s", ">= 100")
+        self.add("topic sink, broker's time included", sink.per_core_s(count) / 1e3, "krow/core-s")
+        self.add("read through the broker, 1 KiB", read.per_s(rows) / 1e3, "krow/s", ">= 300")
+        self.add("read through the broker, broker's time included", read.per_core_s(rows) / 1e3, "krow/core-s")
+
+    def idle(self) -> None:
+        with self.spark() as spark, brokered(spark, self.directory / "cluster") as on:
+            idle_ms = on.idle_ms(on.topic("bench-idle"), self.directory / "checkpoint", self.arguments.batches)
+        self.add("micro-batch of one message, median", idle_ms, "ms", "<= 300")
+
+    def scaling(self) -> None:
+        with self.store(1024, self.arguments.mib) as store:
+            walls = []
+            for cores in (1, 2):
+                with self.spark(cores) as spark:
+                    walls.append(best_cost(spark, lambda: discard(direct(spark, store)), self.rounds).wall_s)
+        self.add("direct reader, 1 -> 2 cores, wall", walls[0] / walls[1], "x", ">= 1.7")
+
+    def sizes(self) -> None:
+        costs: list[float] = []
+        sizes = [int(size) for size in self.arguments.sizes.split(",")]
+        with self.spark() as spark:
+            for mib in sizes:
+                with self.store(1024, mib) as store:
+                    cost = best_cost(spark, lambda: discard(direct(spark, store)), 2)
+                costs.append(cost.cpu_s / store.rows * 1e6)
+                self.add(f"direct reader, log of {mib} MiB", costs[-1], "core-us/row")
+        self.add(f"cost of a row, {sizes[-1]} MiB / {sizes[0]} MiB", costs[-1] / costs[0], "x", "flat")
+
+    def rebuild(self) -> None:
+        with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
+            layout, disk = Layout.under(store.root), RealDisk()
+            began = time.perf_counter()
+            rebuild_store(
+                disk,
+                layout,
+                shape_of(disk, layout),
+                queues=True,
+                index=True,
+                discard_old=True,
+                progress=lambda records: None,
+            )
+            alone_s = time.perf_counter() - began
+            options = {"storePath": str(store.root), "discardOld": "true"}
+            cost = best_cost(spark, lambda: rebuild.run(spark, options, lambda told: None), self.rounds)
+        self.add("rebuild in one process, wall", store.rows / alone_s / 1e3, "krow/s")
+        self.add("job rebuild, wall", cost.per_s(store.rows) / 1e3, "krow/s")
+        self.add("job rebuild / one process, wall", alone_s / cost.wall_s, "x", ">= 5")
+
+
+PARTS = ("decode", "direct", "archive", "broker", "idle", "scaling", "sizes", "rebuild")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Figures of Ariane's Spark source, sink and jobs.")
+    parser.add_argument("--mib", type=int, default=512, help="of log, for each measurement")
+    parser.add_argument("--messages", type=int, default=100_000, help="through the broker, in each round")
+    parser.add_argument("--batches", type=int, default=40, help="micro-batches of one message")
+    parser.add_argument("--rounds", type=int, default=5, help="behind a first one that warms up")
+    parser.add_argument("--sizes", default="512,2048", help="MiB of log whose costs are compared: 1024,8192")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--directory", default=None, help="for logs, which are removed again")
+    arguments = parser.parse_args()
+    wanted = [part for part in PARTS if part in arguments.only.split(",")]
+    with tempfile.TemporaryDirectory(prefix="bench-spark-", dir=arguments.directory) as directory:
+        bench = Bench(arguments, Path(directory), [])
+        for part in wanted:
+            print(f"\n{part}", flush=True)
+            run: Callable[[], None] = getattr(bench, part)
+            run()
+            _save(bench, arguments)
+    print(f"\n{RESULTS.name} written")
+
+
+def _save(bench: Bench, arguments: argparse.Namespace) -> None:
+    """What was measured this time replaces what was there under the same name; the rest stays."""
+    known = {one["name"]: one for one in json.loads(RESULTS.read_text())["figures"]} if RESULTS.exists() else {}
+    known |= {figure.name: asdict(figure) for figure in bench.figures}
+    RESULTS.parent.mkdir(exist_ok=True)
+    about = {"spark": spark_version, "cores": os.cpu_count(), "mib": arguments.mib, "messages": arguments.messages}
+    RESULTS.write_text(json.dumps({"about": about, "figures": list(known.values())}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Ways from a commit log, or from the same rows in Parquet, into Spark: each reads everything and throws it away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from ariane.arrow.log_plan import plan_log
+from ariane.arrow.log_read import read_split
+from ariane.arrow.log_split import LogSplit
+from ariane.arrow.schema import message_schema
+from ariane.wire.record_read import decode_all
+from bench.arrow import SEVEN
+from bench.spark_store import TOPIC, BenchStore
+
+
+def discard(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def direct(spark: SparkSession, store: BenchStore, columns: str = ",".join(SEVEN)) -> DataFrame:
+    """The reader of store directories."""
+    reader = spark.read.format("rocketmq").option("storePath", str(store.root)).option("topic", TOPIC)
+    return reader.option("columns", columns).option("minPartitions", 8).load()
+
+
+def write_parquet(store: BenchStore, directory: Path) -> None:
+    """The same seven columns, uncompressed, a file for each split, in row groups as pyarrow makes them."""
+    directory.mkdir()
+    for number, split in enumerate(plan_log(store.root, topics=[TOPIC]).splits):
+        with pq.ParquetWriter(
+            directory / f"{number:04}.parquet", message_schema(SEVEN), compression="none", use_dictionary=False
+        ) as writer:
+            for batch in read_split(split, SEVEN):
+                writer.write_batch(batch)
+
+
+class TupleSource(DataSource):
+    """What a Python source is without Arrow: one tuple for each message."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bench_tuples"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(message_schema(SEVEN))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TupleReader(self.options["path"])
+
+
+class TupleReader(DataSourceReader):
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def partitions(self) -> list[InputPartition]:
+        splits = plan_log(Path(self._root), topics=[TOPIC], bytes_per_split=16 << 20).splits
+        return [InputPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        split: LogSplit = partition.value
+        with next(Path(split.commit_log).glob("*")).open("rb") as file:
+            file.seek(split.begin)
+            data = file.read(min(split.end, split.limit) - split.begin)
+        for one in decode_all(data):
+            yield (
+                one.topic,
+                one.queue_id,
+                one.queue_offset,
+                one.physical_offset,
+                _time(one.born_timestamp_ms),
+                _time(one.store_timestamp_ms),
+                one.body,
+            )
+
+
+def _time(ms: int) -> object:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def tuples(spark: SparkSession, store: BenchStore) -> DataFrame:
+    spark.dataSource.register(TupleSource)
+    return spark.read.format("bench_tuples").load(str(store.root))

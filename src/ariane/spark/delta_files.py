@@ -1,0 +1,65 @@
+"""Rows of one task as one Parquet file of a Delta table, which counts when a commit of the table names it."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    name: str
+    size: int
+    rows: int
+    written_ms: int
+
+    @property
+    def statistics(self) -> str:
+        return json.dumps({"numRecords": self.rows})
+
+
+def write_file(root: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
+    """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / f"part-{uuid.uuid4()}.{compression}.parquet"
+    rows, writer = 0, None
+    try:
+        with path.open("xb") as file:
+            for batch in batches:
+                if writer is None:
+                    writer = pq.ParquetWriter(file, batch.schema, compression=compression)
+                writer.write_batch(batch)
+                rows += batch.num_rows
+            if writer is not None:
+                writer.close()
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    if not rows:
+        path.unlink()
+        return None
+    _sync_directory(root)
+    return WrittenFile(path.name, size, rows, int(time() * 1000))
+
+
+def remove_files(root: Path, files: Iterable[WrittenFile]) -> None:
+    """Of a batch that will not be committed."""
+    for file in files:
+        (root / file.name).unlink(missing_ok=True)
+
+
+def _sync_directory(root: Path) -> None:
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

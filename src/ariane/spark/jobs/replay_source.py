@@ -1,0 +1,117 @@
+"""What a replay sends: queues of a topic as lanes, and the messages of a lane, from brokers or from an archive."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from ariane.errors import SettingsError
+from ariane.model.route import MessageQueue
+from ariane.spark.archive_commits import ArchivedFile, QueueSpan, read_commits
+from ariane.spark.archive_layout import ArchiveLayout
+from ariane.spark.archive_plan import ArchivePiece, archived_files, wanted_queues
+from ariane.spark.archive_read import read_piece
+from ariane.spark.batch import read_range
+from ariane.spark.cluster import Cluster, cluster_for
+from ariane.spark.columns import Columns
+from ariane.spark.jobs.replay_options import ReplayOptions
+from ariane.spark.jobs.replay_progress import Lane, Replay
+from ariane.spark.output import selection_of
+from ariane.spark.planning import Planner
+from ariane.spark.ranges import QueueRange
+
+NEEDED = ("queueOffset", "storeTimestamp", "body", "properties")
+
+
+def plan_replay(options: ReplayOptions) -> Replay:
+    """The messages that are there now: a replay ends, even when its topic goes on."""
+    if options.archive_path is None:
+        return Replay(options.identity(), list(_broker_lanes(options)))
+    layout = _layout(options)
+    return Replay(options.identity(), list(_archive_lanes(options, layout)), len(read_commits(layout)))
+
+
+def _broker_lanes(options: ReplayOptions) -> Iterator[Lane]:
+    reading = options.reading()
+    ranges = Planner(cluster_for(reading.client_settings()), reading).batch_ranges()
+    for number, one in enumerate(ranges):
+        yield Lane(number, one.queue.broker_name, one.queue.queue_id, one.start, one.end)
+
+
+def _archive_lanes(options: ReplayOptions, layout: ArchiveLayout) -> Iterator[Lane]:
+    found: dict[tuple[str, int], tuple[str | None, int, int]] = {}
+    files = archived_files(layout)
+    if options.topic not in {file.topic for file in files}:
+        known = ", ".join(sorted({file.topic for file in files}))
+        raise SettingsError(f"topic {options.topic} is not in the archive, which has {known}")
+    for span in (span for file in files if file.topic == options.topic for span in _spans(file, options)):
+        _, first, end = found.get((span.broker or "", span.queue_id), (None, span.first, span.end))
+        found[span.broker or "", span.queue_id] = span.broker, min(first, span.first), max(end, span.end)
+    for number, ((_, queue_id), (broker, first, end)) in enumerate(sorted(found.items())):
+        yield Lane(number, broker, queue_id, first, end)
+
+
+def _spans(file: ArchivedFile, options: ReplayOptions) -> list[QueueSpan]:
+    chosen = wanted_queues(file, options.reading())
+    return file.queues if chosen is None else list(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSource:
+    """A lane, and where in the archive its messages are; small, for a task."""
+
+    options: ReplayOptions
+    lane: Lane
+    pieces: tuple[ArchivePiece, ...] = ()
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        """The columns of NEEDED, in the order of the queue, from offset `start` on."""
+        if self.options.archive_path is None:
+            return self._from_broker(start)
+        return self._from_archive(start)
+
+    def _from_broker(self, start: int) -> Iterator[pa.RecordBatch]:
+        """Over connections of its own: answers to pulls that are under way would be lost among those of the sender."""
+        reading, lane = self.options.reading(), self.lane
+        queue = MessageQueue(topic=self.options.topic, broker_name=lane.broker or "", queue_id=lane.queue_id)
+        cluster = Cluster(reading.client_settings())
+        try:
+            wanted = QueueRange(queue, start, max(start, lane.end))
+            yield from read_range(wanted, reading, Columns(NEEDED), with_times=True, cluster=cluster)
+        finally:
+            cluster.calls.close()
+
+    def _from_archive(self, start: int) -> Iterator[pa.RecordBatch]:
+        layout, selection = _layout(self.options), selection_of(self.options.reading(), with_times=True)
+        lane = self.lane
+        span = QueueSpan(lane.broker, lane.queue_id, max(start, lane.first), lane.end)
+        for piece in self.pieces:
+            mine = ArchivePiece(
+                piece.path, piece.staged, piece.topic, piece.first_group, piece.end_group, (span,), piece.bytes
+            )
+            yield from read_piece(layout, mine, NEEDED, selection)
+
+
+def lane_sources(options: ReplayOptions, replay: Replay) -> list[LaneSource]:
+    if options.archive_path is None:
+        return [LaneSource(options, lane) for lane in replay.lanes]
+    files = [file for file in archived_files(_layout(options), replay.commits) if file.topic == options.topic]
+    return [LaneSource(options, lane, tuple(_pieces(files, lane))) for lane in replay.lanes]
+
+
+def _pieces(files: list[ArchivedFile], lane: Lane) -> Iterator[ArchivePiece]:
+    """The files that hold messages of a lane, in the order of its offsets."""
+    mine = [
+        (span.first, file)
+        for file in files
+        for span in file.queues
+        if (span.broker, span.queue_id) == (lane.broker, lane.queue_id)
+    ]
+    for _, file in sorted(mine, key=lambda one: one[0]):
+        yield ArchivePiece(file.path, file.staged, file.topic, 0, file.row_groups, None, file.size)
+
+
+def _layout(options: ReplayOptions) -> ArchiveLayout:
+    assert options.archive_path is not None
+    return ArchiveLayout(Path(options.archive_path).absolute())

@@ -1,0 +1,27 @@
+"""How the command reaches the cluster, as options of sources and sinks."""
+
+from ariane.client.settings import ClientSettings
+
+
+def connection_options(settings: ClientSettings) -> dict[str, str]:
+    tls = settings.tls
+    options: dict[str, object] = {
+        "nameServer": settings.nameservers,
+        "accessKey": settings.access_key,
+        "secretKey": settings.secret_key,
+        "securityToken": settings.security_token,
+    }
+    if tls.enable:
+        options |= {
+            "useTLS": "true",
+            "tls.client.trustCertPath": tls.trust,
+            "tls.client.certPath": tls.certificate,
+            "tls.client.keyPath": tls.key,
+            "tls.client.authServer": "true" if tls.verify else "false",
+        }
+    return {name: _text(value) for name, value in options.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    reveal = getattr(value, "reveal", None)
+    return str(reveal() if callable(reveal) else value)

@@ -1,0 +1,128 @@
+"""A pipeline as values: what the file says, with its parameters filled in. `line` is where it says so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ariane.spark.pipeline.params import Param
+
+
+class Mode(StrEnum):
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+class SourceKind(StrEnum):
+    TOPIC = "topic"
+    STORE = "store"
+    ARCHIVE = "archive"
+    FILES = "files"
+
+
+class SinkKind(StrEnum):
+    TOPIC = "topic"
+    PARQUET = "parquet"
+    DELTA = "delta"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where bodies go that do not fit the schema."""
+
+    kind: SinkKind
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    column: str
+    delay: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    name: str
+    line: int
+    kind: SourceKind
+    options: Mapping[str, str]
+    """Of the data source or the file format; topics and directories are among them."""
+    option_lines: Mapping[str, int] = field(default_factory=dict)
+    format: str = "rocketmq"
+    schema: str | None = None
+    schema_line: int = 0
+    columns: tuple[str, ...] | None = None
+    dead_letters: Place | None = None
+    watermark: Watermark | None = None
+    is_static: bool = False
+
+    def is_stream(self, mode: Mode) -> bool:
+        return mode is Mode.STREAM and self.kind in (SourceKind.TOPIC, SourceKind.FILES) and not self.is_static
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStep:
+    name: str
+    line: int
+    sql: str
+    is_block: bool = False
+    """Whether line 1 of the SQL is `line`, and so on; else all of it counts as `line`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    name: str
+    line: int
+    function: str
+    inputs: tuple[str, ...]
+    args: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    name: str
+    line: int
+    job: str
+    options: Mapping[str, str]
+    needs_cluster: bool = True
+
+
+Step = SqlStep | PythonStep | JobStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    name: str
+    line: int
+    kind: SinkKind
+    view: str
+    target: str
+    mode: str = "append"
+    as_json: bool = False
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    name: str
+    file: str
+    directory: Path
+    about: str = ""
+    mode: Mode = Mode.BATCH
+    interval_s: float = 0.0
+    checkpoint: str | None = None
+    metrics: str | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+
+    @property
+    def jobs(self) -> list[JobStep]:
+        return [step for step in self.steps.values() if isinstance(step, JobStep)]
+
+    def place(self, line: int) -> str:
+        return f"{self.file}:{line}"

@@ -1,0 +1,123 @@
+"""A project for Spark's own declarative pipelines, as `ariane pipeline init` writes it.
+
+Spark finds the format `rocketmq` by itself, through the module pyspark_ariane: a project that registers it by hand
+runs, but `spark-pipelines` then ends with exit code 1 (Spark 4.3). Settings that are fixed when Spark starts must not
+be in the project's file, where they stop every flow; so they are in the script.
+"""
+
+from pathlib import Path
+from string import Template
+
+from ariane.errors import SettingsError
+
+_SPEC = Template("""\
+name: $name
+storage: $storage
+libraries:
+  - glob:
+      include: transformations/**
+""")
+
+_ORDERS = Template('''\
+"""Orders from a topic, each event a row; and those that were paid, to another topic."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+NAME_SERVER = "$namesrv"
+BODY = "order_id STRING, customer STRING, status STRING, region STRING, amount DOUBLE, currency STRING, at TIMESTAMP"
+
+spark = SparkSession.active()
+
+
+@dp.table
+def orders() -> DataFrame:
+    """Bodies that are no order have nulls in their columns, and their text in `body`: nothing is left out."""
+    messages = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", NAME_SERVER)
+        .option("topic", "$topic")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    text = messages.body.cast("string")
+    rows = messages.select("queueOffset", "storeTimestamp", text.alias("body"), F.from_json(text, BODY).alias("event"))
+    return rows.select("queueOffset", "storeTimestamp", "body", "event.*")
+
+
+dp.create_sink("paid_topic", format="rocketmq", options={"nameServer": NAME_SERVER, "topic": "$paid"})
+
+
+@dp.append_flow(target="paid_topic")
+def paid() -> DataFrame:
+    rows = spark.readStream.table("orders").where("status = 'paid'")
+    return rows.select("body", F.col("region").alias("tags"), F.col("order_id").alias("keys"))
+''')
+
+_TURNOVER = """\
+CREATE MATERIALIZED VIEW turnover AS
+SELECT region, currency, count(*) AS orders, round(sum(amount), 2) AS amount
+FROM orders
+WHERE status = 'created' AND amount > 0
+GROUP BY region, currency
+"""
+
+_RUN = """\
+#!/bin/sh
+# Runs the pipeline once: each run goes on where the last one ended. More options go to spark-pipelines, for example
+# `./run.sh --remote sc://10.0.0.1:15002`.
+set -eu
+cd "$(dirname "$0")"
+: "${PYSPARK_PYTHON:=$(command -v python3)}"
+export PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON="${PYSPARK_DRIVER_PYTHON:-$PYSPARK_PYTHON}"
+# The Java that comes with ariane[spark], when there is no other.
+java='import os; from ariane.spark.java import find_java; print(find_java(os.environ).home or "")'
+home=$("$PYSPARK_PYTHON" -c "$java")
+if [ -n "$home" ]; then export JAVA_HOME="$home"; fi
+# A catalog that outlives the run, without which the second one fails: tables that are there already.
+exec spark-pipelines --conf spark.sql.catalogImplementation=hive \\
+    --conf spark.python.unix.domain.socket.enabled=true "$@" run
+"""
+
+_README = Template("""\
+# $name
+
+A project for [Spark Declarative Pipelines](https://spark.apache.org/docs/latest/declarative-pipelines-programming-guide.html)
+over RocketMQ topics.
+
+    pip install "ariane[spark]" "pyspark[pipelines]"
+    ariane up --demo        # in another terminal: a broker, and orders in the topic `$topic`
+    ./run.sh
+
+- `transformations/orders.py`: the topic `$topic` as a table, and those that were paid to the topic `$paid`.
+- `transformations/turnover.sql`: what they amount to. Look at it with
+  `spark-sql --conf spark.sql.catalogImplementation=hive -e 'SELECT * FROM turnover'`.
+- `spark-pipeline.yml`: what belongs to the pipeline, and where its checkpoints are.
+
+Each run reads what has come since the last one. To start anew, remove `storage`, `spark-warehouse` and `metastore_db`.
+""")
+
+
+def write_project(directory: Path, namesrv: str, topic: str = "orders", paid: str = "orders-paid") -> list[Path]:
+    """The files it wrote; SettingsError when the directory has something in it already."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise SettingsError(f"{directory} is there already and not empty: name another directory")
+    words = {"name": directory.resolve().name, "namesrv": namesrv, "topic": topic, "paid": paid}
+    words["storage"] = (directory.resolve() / "storage").as_uri()
+    files = {
+        "spark-pipeline.yml": _SPEC.substitute(words),
+        "transformations/orders.py": _ORDERS.substitute(words),
+        "transformations/turnover.sql": _TURNOVER,
+        "run.sh": _RUN,
+        "README.md": _README.substitute(words),
+    }
+    return [_written(directory / name, text) for name, text in files.items()]
+
+
+def _written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    if path.suffix == ".sh":
+        path.chmod(0o755)
+    return path

@@ -1,0 +1,246 @@
+"""Mistakes in a pipeline's file: each with its line, cause and cure, and none of them needs Spark."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ariane.errors import SettingsError
+from ariane.spark.pipeline.checks import sources_of, view_order
+from ariane.spark.pipeline.load import load_params, load_pipeline
+from ariane.spark.pipeline.model import Mode, Pipeline, SinkKind, SourceKind, SqlStep
+from ariane.spark.pipeline.shipped import find, shipped
+
+NAMESRV = "127.0.0.1:9876"
+GOOD = """\
+pipeline: shop
+params:
+  day: {type: timestamp, default: null}
+  least: {type: int, default: 5}
+sources:
+  orders:
+    topic: orders
+    options:
+      startingTimestamp: ${day}
+steps:
+  large:
+    sql: |
+      SELECT *
+      FROM orders
+      WHERE length(body) > ${least}
+sinks:
+  table:
+    from: large
+    console: 10
+"""
+
+
+def load(directory: Path, text: str, **given: str) -> Pipeline:
+    file = directory / "shop.yaml"
+    file.write_text(text)
+    return load_pipeline(file, given, NAMESRV, "shop.yaml")
+
+
+def mistake(directory: Path, text: str, **given: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(directory, text, **given)
+    return str(caught.value)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def test_a_file_without_mistakes_becomes_values(tmp_path: Path) -> None:
+    pipeline = load(tmp_path, GOOD, least="7")
+    assert pipeline.name == "shop"
+    assert pipeline.mode is Mode.BATCH
+    assert pipeline.sources["orders"].kind is SourceKind.TOPIC
+    assert pipeline.sources["orders"].options == {"topic": "orders"}
+    step = pipeline.steps["large"]
+    assert isinstance(step, SqlStep)
+    assert step.sql.endswith("length(body) > 7\n")
+    assert pipeline.sinks["table"].kind is SinkKind.CONSOLE
+
+
+def test_an_option_is_left_out_while_its_parameter_is_not_set(tmp_path: Path) -> None:
+    given = load(tmp_path, GOOD, day="2026-01-31T08:00:00Z").sources["orders"].options
+    assert given == {"topic": "orders", "startingTimestamp": "2026-01-31T08:00:00Z"}
+
+
+def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
+    text = GOOD + "  lake: {from: large, parquet: '${to}'}\n"
+    text = text.replace("params:\n", "params:\n  to: {default: null}\n")
+    assert set(load(tmp_path, text).sinks) == {"table"}
+    assert set(load(tmp_path, text, to="lake").sinks) == {"table", "lake"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            changed("pipeline: shop", "pipeline: shop\nmod: batch"),
+            "shop.yaml:2: the pipeline has no key mod: did you mean mode?",
+        ),
+        (changed("topic: orders", "topc: orders"), "shop.yaml:7: source orders has no key topc: did you mean topic?"),
+        (
+            changed("startingTimestamp: ${day}", "startingOffset: latest"),
+            "shop.yaml:9: source orders: option startingOffset is unknown: did you mean startingOffsets?",
+        ),
+        (
+            changed("FROM orders", "FROM ordres"),
+            "shop.yaml:14: step large reads ordres, which is no view: did you mean orders?",
+        ),
+        (changed("FROM orders", "FROM large"), "shop.yaml:13: step large reads itself"),
+        (
+            changed("${least}", "${lest}"),
+            "shop.yaml:15: sql of step large: there is no parameter lest: did you mean least?",
+        ),
+        (
+            changed("${least}", "${day}"),
+            "shop.yaml:15: sql of step large: parameter day is not set: give it with --set day=VALUE",
+        ),
+        (
+            changed("default: 5", "default: five"),
+            "shop.yaml:4: least of params: the default 'five' is no int: a whole number expected",
+        ),
+        (
+            changed("type: int", "type: integer"),
+            "shop.yaml:4: type of least of params: 'integer' is none of string, int,",
+        ),
+        (
+            changed("{type: int, default: 5}", "{type: int, about: How many.}"),
+            "shop.yaml:4: parameter least (How many) has no default: give it with --set least=VALUE",
+        ),
+        (
+            changed("from: large", "from: larg"),
+            "shop.yaml:18: sink table is from larg, which is no view: did you mean large?",
+        ),
+        (
+            changed("console: 10", "console: many"),
+            "shop.yaml:19: console of sink table: 'many' is no whole number from 1 on",
+        ),
+        (
+            changed("console: 10", "console: 10\n    parquet: out"),
+            "shop.yaml:19: sink table must have exactly one of topic, parquet, delta, console; it has parquet",
+        ),
+        (
+            changed("console: 10", "console: 10\n    json: true"),
+            "shop.yaml:20: json of sink table: means nothing beside `console`",
+        ),
+        (
+            changed("console: 10", "console: 10\n    mode: complete"),
+            "sink table has mode complete: in a batch console knows append",
+        ),
+        (
+            changed("sinks:\n", "sinks: [1]\nother:\n"),
+            "shop.yaml:16: sinks must be a mapping, `name: value` on lines of its own; this is a list",
+        ),
+        (changed("topic: orders", "topic: [orders]"), "topic of source orders must be a text; this is a list"),
+        (
+            changed("topic: orders", "topic: orders\n    topic: others"),
+            "shop.yaml:8: topic stands twice in source orders: leave one out",
+        ),
+        (
+            changed("topic: orders", "topic: orders\n    dead_letters: {parquet: bad}"),
+            "bodies are only taken apart with a `schema`",
+        ),
+        (changed("pipeline: shop", "pipeline: shop\nmode: stream"), "a stream needs `checkpoint: DIRECTORY`"),
+        (changed("pipeline: shop", "pipeline: shop\ninterval: 5s"), "interval is for streams"),
+        (
+            changed("pipeline: shop", "pipeline: shop\nmode: stream\ncheckpoint: c\ninterval: 5 parsecs"),
+            "'5 parsecs' is no duration",
+        ),
+        ("pipeline: [", "shop.yaml:1: this is not YAML"),
+        ("", "shop.yaml:1: the file is empty"),
+        ("pipeline: shop\n", "the pipeline has no sources: add `sources:`"),
+    ],
+)
+def test_a_mistake_is_told_with_line_cause_and_cure(tmp_path: Path, text: str, told: str) -> None:
+    assert told in mistake(tmp_path, text)
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = changed("topic: orders", "topc: orders").replace("console: 10", "console: x")
+    first, *others = mistake(tmp_path, text).splitlines()
+    assert first.endswith("mistakes in the pipeline")
+    lines = [int(line.split(":")[1]) for line in others]
+    assert lines == sorted(lines)
+    assert {7, 19} <= set(lines)
+
+
+def test_steps_that_read_each_other_are_a_cycle(tmp_path: Path) -> None:
+    text = changed("FROM orders", "FROM other") + ""
+    text = text.replace("sinks:", "  other:\n    sql: SELECT * FROM large\nsinks:")
+    assert "steps read each other in a circle" in mistake(tmp_path, text)
+
+
+def test_the_order_of_steps_in_the_file_does_not_matter(tmp_path: Path) -> None:
+    text = GOOD.replace("steps:\n", "steps:\n  last: {sql: SELECT * FROM large}\n").replace("from: large", "from: last")
+    pipeline = load(tmp_path, text)
+    assert view_order(pipeline) == ["large", "last"]
+    assert sources_of(pipeline, "last") == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"lest": "3"}, "--set lest: shop.yaml has no such parameter: did you mean least?"),
+        ({"least": "three"}, "--set least=three: 'three' is no int: a whole number expected"),
+        ({"day": "yesterday"}, "'yesterday' is no timestamp"),
+    ],
+)
+def test_a_parameter_that_is_given_wrongly_is_told(tmp_path: Path, given: dict[str, str], told: str) -> None:
+    assert told in mistake(tmp_path, GOOD, **given)
+
+
+def test_a_function_is_looked_up_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "shop_steps_one.py").write_text("def twice(rows, times):\n    return rows\n")
+    step = "    python: shop_steps_one:twice\n    inputs: [orders]\n    args: {times: 2}\n"
+    text = GOOD[: GOOD.index("    sql: |")] + step + GOOD[GOOD.index("sinks:") :]
+    load(tmp_path, text)
+    assert "does not take 1 inputs and args ['often']" in mistake(tmp_path, text.replace("times: 2", "often: 2"))
+    assert "has no attribute 'thrice'" in mistake(tmp_path, text.replace(":twice", ":thrice"))
+    assert "No module named 'shop_steps_two'" in mistake(tmp_path, text.replace("steps_one", "steps_two"))
+    assert "module:function expected" in mistake(tmp_path, text.replace(":twice", ""))
+
+
+def test_a_stream_from_latest_needs_a_group(tmp_path: Path) -> None:
+    text = changed("pipeline: shop", "pipeline: shop\nmode: stream\ncheckpoint: c")
+    text = text.replace("startingTimestamp: ${day}", "startingOffsets: latest")
+    assert "needs the option consumerGroup" in mistake(tmp_path, text)
+    text = text.replace("startingOffsets: latest", "startingOffsets: latest\n      consumerGroup: shop")
+    assert load(tmp_path, text).mode is Mode.STREAM
+
+
+def test_a_file_with_jobs_has_nothing_else(tmp_path: Path) -> None:
+    job = "pipeline: keep\nsteps:\n  all:\n    job: archive\n    options: {topic: orders, path: out}\n"
+    assert load(tmp_path, job).jobs[0].options == {"topic": "orders", "path": "out"}
+    assert "nothing else" in mistake(tmp_path, job + "sinks: {t: {from: all, console: 3}}\n")
+    assert "did you mean archive?" in mistake(tmp_path, job.replace("job: archive", "job: archve"))
+
+
+def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.yaml cannot be read"):
+        load_pipeline(tmp_path / "none.yaml", {}, NAMESRV)
+    with pytest.raises(SettingsError, match="there is no pipeline ordrs: did you mean orders"):
+        find("ordrs")
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_pipeline_is_right_as_it_is(name: str) -> None:
+    path = shipped()[name]
+    about, params = load_params(path)
+    needed = {param.name: "some" for param in params.values() if param.is_required}
+    pipeline = load_pipeline(path, needed, NAMESRV, path.name)
+    assert pipeline.about == about
+
+
+def test_checking_a_file_imports_no_spark() -> None:
+    code = (
+        "import sys; from ariane.spark.pipeline.load import load_pipeline; from ariane.spark.pipeline.shipped import "
+        "shipped; load_pipeline(shipped()['orders'], {}, 'x:1'); assert 'pyspark' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

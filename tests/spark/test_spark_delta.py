@@ -1,0 +1,103 @@
+"""Rows to Delta tables on a real session: once, whatever is repeated."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ariane.spark.delta_files import write_file
+from ariane.spark.delta_options import DeltaOptions
+from ariane.spark.delta_table import Batch, commit, has_batch
+from ariane.spark.option_values import option_table
+
+PATIENCE_S = 300
+
+
+def numbers(table: Path) -> list[int]:
+    return sorted(DeltaTable(str(table)).to_pyarrow_table().column("id").to_pylist())
+
+
+def test_a_stream_writes_each_row_once_though_a_batch_is_replayed(spark: SparkSession, tmp_path: Path) -> None:
+    source, table, checkpoint = tmp_path / "source", tmp_path / "table", tmp_path / "checkpoint"
+    source.mkdir()
+
+    def add(number: int) -> None:
+        (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
+
+    def run() -> None:
+        lines = spark.readStream.schema("line STRING").option("maxFilesPerTrigger", 1).text(str(source))
+        frame = lines.selectExpr("cast(line AS bigint) AS id", "current_timestamp() AS at", "map('a', line) AS more")
+        writer = frame.writeStream.format("ariane_delta").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start(str(table))
+        assert query.awaitTermination(PATIENCE_S)
+
+    add(0)
+    add(1)
+    run()
+    assert numbers(table) == list(range(20))
+    files = set(table.glob("*.parquet"))
+    for note in (checkpoint / "commits").glob("*1*"):
+        note.unlink()  # as if the driver had died between the table's commit and Spark's own
+    add(2)
+    run()
+    assert numbers(table) == list(range(30))
+    assert len(set(table.glob("*.parquet")) - files) == 1
+
+
+def test_a_named_write_that_is_repeated_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    writer = spark.range(10).write.format("ariane_delta").option("txnAppId", "load").mode("append")
+    for version in (1, 1, 2):
+        writer.option("txnVersion", version).save(str(tmp_path / "table"))
+    assert numbers(tmp_path / "table") == sorted([*range(10)] * 2)
+
+
+def test_a_table_can_be_overwritten_and_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    spark.range(5).write.format("ariane_delta").mode("append").save(str(table))
+    spark.range(7).write.format("ariane_delta").mode("overwrite").save(str(table))
+    assert spark.read.parquet(*DeltaTable(str(table)).file_uris()).count() == 7
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "fault"),
+    [
+        ("SELECT 1 AS id", {}, "columns id of the data frame do not fit table"),
+        ("SELECT 1L AS id", {"txnVersion": "1"}, "belong together"),
+        ("SELECT 1L AS id", {"compression": "rar"}, "option compression is 'rar'"),
+        ("SELECT 1L AS id", {"path": "s3://bucket/table"}, "is an address"),
+        ("SELECT 1L AS id", {"pathh": "x"}, "option pathh is unknown: did you mean path"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_reason(
+    spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], fault: str
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64())])
+    commit(tmp_path, schema, [], None, overwrite=False)
+    writer = spark.sql(query).write.format("ariane_delta").mode("append").options(**{"path": str(tmp_path), **options})
+    with pytest.raises(PySparkException, match=fault):
+        writer.save()
+
+
+def test_a_batch_that_the_table_has_is_left_out_and_its_files_removed(tmp_path: Path) -> None:
+    rows = pa.record_batch({"id": pa.array([1, 2, 3])})
+    for _ in range(2):
+        file = write_file(tmp_path, [rows], "zstd")
+        assert file is not None
+        commit(tmp_path, rows.schema, [file], Batch("query", 4), overwrite=False)
+    assert numbers(tmp_path) == [1, 2, 3]
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
+    assert has_batch(tmp_path, Batch("query", 4))
+    assert not has_batch(tmp_path, Batch("query", 5))
+
+
+def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
+    assert write_file(tmp_path, [], "none") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_lists_every_option_as_it_is_declared() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    assert option_table(DeltaOptions) in page

@@ -1,0 +1,153 @@
+"""Queues and index made by Spark tasks: the bytes that the broker wrote."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ariane.clock import Clock
+from ariane.errors import ArianeError, SettingsError, StoreInUse, StoreMismatch
+from ariane.spark.jobs import rebuild
+from ariane.spark.jobs.rebuild_swap import put_in_place
+from ariane.store.disk import RealDisk
+from ariane.store.layout import Layout
+from ariane.store.message_store import MessageStore
+from ariane.store.rebuild import rebuild_store
+from ariane.store.scan import list_files, walk_files
+from ariane.store.shape import shape_of
+from ariane.wire.record_view import RecordView
+from tests.store.golden_stores import flip, held_by_another_process, overwrite, unpack
+from tests.store.stores import HOST, draft, put, small
+
+
+def content(directory: Path) -> dict[Path, bytes]:
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def index(layout: Layout) -> list[bytes]:
+    """Files are named by the time of their making."""
+    return [data for _, data in sorted(content(layout.index).items())]
+
+
+def run(spark: SparkSession, layout: Layout, **options: Any) -> dict[str, object]:
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return rebuild.run(spark, {"storePath": str(layout.root), **texts}, lambda told: None)
+
+
+def by_one_process(layout: Layout, copy: Path) -> Layout:
+    """What `ariane store rebuild` makes of a copy."""
+    shutil.copytree(layout.root, copy)
+    peer = Layout.under(copy)
+    rebuild_store(
+        RealDisk(), peer, shape_of(RealDisk(), peer), queues=True, index=True, discard_old=True, progress=lambda n: None
+    )
+    return peer
+
+
+@pytest.mark.parametrize("name", ["clean", "killed"])
+def test_rebuilt_queues_and_index_are_byte_for_byte_apaches(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    layout = unpack(name, tmp_path)
+    queues, files = content(layout.consume_queues), index(layout)
+    done = run(spark, layout)
+    assert content(layout.consume_queues) == queues
+    assert index(layout) == files
+    assert (done["queues"], done["index_files"]) == (54, len(files))
+    assert sorted(path.name for path in layout.root.iterdir() if path.suffix) == ["consumequeue.old", "index.old"]
+
+
+def test_a_store_of_ours_is_rebuilt_from_stretches_that_begin_anywhere(spark: SparkSession, tmp_path: Path) -> None:
+    settings = small(tmp_path / "store", segment_bytes=32 * 1024, index_entries=100)
+    store = MessageStore.open(settings, Clock(), HOST)
+    for number in range(300):
+        key, tag = f"größe-{number % 70}", "ABÄ"[number % 3]
+        topic = "orders" if number % 4 else f"topic-{number % 5}"
+        # A body that holds a record of its own misleads no task.
+        body = bytes(store.parts.commit_log.read(0, 200) or b"") if number % 50 == 7 else b"%d" % number * 30
+        put(store, draft(body, topic, number % 3, key, tag))
+    store.close()
+    layout = Layout.under(settings.root)
+    before = content(layout.consume_queues)
+    done = run(spark, layout, targetPath=tmp_path / "new", maxBytesPerPartition=10_000)
+    new = Layout.under(tmp_path / "new")
+    assert content(new.consume_queues) == before
+    assert index(new) == index(layout)
+    assert done["records"] == done["queue_entries"] == 300
+    assert sorted(path.name for path in new.root.iterdir()) == ["consumequeue", "index"]
+
+
+def test_a_damaged_log_gives_what_one_process_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    layout = unpack("clean", tmp_path)
+    first = layout.commit_log / "00000000000000000000"
+    overwrite(first, 266, b"\xff")  # properties that are no text
+    for number, offset in enumerate(_record_offsets(layout)[10:400:40]):
+        flip(first, offset + (0, 91, 30)[number % 3], bit=2)  # a size, a body, a position
+    (layout.queue("GoldenNormal", 0) / "00000000000000000000").unlink()
+    peer = by_one_process(layout, tmp_path / "peer")
+    run(spark, layout, discardOld=True, maxBytesPerPartition=65536)
+    assert content(layout.consume_queues) == content(peer.consume_queues)
+    assert index(layout) == index(peer)
+    assert not [path for path in layout.root.iterdir() if path.suffix]
+
+
+def test_a_log_that_lost_its_first_file_gives_queues_with_fillers(spark: SparkSession, tmp_path: Path) -> None:
+    layout = unpack("killed", tmp_path)
+    (layout.commit_log / "00000000000000000000").unlink()
+    peer = by_one_process(layout, tmp_path / "peer")
+    run(spark, layout, queues=True, index=False)
+    assert content(layout.consume_queues) == content(peer.consume_queues)
+    assert not (layout.root / "index.old").exists()
+
+
+def test_a_rebuild_that_fails_or_was_killed_leaves_the_store_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    layout = unpack("clean", tmp_path)
+    before = content(layout.root)
+
+    def fail(told: dict[str, object]) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        rebuild.run(spark, {"storePath": str(layout.root)}, fail)
+    assert content(layout.root) == {Path("lock"): b"lock", **before}
+    for left in ("consumequeue.new", "rebuild.work"):  # by one that could not tidy up
+        (layout.root / left).mkdir()
+        (layout.root / left / "half").write_bytes(b"half")
+    run(spark, layout, discardOld=True)
+    assert content(layout.consume_queues) == content(layout.consume_queues)
+    assert not [path for path in layout.root.iterdir() if path.suffix]
+
+
+def test_an_exchange_is_one_step_and_keeps_both(tmp_path: Path) -> None:
+    new, place = tmp_path / "new", tmp_path / "place"
+    for path in (new, place):
+        path.mkdir()
+        (path / path.name).touch()
+    assert put_in_place(new, place)
+    assert (place / "new").exists()
+    assert (new / "place").exists()
+    assert not put_in_place(new, tmp_path / "other")
+
+
+def test_what_cannot_be_rebuilt_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    layout = unpack("clean", tmp_path)
+    with held_by_another_process(layout.lock), pytest.raises(StoreInUse):
+        run(spark, layout)
+    (layout.root / "index.old").mkdir()
+    faults: list[tuple[type[ArianeError], str, dict[str, object]]] = [
+        (StoreMismatch, "earlier rebuild", {}),
+        (StoreMismatch, "there already", {"targetPath": layout.root}),
+        (StoreMismatch, "is not there", {"storePath": tmp_path / "nothing"}),
+        (SettingsError, "nothing to rebuild", {"queues": False, "index": False}),
+        (SettingsError, "did you mean storePath", {"storePth": "x"}),
+    ]
+    for kind, told, options in faults:
+        with pytest.raises(kind, match=told):
+            run(spark, layout, **options)
+    with pytest.raises(SettingsError, match="needs the option storePath"):
+        rebuild.run(spark, {}, lambda told: None)
+
+
+def _record_offsets(layout: Layout) -> list[int]:
+    files = list_files(RealDisk(), layout.commit_log)[:1]
+    return [item.offset for item in walk_files(RealDisk(), files) if isinstance(item.verdict, RecordView)]

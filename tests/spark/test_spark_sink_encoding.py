@@ -1,0 +1,82 @@
+"""Rows packed column by column are the very bytes that packing them one by one gives."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.errors import MessageRejected
+from ariane.spark.encoded_rows import EncodedRows, can_encode, encode_rows
+from ariane.spark.outgoing import messages_of
+from ariane.spark.unique_keys import KEYS_PER_PREFIX, TaskIdentity, TaskKeys
+from ariane.wire.batch import BatchItem, encode_batch
+
+_WORDS = st.none() | st.text(st.sampled_from("aä€ \x02|"), max_size=4)
+
+
+def keys() -> TaskKeys:
+    return TaskKeys(TaskIdentity("query", "7", 3))
+
+
+def one_by_one(batch: pa.RecordBatch, task: TaskKeys) -> bytes:
+    return encode_batch(BatchItem(one.body, one.properties) for one in messages_of(batch, "topic", task))
+
+
+def whole(rows: EncodedRows) -> bytes:
+    return b"".join(data for _, data in rows.pieces(500, 1000))
+
+
+@settings(deadline=None)  # the first example pays for imports
+@given(st.lists(st.tuples(st.binary(max_size=20), _WORDS, _WORDS), min_size=1, max_size=20))
+def test_both_ways_give_the_same_bytes_or_leave_it_to_the_slower_one(
+    rows: list[tuple[bytes, str | None, str | None]],
+) -> None:
+    bodies, tags, words = zip(*rows, strict=True)
+    batch = pa.record_batch(
+        {
+            "body": pa.array(bodies, pa.binary()),
+            "tags": pa.array(tags, pa.string()),
+            "keys": pa.array(words, pa.string()),
+        }
+    )
+    encoded = encode_rows(batch, keys())
+    try:
+        expected = one_by_one(batch, keys())
+    except MessageRejected:
+        assert encoded is None
+    else:
+        assert encoded is None or whole(encoded) == expected
+
+
+def test_a_slice_of_a_batch_of_texts_is_encoded_as_well() -> None:
+    batch = pa.record_batch({"body": pa.array([f"ä{number}" for number in range(100)])}).slice(10, 30)
+    encoded = encode_rows(batch, keys())
+    assert encoded is not None
+    assert whole(encoded) == one_by_one(batch, keys())
+
+
+def test_keys_go_on_over_batches_and_blocks() -> None:
+    batch = pa.record_batch({"body": pa.array([b"x"] * 1000)})
+    fast, slow = keys(), keys()
+    for _ in range(KEYS_PER_PREFIX // 1000 + 2):
+        encoded = encode_rows(batch, fast)
+        assert encoded is not None
+        assert whole(encoded) == one_by_one(batch, slow)
+
+
+def test_pieces_are_as_large_as_they_may_be() -> None:
+    encoded = encode_rows(pa.record_batch({"body": pa.array([b"x" * 100] * 10)}), keys())
+    assert encoded is not None
+    each = len(encoded.data) // 10
+    assert [count for count, _ in encoded.pieces(4, 1_000_000)] == [4, 4, 2]
+    assert [count for count, _ in encoded.pieces(500, each * 3)] == [3, 3, 3, 1]
+    assert [count for count, _ in encoded.pieces(500, 1)] == [1] * 10
+
+
+@pytest.mark.parametrize("column", ["shardingKey", "queueId", "properties", "topic"])
+def test_other_columns_go_message_by_message(column: str) -> None:
+    assert not can_encode(pa.schema([("body", pa.binary()), (column, pa.string())]))
+
+
+def test_an_array_of_keys_goes_message_by_message() -> None:
+    assert not can_encode(pa.schema([("body", pa.binary()), ("keys", pa.list_(pa.string()))]))
