@@ -45,8 +45,12 @@ class CommandLine:
     variables: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, stdin: str = "") -> Outcome:
+        return self.run_words(*arguments, "-n", self.namesrv, stdin=stdin)
+
+    def run_words(self, *arguments: str, stdin: str = "") -> Outcome:
+        """For commands that ask no cluster."""
         done = subprocess.run(
-            [*self.program, *arguments, "-n", self.namesrv],
+            [*self.program, *arguments],
             input=stdin,
             capture_output=True,
             text=True,

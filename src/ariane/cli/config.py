@@ -1,4 +1,4 @@
-"""`ariane config`: the settings in force, and where each of them came from."""
+"""`ariane config`: the settings in force, where each of them came from, and changing those of brokers that run."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ariane.cli.config_set import set_settings
 from ariane.cli.render import Form, Row, output_option, render
 from ariane.settings import Loaded, describe, to_text, value_of
 
@@ -33,12 +34,16 @@ _LOADERS: dict[str, Callable[[Path | None], Loaded[Any]]] = {"broker": _broker, 
 
 @click.group()
 def config() -> None:
-    """Look at settings without starting anything.
+    """Look at settings without starting anything, and change those of brokers that run.
 
     \b
     Examples:
       ariane config show -c broker.conf --origin
+      ariane config set fileReservedTime=48
     """
+
+
+config.add_command(set_settings)
 
 
 @config.command()

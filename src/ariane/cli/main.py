@@ -15,11 +15,15 @@ from ariane import __version__
 from ariane.cli.bench import bench
 from ariane.cli.cluster import cluster
 from ariane.cli.config import config
+from ariane.cli.doctor import doctor
+from ariane.cli.learn import learn
 from ariane.cli.send import send
 from ariane.cli.servers import namesrv
+from ariane.cli.sql import sql
 from ariane.cli.store import store
 from ariane.cli.tail import tail
-from ariane.cli.tree import admin, broker, dlq, group, msg, topic
+from ariane.cli.top import top
+from ariane.cli.tree import admin, broker, dlq, group, msg, pipeline, topic
 from ariane.cli.up import up
 from ariane.errors import ArianeError, sole_cause
 
@@ -59,13 +63,18 @@ ariane.add_command(topic)
 ariane.add_command(group)
 ariane.add_command(msg)
 ariane.add_command(dlq)
+ariane.add_command(pipeline)
 ariane.add_command(admin)
 ariane.add_command(cluster)
+ariane.add_command(top)
 ariane.add_command(namesrv)
 ariane.add_command(broker)
 ariane.add_command(store)
+ariane.add_command(sql)
 ariane.add_command(config)
+ariane.add_command(doctor)
 ariane.add_command(bench)
+ariane.add_command(learn)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

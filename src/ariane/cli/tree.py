@@ -88,6 +88,20 @@ dlq = LazyGroup(
     """,
 )
 
+pipeline = LazyGroup(
+    "pipeline",
+    "ariane.cli.pipeline",
+    short_help="Data pipelines on Spark: run, check, copy.",
+    help="""Data pipelines on Spark: from topics, logs and files, through SQL and Python, to topics, files and tables.
+
+    \b
+    Examples:
+      ariane pipeline list
+      ariane pipeline run stats
+      ariane pipeline show orders > my.yaml
+    """,
+)
+
 admin = LazyGroup(
     "admin",
     "ariane.cli.mqadmin_topics",

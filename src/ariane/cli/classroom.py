@@ -1,0 +1,99 @@
+"""Where a lesson takes place: an empty directory with an `ariane up` in it, and shells that run the commands there.
+
+Whatever a lesson starts in the background ends with it.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ariane.errors import ArianeError, ClientError
+
+_STOP_S = 10.0
+
+
+@dataclass(slots=True)
+class Classroom:
+    """Commands in it need no `-n`: they find the servers by their directory."""
+
+    directory: Path
+    variables: dict[str, str]
+    _shells: list[int] = field(default_factory=list)
+
+    def run(self, script: str) -> int:
+        """The exit status of the script, whose output goes where ours goes. It stops at its first error."""
+        shell = subprocess.Popen(  # noqa: S603  the lessons are ours
+            ["/bin/sh", "-euc", script],
+            cwd=self.directory,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # so that what it leaves running can be ended with it
+        )
+        self._shells.append(shell.pid)
+        try:
+            return shell.wait()
+        except KeyboardInterrupt:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for group in self._shells:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self._shells.clear()
+
+
+@contextmanager
+def classroom() -> Iterator[Classroom]:
+    directory = Path(tempfile.mkdtemp(prefix="ariane-learn-"))
+    try:
+        with _servers(directory) as servers:
+            room = Classroom(directory, _variables(servers))
+            try:
+                yield room
+            finally:
+                room.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _servers(directory: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "ariane", "up", "--port", "0", "--broker-port", "0", "--log-level", "error"]
+    servers = subprocess.Popen(  # noqa: S603  no argument comes from outside
+        command, cwd=directory, stdout=subprocess.PIPE, text=True, env=_variables(None)
+    )
+    try:
+        assert servers.stdout is not None
+        if "ready" not in servers.stdout.readline():
+            raise _not_started()
+        yield servers
+    finally:
+        servers.terminate()
+        try:
+            servers.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            servers.kill()
+            servers.wait()
+        if servers.stdout is not None:
+            servers.stdout.close()
+
+
+def _not_started() -> ArianeError:
+    return ClientError("the lesson's servers did not start: try `ariane up --tmp`, which tells why")
+
+
+def _variables(servers: "subprocess.Popen[str] | None") -> dict[str, str]:
+    """Commands named as a reader types them, found beside this Python; no cluster of the reader's own."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ARIANE_")}
+    own.pop("NAMESRV_ADDR", None)
+    path = os.pathsep.join((str(Path(sys.executable).parent), own.get("PATH", os.defpath)))
+    return own | {"PATH": path} | ({} if servers is None else {"SERVERS_PID": str(servers.pid)})

@@ -1,0 +1,24 @@
+"""The bar for queries that take a while."""
+
+import pytest
+
+from ariane.cli.sql_progress import ScanBar
+from ariane.sql.progress import Progress
+
+
+def test_a_person_at_a_terminal_sees_how_far_the_scans_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    progress = Progress(name="orders", queues=2, total=10, left_out=2)
+    with ScanBar(late_s=0) as bar:
+        bar.watch(progress)
+        progress.begin().scanned = 5
+        assert (bar.scanned, bar.total) == (5, 8)
+        assert bar.shown.wait(60)
+
+
+def test_a_script_sees_none() -> None:
+    with ScanBar(late_s=0) as bar:
+        pass
+    assert not bar.shown.is_set()

@@ -1,0 +1,93 @@
+"""`ariane top`: one reading in a pipe, a live screen on a terminal."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ariane.testing.broker_fixture import BrokerForTests
+from tests.cli.command_line import ENVIRONMENT, PROGRAM, CommandLine
+
+
+@pytest.fixture(scope="module")
+def topic(shared_broker: BrokerForTests) -> str:
+    command = CommandLine(shared_broker.namesrv)
+    command.ok("topic", "create", "watched", "--read-queues", "2", "--write-queues", "2")
+    command.ok("send", "watched", "one")
+    return "watched"
+
+
+def test_a_reading_in_a_pipe_has_brokers_topics_and_groups(command: CommandLine, topic: str) -> None:
+    told = json.loads(command.ok("top", "--interval", "0.2", "-o", "json").out)
+    assert [row["brokerName"] for row in told["brokers"]] == ["broker-a"]
+    (row,) = [row for row in told["topics"] if row["topic"] == topic]
+    assert (row["queues"], row["messages"], row["inPerS"]) == (2, 1, 0)
+    assert isinstance(told["groups"], list)
+
+
+def test_as_tables_and_as_lines(command: CommandLine, topic: str) -> None:
+    assert topic in command.ok("top", "--once", "--interval", "0.2").out
+    kinds = {json.loads(line)["kind"] for line in command.ok("top", "--interval", "0.2", "-o", "jsonl").lines}
+    assert {"broker", "topic"} <= kinds
+
+
+def test_q_ends_the_screen_and_gives_the_terminal_back(command: CommandLine, topic: str) -> None:
+    done = command.on_terminal("top", "--interval", "0.2", keys="q")
+    assert done.status == 0
+    assert done.out.rstrip().endswith("\x1b[?25h\x1b[?1049l")  # the cursor, the screen before
+
+
+def test_no_cluster_is_told_before_a_screen_is_taken(shared_broker: BrokerForTests) -> None:
+    done = CommandLine("127.0.0.1:1").run("top", "--once")
+    assert (done.status, "127.0.0.1:1" in done.err) == (3, True)
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_the_screen_in_tmux(shared_broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+    with terminal(tmp_path, [*PROGRAM, "top", "--interval", "0.2", "-n", shared_broker.namesrv]) as window:
+        screen = window.until("inPerS")
+        assert "broker-a" in screen
+        assert topic in screen
+        assert "q: quit" in screen
+        window.type("q")
+        window.until_closed()
+
+
+class Window:
+    def __init__(self, socket: Path) -> None:
+        self._tmux = ["tmux", "-S", str(socket)]
+
+    def until(self, text: str) -> str:
+        give_up = time.monotonic() + 60
+        while text not in (screen := self.run("capture-pane", "-p").stdout):
+            assert time.monotonic() < give_up, screen
+            time.sleep(0.1)
+        return screen
+
+    def until_closed(self) -> None:
+        give_up = time.monotonic() + 60
+        while self.run("has-session").returncode == 0:
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+
+    def type(self, keys: str) -> None:
+        self.run("send-keys", keys)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, env=ENVIRONMENT)
+
+
+@contextmanager
+def terminal(home: Path, command: list[str]) -> Iterator[Window]:
+    window = Window(home / "tmux")
+    started = window.run("-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "30", *command)
+    assert started.returncode == 0, started.stderr
+    try:
+        yield window
+    finally:
+        window.run("kill-server")

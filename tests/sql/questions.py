@@ -1,0 +1,38 @@
+"""A query put to topics of a broker or to stores, in this process, with what was said about it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ariane.client.settings import ClientSettings
+from ariane.sql.catalogs import ClusterCatalog, StoreCatalog
+from ariane.sql.duckdb_engine import answer_by_duckdb
+from ariane.sql.tables import Catalog
+from ariane.sql.wanted import Wanted
+
+
+@dataclass(frozen=True)
+class Told:
+    rows: list[dict[str, Any]]
+    columns: list[str]
+    sentences: list[str]
+
+    @property
+    def value(self) -> Any:
+        """Of the only column of the only row."""
+        ((value,),) = [row.values() for row in self.rows]
+        return value
+
+
+def ask(sql: str, catalog: Catalog) -> Told:
+    with answer_by_duckdb(sql, catalog) as answer:
+        rows = list(answer.rows)
+        return Told(rows, list(answer.columns), answer.sentences())
+
+
+def cluster(namesrv: str, **wanted: Any) -> ClusterCatalog:
+    return ClusterCatalog(ClientSettings(nameservers=namesrv), Wanted(**wanted))
+
+
+def stores(*roots: Path, **wanted: Any) -> StoreCatalog:
+    return StoreCatalog(roots, Wanted(**wanted))

@@ -1,0 +1,54 @@
+"""What is said about a scan: how much, and whether that is all."""
+
+from ariane.sql.progress import Progress
+
+
+def progress(total: int = 80_000, left_out: int = 0) -> Progress:
+    return Progress(name="orders", queues=4, total=total, left_out=left_out)
+
+
+def scanned(told: Progress, count: int, *, is_done: bool = True) -> Progress:
+    scan = told.begin()
+    scan.scanned, scan.is_done = count, is_done
+    return told
+
+
+def test_everything_was_scanned() -> None:
+    assert scanned(progress(), 80_000).sentences() == ["scanned 80,000 messages of orders (4 queues), complete"]
+
+
+def test_a_limit_is_never_told_as_complete() -> None:
+    told = scanned(progress(left_out=68_000), 12_000).sentences()
+    assert told == ["scanned 12,000 of 80,000 messages of orders (4 queues), stopped at --limit-scan: not complete"]
+
+
+def test_a_query_that_needed_no_more_says_so() -> None:
+    told = scanned(progress(), 32, is_done=False).sentences()
+    assert told == ["scanned 32 of 80,000 messages of orders (4 queues): the query needed no more"]
+
+
+def test_what_an_index_ruled_out_was_not_scanned_but_is_not_missing() -> None:
+    told = scanned(progress(), 3).sentences()
+    assert told == ["scanned 3 of 80,000 messages of orders (4 queues), complete: the rest was ruled out unread"]
+
+
+def test_a_topic_that_is_joined_with_itself_is_read_twice() -> None:
+    told = scanned(scanned(progress(10), 10), 10).sentences()
+    assert told == ["scanned 10 messages of orders (4 queues), each 2 times, complete"]
+
+
+def test_trouble_makes_it_incomplete_and_only_the_first_ones_are_told() -> None:
+    told = scanned(progress(10), 10)
+    for number in range(8):
+        told.trouble(f"place {number}")
+    sentences = told.sentences()
+    assert sentences[:5] == [f"incomplete: place {number}" for number in range(5)]
+    assert sentences[5:] == [
+        "incomplete: 3 more such places in orders",
+        "scanned 10 of 10 messages of orders (4 queues), not complete",
+    ]
+    assert not told.is_whole
+
+
+def test_a_table_that_nobody_read_is_not_mentioned() -> None:
+    assert progress().sentences() == []

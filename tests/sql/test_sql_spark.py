@@ -1,0 +1,71 @@
+"""The same queries by Spark. One session for all of them, shared with whoever has one already."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ariane.client.settings import ClientSettings
+from ariane.errors import ClientError, ExpressionError, SettingsError
+from ariane.sql.spark_engine import answer_by_spark
+from ariane.sql.spark_options import SparkPlace
+from ariane.sql.wanted import Wanted
+from ariane.testing import BrokerForTests, running_broker
+
+COUNT = 20
+pytestmark = [  # pyspark's own: unclosed sockets, and names that pandas is about to drop
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_session_ends() -> Iterator[None]:
+    before = SparkSession.getActiveSession()
+    yield
+    mine = SparkSession.getActiveSession()
+    if before is None and mine is not None:
+        mine.stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerForTests]:
+    with running_broker() as broker:
+        broker.create_topic("orders", queues=2)
+        for number in range(COUNT):
+            broker.send("orders", b'{"n": %d}' % number, tags="even" if number % 2 == 0 else "odd")
+        yield broker
+
+
+def ask(sql: str, broker: BrokerForTests, *stores: Path, **wanted: Any) -> tuple[list[dict[str, object]], list[str]]:
+    place = SparkPlace(ClientSettings(nameservers=broker.namesrv), stores, Wanted(**wanted))
+    with answer_by_spark(sql, place, "local[1]") as answer:
+        return list(answer.rows), answer.sentences()
+
+
+def test_spark_answers_and_says_what_it_reads(broker: BrokerForTests) -> None:
+    last = "max(get_json_object(body_text, '$.n'))"
+    sql = f"select tags, count(*) as n, {last} as last from orders group by tags order by 1"
+    rows, sentences = ask(sql, broker)
+    assert rows == [{"tags": "even", "n": 10, "last": "8"}, {"tags": "odd", "n": 10, "last": "9"}]
+    assert sentences == [f"Spark reads orders, {COUNT} messages in 2 queues: all of it that the query needs"]
+
+
+def test_mistakes_are_told_with_their_place_and_the_nearest_topic(broker: BrokerForTests) -> None:
+    with pytest.raises(ClientError, match="did you mean orders"):
+        ask("select * from ordres", broker)
+    with pytest.raises(ExpressionError, match="pric") as caught:
+        ask("select pric from orders", broker, tags=frozenset({"even"}))
+    assert caught.value.position == 8
+    with pytest.raises(ExpressionError) as caught:
+        ask("select 1\nfrom orders where (", broker)
+    assert caught.value.position > 10
+
+
+def test_a_scan_with_a_limit_is_not_for_spark(broker: BrokerForTests) -> None:
+    with pytest.raises(SettingsError, match="--limit-scan"):
+        ask("select 1", broker, limit=5)
