@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo fuzz chaos bench parts interop clean
+.PHONY: help install check test demo fuzz chaos bench spark-bench parts interop docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Create .venv with Ariane and its development tools (uv when it is there, else venv + pip)
 
@@ -39,6 +39,9 @@ chaos: $(STAMP) ## Kill -9 two hundred times; cut the power of a loop-mounted di
 bench: $(STAMP) ## Beside Apache RocketMQ, NATS and Redis, for docs/performance.md (OPTIONS=--quick: a smoke run)
 	@$(BIN)/python -m bench.compare $(OPTIONS)
 
+spark-bench: $(STAMP) ## Spark's readers and writers beside Spark's own (OPTIONS="--only direct")
+	@$(BIN)/python -m bench.spark $(OPTIONS)
+
 parts: $(STAMP) ## Figures of wire, nameserver, store and index by themselves
 	@$(BIN)/python -m bench.wire
 	@$(BIN)/python -m bench.nameserver
@@ -48,6 +51,9 @@ parts: $(STAMP) ## Figures of wire, nameserver, store and index by themselves
 
 interop: $(STAMP) ## Apache's clients, brokers and mqadmin against ours, both ways (needs Java, Maven, Go); docs/compatibility.md
 	@$(BIN)/python -m interop
+
+docs: $(STAMP) ## The documentation as a site, in docs/_build (warnings are errors)
+	@VENV="$(VENV)" sh scripts/docs
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

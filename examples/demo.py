@@ -17,7 +17,8 @@ from rich.table import Table
 
 from ariane.client.admin import Admin
 from ariane.client.producer import Producer
-from examples import demo_choices, demo_looks, demo_pulls, demo_sends, demo_times
+from examples import demo_choices, demo_groups, demo_looks, demo_pulls, demo_sends, demo_times
+from examples.demo_crash import survives_a_kill
 from examples.demo_servers import Server, broker, nameserver, verify_store
 from examples.demo_stage import Kind, Row, Stage
 
@@ -46,6 +47,7 @@ KINDS: dict[str, Kind] = {
     "pull": demo_pulls.pull,
     "lite pull": demo_pulls.lite_pull,
     "scheduled pull": demo_pulls.scheduled_pull,
+    "rebalance": demo_groups.rebalance,
 }
 KIND_TIMEOUT_S = 40.0
 NEXT = """Next, in two terminals:
@@ -107,9 +109,12 @@ def main() -> int:
                 line(True, keeper.ready)
                 with console.status(f"{len(KINDS)} kinds of messages, all at the same time"):
                     rows = asyncio.run(run_all(names.address, root))
+            with console.status("kill -9 while messages are sent"):
+                survived, crash = asyncio.run(survives_a_kill(root / "crash", names.address))
         show(rows)
         verified, words = verify_store(root)
         fine = [stopped("broker", keeper), stopped("namesrv", names), line(verified, f"ariane store verify: {words}")]
+        fine.append(line(survived, crash))
     failed = [name for name, row in rows.items() if not row.ok]
     console.print(f"\n{len(rows) - len(failed)} of {len(rows)} kinds as expected, in {time.monotonic() - began:.0f} s.")
     console.print(NEXT)

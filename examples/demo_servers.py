@@ -28,6 +28,7 @@ class Server:
     """One process. `ready` is the line it printed when it could be used."""
 
     ready: str
+    process: "subprocess.Popen[str]"
     exit_status: int | None = None
 
     @property
@@ -35,6 +36,10 @@ class Server:
         found = _READY.search(self.ready)
         assert found is not None
         return found[1]
+
+    def kill(self) -> None:
+        """With -9: it can tidy nothing up."""
+        self.process.kill()
 
 
 @contextmanager
@@ -45,6 +50,8 @@ def nameserver(root: Path) -> Iterator[Server]:
 
 @contextmanager
 def broker(root: Path, nameserver_address: str) -> Iterator[Server]:
+    """On the store under `root`, which a second one of the same root finds as the first left it."""
+    root.mkdir(exist_ok=True)
     conf = root / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in BROKER_CONF.items()))
     arguments = ("-c", str(conf), "-n", nameserver_address, "--listen", "127.0.0.1:0", "--store", str(root / "store"))
@@ -61,7 +68,7 @@ def _running(log: Path, *arguments: str) -> Iterator[Server]:
     ):
         try:
             assert process.stdout is not None
-            server = Server(process.stdout.readline().strip())
+            server = Server(process.stdout.readline().strip(), process)
             if _READY.search(server.ready) is None:
                 raise SystemExit(f"ariane {arguments[0]} did not start:\n{log.read_text()}")
             yield server
