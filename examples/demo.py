@@ -1,7 +1,8 @@
-"""Every kind of message, sent and consumed: `make demo` runs this.
+"""The main job end to end: `make demo` runs this.
 
-It starts a nameserver and a broker, real processes with real sockets and files, shows each kind, and prints a table.
-The exit status is 1 when anything is not as it should be. Nothing stays behind.
+It starts a nameserver and a broker, real processes with real sockets and files, and shows each kind of message, a group
+that shares its queues anew, a kill -9 that loses nothing, and a stream of orders through Spark. It ends with a summary,
+and with exit status 1 when anything is not as it should be. Nothing stays behind.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from ariane.client.admin import Admin
 from ariane.client.producer import Producer
 from examples import demo_choices, demo_groups, demo_looks, demo_pulls, demo_sends, demo_times
 from examples.demo_crash import survives_a_kill
+from examples.demo_pipeline import COLUMNS, Turnover, compare, feed, run_pipeline
 from examples.demo_servers import Server, broker, nameserver, verify_store
 from examples.demo_stage import Kind, Row, Stage
 
@@ -50,11 +52,10 @@ KINDS: dict[str, Kind] = {
     "rebalance": demo_groups.rebalance,
 }
 KIND_TIMEOUT_S = 40.0
-NEXT = """Next, in two terminals:
-  .venv/bin/ariane namesrv
-  ARIANE_BROKER__AUTO_CREATE_TOPICS=true .venv/bin/ariane broker -n 127.0.0.1:9876 --store store
-and in a third, with what docs/client.md shows:
-  .venv/bin/python -m asyncio"""
+NEXT = """Next:
+  .venv/bin/ariane up --demo          a broker with a stream of orders; it prints what to try
+  .venv/bin/ariane learn              how it works inside, in 16 short lessons
+and docs/start.md for the rest."""
 
 console = Console(width=110, highlight=False)  # the same table in a narrow terminal, a log or a pipe
 
@@ -89,6 +90,25 @@ def show(rows: dict[str, Row]) -> None:
     console.print(table)
 
 
+def orders_by_spark(nameserver_address: str, work: Path) -> Turnover:
+    asyncio.run(feed(nameserver_address))
+    done = run_pipeline(nameserver_address, work)
+    if done.returncode:
+        return Turnover(False, f"the pipeline ended with {done.returncode}: {done.stderr.strip()}", [])
+    return asyncio.run(compare(nameserver_address, work))
+
+
+def show_turnover(turnover: Turnover) -> None:
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1), title="turnover by window and region, first rows", title_justify="left"
+    )
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in ("start", "region", "currency") else "right")
+    for row in turnover.rows[:8]:
+        table.add_row(*(f"{row[name]:%H:%M:%S}" if name == "start" else str(row[name]) for name in COLUMNS))
+    console.print(table)
+
+
 def line(ok: bool, text: str) -> bool:
     console.print("[green]✓[/]" if ok else "[red]✗[/]", text, markup=True)
     return ok
@@ -109,12 +129,15 @@ def main() -> int:
                 line(True, keeper.ready)
                 with console.status(f"{len(KINDS)} kinds of messages, all at the same time"):
                     rows = asyncio.run(run_all(names.address, root))
+                with console.status("a stream of orders through Spark: `ariane pipeline run orders --once`"):
+                    turnover = orders_by_spark(names.address, root / "orders")
             with console.status("kill -9 while messages are sent"):
                 survived, crash = asyncio.run(survives_a_kill(root / "crash", names.address))
         show(rows)
+        show_turnover(turnover)
         verified, words = verify_store(root)
         fine = [stopped("broker", keeper), stopped("namesrv", names), line(verified, f"ariane store verify: {words}")]
-        fine.append(line(survived, crash))
+        fine += [line(survived, crash), line(turnover.ok, f"Spark: {turnover.words}")]
     failed = [name for name, row in rows.items() if not row.ok]
     console.print(f"\n{len(rows) - len(failed)} of {len(rows)} kinds as expected, in {time.monotonic() - began:.0f} s.")
     console.print(NEXT)

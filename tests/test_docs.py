@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
 from ariane.settings import describe
 
 ROOT = Path(__file__).parents[1]
+_SOURCE = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9*]+\.py))`")
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
@@ -31,9 +33,43 @@ def test_the_page_of_settings_has_every_setting_and_every_key(settings: Any, uns
         assert f"`{word}`" in page, word
 
 
-def test_every_file_that_the_architecture_names_exists() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+def _missing_sources(pages: Iterable[Path]) -> list[str]:
+    """Files and patterns of files that the pages name, from the package on or from the root, and that are not there."""
+    named = {name for page in pages for name in _SOURCE.findall(page.read_text(encoding="utf-8"))}
     assert len(named) > 10
-    missing = [name for name in named if not any((ROOT / root / name).exists() for root in ("", "src/ariane"))]
-    assert not missing
+    return [
+        name for name in sorted(named) if not any(any((ROOT / root).glob(name)) for root in ("", "src", "src/ariane"))
+    ]
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    assert not _missing_sources([ROOT / "ARCHITECTURE.md"])
+
+
+def test_every_file_that_a_lesson_names_exists() -> None:
+    assert not _missing_sources((ROOT / "docs" / "internals").rglob("*.md"))
+
+
+def test_every_file_that_a_guide_or_a_decision_names_exists() -> None:
+    assert not _missing_sources([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("*.md")])
+
+
+def test_a_lesson_names_the_same_files_in_each_language() -> None:
+    for page in (ROOT / "docs" / "internals").glob("[0-9]*.md"):
+        english, chinese = (
+            set(_SOURCE.findall(one.read_text(encoding="utf-8"))) for one in (page, page.parent / "zh" / page.name)
+        )
+        assert english == chinese, page.name
+
+
+def test_the_architecture_has_every_room() -> None:
+    drawn = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = [path.parent.name for path in (ROOT / "src" / "ariane").glob("*/__init__.py")]
+    assert len(rooms) > 10
+    assert not [room for room in rooms if not re.search(rf"^ *{room}/", drawn, re.MULTILINE)]
+
+
+def test_every_decision_is_listed() -> None:
+    listed = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    pages = [page.name for page in (ROOT / "docs" / "decisions").glob("*.md") if page.name != "README.md"]
+    assert not [name for name in pages if f"[{name}]({name})" not in listed]

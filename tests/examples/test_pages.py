@@ -1,4 +1,4 @@
-"""The shell blocks of the guides, run as a reader would: in a directory where an `ariane up` runs."""
+"""The guides, as a reader would use them: shell blocks are run where an `ariane up` runs, named commands exist."""
 
 import io
 import subprocess
@@ -10,17 +10,25 @@ import pytest
 
 from ariane.cli.classroom import classroom
 from ariane.cli.lesson import parse_lesson
+from tests.examples.named_commands import fault_of, named_commands
 
 DOCS = Path(__file__).parents[2] / "docs"
+RUN = ("start.md", "delay.md", "operations.md", "transactions.md")
 
 
-@pytest.mark.parametrize("page", ["start.md", "delay.md", "operations.md"])
+@pytest.mark.parametrize("page", RUN)
 def test_every_command_of_the_page_does_what_it_says(page: str) -> None:
     lesson = parse_lesson(0, page, (DOCS / page).read_text(encoding="utf-8"))
     assert lesson.commands
     with redirect_stdout(io.StringIO()), classroom() as room:
         for commands in lesson.commands:
             assert room.run(commands.script) == commands.exit_status, commands.script
+
+
+def test_every_command_that_any_page_names_exists() -> None:
+    named = {command for page in DOCS.rglob("*.md") for command in named_commands(page.read_text(encoding="utf-8"))}
+    assert len(named) > 20
+    assert not [fault for fault in map(fault_of, sorted(named)) if fault is not None]
 
 
 def test_the_page_of_errors_is_up_to_date() -> None:

@@ -1,40 +1,67 @@
+"""The README, done as it says: its programs and shell blocks are run, and what it only names exists."""
+
 import asyncio
+import io
 import re
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
-import click
-
+from ariane.cli.classroom import classroom
+from ariane.cli.lesson import parse_lesson
 from ariane.cli.main import ariane
 from tests.broker.brokers import running_cluster
+from tests.examples.named_commands import fault_of, named_commands
 from tests.examples.snippets import ADDRESS, ROOT, blocks
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 async def test_the_python_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
-    (async_program, _), (sync_program, _) = blocks("README.md")
+    """Its Spark is run in tests/spark/test_spark_snippets.py, where there is a session."""
+    blocking, awaiting, _ = (program for program, _ in blocks("README.md"))
     async with running_cluster(tmp_path, auto_create_topics=True) as cluster:
-        for program, expected in ((async_program, b"b'two tickets'\n"), (sync_program, b"SEND_OK\n")):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", program.replace(ADDRESS, cluster.nameserver), stdout=asyncio.subprocess.PIPE
-            )
-            async with asyncio.timeout(40):
-                printed, _ = await process.communicate()
-            assert (process.returncode, printed) == (0, expected)
+        assert await _printed(blocking, cluster.nameserver) == "b'two tickets'\n"
+        assert await _printed(awaiting, cluster.nameserver) == "b'two tickets' paid\n"
 
 
-def test_every_command_that_the_readme_runs_exists() -> None:
-    lines = re.findall(r"\.venv/bin/ariane ([^\n#]+)", TEXT)
-    assert len(lines) == 6
-    for line in lines:
-        command: click.Command | None = ariane
-        for word in line.split():
-            if isinstance(command, click.Group) and not word.startswith("-"):
-                command = command.commands.get(word)
-            else:
-                break
-        assert command is not None, line
+async def _printed(program: str, nameserver: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", program.replace(ADDRESS, nameserver)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        printed, told = await process.communicate()
+    assert process.returncode == 0, told.decode()
+    return printed.decode()
+
+
+def test_the_shell_blocks_of_the_readme_do_what_they_say() -> None:
+    scripts = parse_lesson(0, "readme", TEXT).commands
+    assert len(scripts) == 2
+    with redirect_stdout(io.StringIO()), classroom() as room:
+        for commands in scripts:
+            assert room.run(commands.script) == commands.exit_status, commands.script
+
+
+def test_every_command_that_the_readme_names_exists() -> None:
+    named = named_commands(TEXT)
+    assert len(named) > 10
+    assert not [fault for fault in map(fault_of, named) if fault is not None]
+
+
+def test_every_make_target_that_the_readme_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, re.MULTILINE))
+    assert {"demo", "test", "install"} <= named <= targets
+
+
+def test_the_readme_names_every_command_there_is() -> None:
+    told = re.search(r"^\| shell \|.*", TEXT, re.MULTILINE)
+    assert told is not None
+    assert set(ariane.commands) - set(re.findall(r"`([a-z]+)`", told[0])) == {"admin", "namesrv"}
 
 
 def test_every_file_that_the_readme_and_the_clients_page_name_exists() -> None:

@@ -2,12 +2,11 @@
 
 from ariane.errors import NoRoute, RequestFailed, SettingsError
 from ariane.model.route import MASTER_ID
-from ariane.model.topic import AUTO_CREATE_TEMPLATE, Permission, TopicFilterType
 from ariane.spark.cluster import Cluster
 from ariane.spark.ledger import Ledger
+from ariane.spark.new_topic import make_topic, route_to_write
 from ariane.spark.write_options import WriteOptions
 from ariane.wire.requests.routes import GetCluster
-from ariane.wire.requests.topics import UpdateTopic
 
 
 def open_ledger(cluster: Cluster, options: WriteOptions) -> Ledger:
@@ -30,16 +29,8 @@ def _ensure(cluster: Cluster, options: WriteOptions) -> None:
 
 def _make(cluster: Cluster, options: WriteOptions) -> None:
     address = _home(cluster, options.topic)
-    ask = UpdateTopic(
-        topic=options.ledger_topic,
-        default_topic=AUTO_CREATE_TEMPLATE,
-        read_queue_nums=1,
-        write_queue_nums=1,
-        perm=int(Permission.READ_WRITE),
-        topic_filter_type=TopicFilterType.SINGLE_TAG,
-    )
     try:
-        cluster.calls.call(address, ask)
+        make_topic(cluster, address, options.ledger_topic, queues=1)
     except RequestFailed as error:
         raise SettingsError(
             f"the ledger topic {options.ledger_topic} cannot be made at {address} ({error}): let an administrator "
@@ -49,7 +40,7 @@ def _make(cluster: Cluster, options: WriteOptions) -> None:
 
 def _home(cluster: Cluster, topic: str | None) -> str:
     if topic is not None:
-        brokers = cluster.route(topic).broker_datas
+        brokers = route_to_write(cluster, topic).broker_datas
     else:
         brokers = list(cluster.ask_nameserver(GetCluster()).body.broker_addr_table.values())
     for broker in sorted(brokers, key=lambda one: one.broker_name):

@@ -4,6 +4,7 @@ from ariane.client.selection import by_sharding_key, publish_queues
 from ariane.errors import ArianeError, MessageRejected, NoRoute
 from ariane.model.route import MessageQueue
 from ariane.spark.cluster import Cluster
+from ariane.spark.new_topic import route_to_write
 from ariane.spark.outgoing import Outgoing
 
 
@@ -35,7 +36,7 @@ class QueueChoice:
         queues = self._queues.get(topic)
         if queues is None:
             queues = self._queues[topic] = self._cluster.patiently(
-                lambda: publish_queues(topic, self._cluster.route(topic)), self._patience_s, topic
+                lambda: publish_queues(topic, route_to_write(self._cluster, topic)), self._patience_s, topic
             )
         if not queues:
             raise NoRoute(f"topic {topic} has no queue that takes messages: give it permission 6, or start its masters")

@@ -1,0 +1,59 @@
+"""A stream of orders through Spark: topic -> windowed SQL -> a topic and Parquet, by `ariane pipeline run orders`."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from ariane.cli.up_orders import OrderStream
+from ariane.client.admin import Admin
+from ariane.client.producer import Producer
+from examples.demo_stage import PATIENCE_S
+
+TOPIC = "orders"
+RESULT_TOPIC = "orders-turnover"
+EVENTS = 3_000
+MINUTES = 1
+COLUMNS = ("start", "region", "currency", "orders", "refused", "goods", "amount")
+
+
+@dataclass(frozen=True, slots=True)
+class Turnover:
+    ok: bool
+    words: str
+    rows: list[dict[str, object]]
+
+
+async def feed(nameserver: str) -> None:
+    """The last minute of a shop, at once."""
+    async with Admin(nameserver) as admin:
+        for topic in (TOPIC, RESULT_TOPIC):
+            await admin.topics.create(topic, queues=4, wait_s=PATIENCE_S)
+    stream, now_ms = OrderStream(), time.time_ns() // 1_000_000
+    span_ms = MINUTES * 60_000
+    messages = [stream.next(now_ms - span_ms + span_ms * number // EVENTS) for number in range(EVENTS)]
+    async with Producer(nameserver, group="shop") as producer:
+        for start in range(0, EVENTS, 500):
+            for sent in [producer.send_nowait(message) for message in messages[start : start + 500]]:
+                await sent
+
+
+def run_pipeline(nameserver: str, work: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "ariane", "pipeline", "run", "orders", "--once", "-n", nameserver]
+    return subprocess.run([*command, "--set", f"work={work}"], capture_output=True, text=True, check=False)
+
+
+async def compare(nameserver: str, work: Path) -> Turnover:
+    """What came to the lake came to the topic, and what was no order is kept apart."""
+    rows = pq.read_table(work / "turnover").select(COLUMNS).sort_by([("start", "ascending"), ("region", "ascending")])
+    bad = pq.read_table(work / "dead-letters").num_rows
+    async with Admin(nameserver) as admin:
+        sent = (await admin.topics.stats(RESULT_TOPIC)).count
+    ok = rows.num_rows > 0 and rows.num_rows == sent and bad > 0
+    words = (
+        f"{EVENTS:,} events -> {rows.num_rows} windows in Parquet, {sent} in {RESULT_TOPIC}; {bad} bad rows kept apart"
+    )
+    return Turnover(ok, words, rows.to_pylist())
