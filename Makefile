@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test demo fuzz chaos bench spark-bench parts interop docs clean
+.PHONY: help install check test test-long demo fuzz chaos bench spark-bench parts interop docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ check: $(STAMP) ## Format, lint, types and the import contract
 
 test: check ## Everything CI runs: check, then the tests
 	@PYTEST=$(BIN)/pytest sh scripts/test
+
+test-long: $(STAMP) ## The tests that take minutes: Spark Connect, declarative pipelines, a driver killed at every step
+	@ARIANE_LONG=1 $(BIN)/pytest tests/spark/test_spark_connect.py tests/spark/test_pipeline_project.py tests/spark/test_spark_exactly_once.py
 
 demo: $(STAMP) ## The main job end to end
 	@$(BIN)/python -m examples.demo

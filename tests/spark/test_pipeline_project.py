@@ -1,6 +1,6 @@
 """The project of `ariane pipeline init`, run by Spark's own `spark-pipelines`.
 
-Two runs take minutes, most of it Spark's start, so only `ARIANE_SDP=1 pytest` runs them; `pyspark[pipelines]` must be
+Two runs take minutes, most of it Spark's start, so only `ARIANE_LONG=1 pytest` runs them; `pyspark[pipelines]` must be
 installed.
 """
 
@@ -17,7 +17,7 @@ from tests.spark.stage import Stage
 
 HANG_S = 1200
 
-needs_pipelines = pytest.mark.skipif(not os.environ.get("ARIANE_SDP"), reason="takes minutes: set ARIANE_SDP=1")
+needs_pipelines = pytest.mark.skipif(not os.environ.get("ARIANE_LONG"), reason="takes minutes: set ARIANE_LONG=1")
 
 
 @needs_pipelines

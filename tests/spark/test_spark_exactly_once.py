@@ -1,7 +1,7 @@
 """Exactly once: drivers killed between every two steps and tasks killed in the middle, and each row is there once.
 
 A driver has a query for each step. When each query stands still before its step the driver is killed, with its JVM and
-its workers; another one goes on with the checkpoints. With ARIANE_SPARK_LONG set there is a driver for each step.
+its workers; another one goes on with the checkpoints. With ARIANE_LONG set there is a driver for each step.
 """
 
 import json
@@ -131,7 +131,7 @@ def test_a_driver_killed_between_any_two_steps_writes_each_row_once(stage: Stage
     crash_and_start_again(stage, tmp_path, STEPS)
 
 
-@pytest.mark.skipif("ARIANE_SPARK_LONG" not in os.environ, reason="takes minutes: set ARIANE_SPARK_LONG")
+@pytest.mark.skipif("ARIANE_LONG" not in os.environ, reason="takes minutes: set ARIANE_LONG")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_driver_killed_with_many_queries_at_one_step_writes_each_row_once(
     stage: Stage, tmp_path: Path, step: str
