@@ -34,13 +34,13 @@ def test_the_short_way_and_the_long_way_write_the_same_bytes(
         answers = SendAnswers(settings, STORE_HOST)
         command = Command(code=310, opaque=opaque, serialization=serialization)
         long_way = encode_outcome(command, answers.answer(ResponseCode.SUCCESS, (PLACE,), 3, key))
-        assert answers.stored([((asked_by(command, key), key, None), DRAFT, PLACE)]) == long_way
+        assert answers.stored([((asked_by(command, key), key, None, 3), DRAFT, PLACE)]) == long_way
 
 
 def test_who_asks_one_way_is_not_answered() -> None:
     answers = SendAnswers(BrokerSettings(), STORE_HOST)
     asked = asked_by(Command(code=310, flag=HeaderFlag.ONEWAY), None)
-    assert answers.stored([((asked, None, None), DRAFT, PLACE)]) == b""
+    assert answers.stored([((asked, None, None, 3), DRAFT, PLACE)]) == b""
 
 
 async def in_one_chunk(broker: Wired, *asks: Request[SendAnswer]) -> list[Command]:

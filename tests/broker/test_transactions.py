@@ -6,8 +6,8 @@ import pytest
 
 from ariane.broker.intake import Incoming
 from ariane.broker.system_topics import SCHEDULE, TRANS_HALF, TRANS_OP
-from ariane.broker.transactions import half
 from ariane.broker.transactions.half_messages import HalfMessage
+from ariane.broker.transactions.half_record import HalfRecord
 from ariane.errors import RecordError, RequestFailed
 from ariane.model.message import Property
 from ariane.wire.codes import ResponseCode
@@ -23,20 +23,37 @@ COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 # --- half messages
 
 
-def test_a_half_message_remembers_where_it_belongs_and_has_no_transaction_bits() -> None:
-    message = Incoming(
-        topic=TOPIC, queue_id=3, body=b"x", properties={"TAGS": "a"}, born_timestamp_ms=1, born_host=HOST, sys_flag=0x5
-    )
-    waiting = half(message)
-    assert (waiting.topic, waiting.queue_id, waiting.sys_flag) == (TRANS_HALF, 0, 0x1)
-    assert waiting.properties == {"TAGS": "a", "REAL_TOPIC": TOPIC, "REAL_QID": "3"}
-    assert message.properties == {"TAGS": "a"}
+async def test_a_half_message_remembers_where_it_belongs_and_has_no_transaction_bits() -> None:
+    async with stage() as broker, peer(broker) as producer:
+        sent = await producer.send_half(queue_id=3, TAGS="a")
+        (waiting,) = broker.messages(TRANS_HALF)
+        assert (waiting.topic, waiting.queue_id, waiting.sys_flag) == (TRANS_HALF, 0, 0)
+        assert waiting.properties.items() >= {"TAGS": "a", "REAL_TOPIC": TOPIC, "REAL_QID": "3"}.items()
+        assert sent.queue_id == 3, "the producer is told of the queue that it asked for"
 
 
-def test_a_producer_cannot_pass_its_message_off_as_a_copy_of_another() -> None:
-    forged = {"TRAN_PREPARED_QUEUE_OFFSET": "0", "TRANSACTION_CHECK_TIMES": "14", "TRAN_MSG": "true"}
-    message = Incoming(topic=TOPIC, queue_id=0, body=b"x", properties=forged, born_timestamp_ms=1, born_host=HOST)
-    assert set(half(message).properties) == {"TRAN_MSG", "REAL_TOPIC", "REAL_QID"}
+async def test_a_producer_cannot_pass_its_message_off_as_a_copy_of_another() -> None:
+    forged = {
+        "TRAN_PREPARED_QUEUE_OFFSET": "0",
+        "TRANSACTION_CHECK_TIMES": "14",
+        "REAL_TOPIC": "secret",
+        "REAL_QID": "9",
+        "CLUSTER": "elsewhere",
+        "KEYS": "k",
+    }
+    async with stage() as broker, peer(broker) as producer:
+        await producer.send_half(queue_id=1)
+        await producer.send_half(b"paid", 1, **forged)
+        honest, waiting = broker.messages(TRANS_HALF)
+        assert waiting.properties == honest.properties | {"KEYS": "k"}
+        assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == (TOPIC, "1")
+
+
+async def test_a_half_message_does_not_wait_for_a_delay() -> None:
+    async with stage() as broker, peer(broker) as producer:
+        sent = await producer.send_half(DELAY="3", TIMER_DELAY_SEC="100")
+        await producer.end(sent, COMMIT)
+        assert broker.bodies() == [b"paid"]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +74,9 @@ def test_a_record_that_is_no_half_message_is_told_apart(properties: bytes) -> No
         store_timestamp_ms=0,
         store_host=HOST,
     )
-    with pytest.raises(RecordError):
-        HalfMessage.of(memoryview(record))
+    for kind in (HalfMessage, HalfRecord):
+        with pytest.raises(RecordError):
+            kind.of(memoryview(record))
 
 
 async def test_the_answer_to_a_half_message_tells_what_its_end_needs() -> None:
@@ -145,7 +163,7 @@ async def test_the_first_outcome_is_final(first: Decision, second: Decision) -> 
 async def test_a_delay_asked_for_by_a_half_message_of_another_broker_begins_with_its_commit() -> None:
     async with stage() as broker, peer(broker) as producer:
         await producer.send_half()
-        waiting = half(_incoming(DELAY="3", PGROUP=GROUP))
+        waiting = _incoming(DELAY="3", PGROUP=GROUP, REAL_TOPIC=TOPIC, REAL_QID="1")
         appended = broker.transactions.keep(waiting)
         (_, stored) = broker.messages(TRANS_HALF)
         assert stored.properties[Property.DELAY] == "3", "put aside only once it is committed"
@@ -158,7 +176,9 @@ async def test_a_delay_asked_for_by_a_half_message_of_another_broker_begins_with
 
 
 def _incoming(**properties: str) -> Incoming:
-    return Incoming(topic=TOPIC, queue_id=1, body=b"later", properties=properties, born_timestamp_ms=1, born_host=HOST)
+    return Incoming(
+        topic=TRANS_HALF, queue_id=0, body=b"later", properties=properties, born_timestamp_ms=1, born_host=HOST
+    )
 
 
 # --- outcomes that do not fit

@@ -8,11 +8,14 @@ import pytest
 from ariane.broker.offsets import ConsumerOffsets
 from ariane.broker.system_topics import TRANS_HALF, TRANS_OP
 from ariane.broker.tables import TableFile
-from ariane.broker.transactions.half_messages import HalfMessage, committed
+from ariane.broker.transactions.half_drafts import real
+from ariane.broker.transactions.half_messages import HalfMessage
 from ariane.broker.transactions.half_queue import PROGRESS_GROUP, half_queue, load_open_halves, op_queue
+from ariane.broker.transactions.half_record import HalfRecord
 from ariane.broker.transactions.op_messages import ended_offsets, op_message
 from ariane.store.message_store import MessageStore
 from ariane.wire.host import encode_host
+from ariane.wire.properties import decode_properties
 from ariane.wire.record_read import decode
 from tests.store.test_golden_stores import extracted, opened
 
@@ -53,20 +56,20 @@ def test_our_op_messages_are_apaches(store: MessageStore) -> None:
         (offset,) = ended_offsets(view, record)
         ours = op_message(offset, theirs.born_timestamp_ms, encode_host(theirs.store_host))
         assert (ours.topic, ours.queue_id, ours.body) == (theirs.topic, theirs.queue_id, theirs.body)
-        assert ours.properties.items() <= theirs.properties.items()
+        assert decode_properties(ours.properties).items() <= theirs.properties.items()
         assert ours.born_host == encode_host(theirs.born_host)
 
 
 def test_our_committed_messages_are_apaches(store: MessageStore) -> None:
-    by_half: dict[int, HalfMessage] = {message.stored.physical_offset: message for message in halves(store)}
+    by_half = {view.physical_offset: HalfRecord.of(record) for view, record in half_queue(store).walk(0)}
     theirs = [
         decode(record) for queue_id in range(4) for record in store.reader.read("GoldenTx", queue_id, 0, 32).slices
     ]
     assert theirs
     for message in theirs:
-        ours = committed(by_half[message.prepared_transaction_offset])
+        ours = real(by_half[message.prepared_transaction_offset])
         assert (ours.topic, ours.queue_id, ours.body) == (message.topic, message.queue_id, message.body)
-        assert ours.properties == message.properties
+        assert decode_properties(ours.properties) == message.properties
         assert (ours.sys_flag, ours.flag, ours.born_timestamp_ms) == (
             message.sys_flag,
             message.flag,

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ariane.broker.system_topics import TRANS_OP
 from ariane.broker.transactions.op_messages import ended_offsets, op_message
 from ariane.broker.transactions.open_halves import OpenHalves
-from ariane.wire.properties import encode_properties
+from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.record import pack_record
 from ariane.wire.record_view import RecordView, verify
 from tests.store.stores import HOST
@@ -154,7 +154,7 @@ def _stored(body: bytes, tags: str = "d") -> tuple[RecordView, memoryview]:
 def test_our_op_message_reads_as_apaches() -> None:
     message = op_message(4711, now_ms=5, own_host=HOST)
     assert (message.topic, message.queue_id, message.body) == (TRANS_OP, 0, b"4711")
-    assert message.properties == {"TAGS": "d"}
+    assert decode_properties(message.properties) == {"TAGS": "d"}
     assert ended_offsets(*_stored(message.body)) == [4711]
 
 

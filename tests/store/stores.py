@@ -27,7 +27,7 @@ BOOT = "boot-1"
 
 def small(root: Path = ROOT, **changes: object) -> StoreSettings:
     sizes = {"segment_bytes": 8192, "queue_segment_bytes": 200, "index_slots": 16, "index_entries": 64}
-    return StoreSettings(root=root, flush_disk_type=FlushDiskType.SYNC, **{**sizes, **changes})  # type: ignore[arg-type]
+    return StoreSettings(root=root, **{"flush_disk_type": FlushDiskType.SYNC, **sizes, **changes})  # type: ignore[arg-type]
 
 
 def opened(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: object) -> MessageStore:

@@ -228,3 +228,43 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "commitlog" / f"{0:020d}").exists()
     store.close()
     assert bytes(held) == before
+
+
+# --- what still waits -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("used", "held_file", "files"), [(0.88, 2, 2), (0.88, 0, 0), (0.88, None, 4), (0.92, 0, 4)])
+def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
+    used: float, held_file: int | None, files: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = at_hour(12)
+    disk = FullerDisk(clock)
+    disk.freed_by_a_file = 0.0
+    store = filled(disk, clock, 5)
+    held = None if held_file is None else list(store.parts.commit_log.segments)[held_file].base + 10
+    store.held_by(lambda: None)
+    store.held_by(lambda: held)
+    disk.used = used
+    assert store.clean().files == files
+    told = [record.levelname for record in caplog.records if "wait" in record.getMessage()]
+    assert bool(told) is (held is not None)
+    assert ("ERROR" in told) is (used > 0.9)
+
+
+def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = at_hour(12)
+    disk = FullerDisk(clock)
+    store = filled(disk, clock, 3)
+    store.held_by(lambda: 0)
+    disk.used = 0.88
+    for _ in range(3):
+        assert store.clean().files == 0
+    assert len([record for record in caplog.records if "still wait" in record.getMessage()]) == 1
+
+
+def test_a_file_that_is_old_enough_goes_whatever_waits_in_it() -> None:
+    clock = at_hour(4)
+    store = filled(FullerDisk(clock), clock, 3)
+    store.held_by(lambda: 0)
+    age(clock, 72)
+    assert store.clean().files == 2

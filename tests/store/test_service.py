@@ -15,16 +15,20 @@ import pytest
 from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreInUse, StoreReadOnly
 from ariane.store import message_store
+from ariane.store import service as service_module
 from ariane.store.checkpoint import read_checkpoint
+from ariane.store.cold_reads import _read_ahead, offset_by_time
+from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.draft import Appended
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
-from ariane.store.service import StoreService, _read_ahead
+from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock, SimulatedDisk
 from ariane.wire.record_view import RecordView, verify
 from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
+from tests.transport.peers import until
 
 IO_ERROR = OSError(errno.EIO, "Input/output error")
 
@@ -272,6 +276,26 @@ async def test_a_failed_sync_of_a_round_ends_all_writing_too(settings: StoreSett
         assert isinstance(service.store.refusal, StoreReadOnly)
 
 
+@pytest.mark.parametrize(("size", "is_early"), [(1000, False), (5000, True)])
+async def test_a_checkpoint_comes_before_its_interval_when_much_was_written(
+    settings: StoreSettings, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, size: int, is_early: bool
+) -> None:
+    """A start after a power cut is bounded by bytes, too."""
+    monkeypatch.setattr(service_module, "EARLY_BYTES", 4000)
+    clock, path = FakeClock(), Layout.under(settings.root).checkpoint
+    async with running(settings, clock) as service:
+        (appended,) = await service.append([draft(bytes(size))])
+        assert isinstance(appended, Appended)
+        before = read_checkpoint(disk, path).dispatched_to
+        await clock.advance(1)
+        if is_early:
+            await until(lambda: read_checkpoint(disk, path).dispatched_to == appended.end)
+            await until(lambda: service.store.beyond_checkpoint == 0)
+        else:
+            await clock.advance(settings.queue_flush_thorough_interval_ms / 1000 / 2)
+            assert read_checkpoint(disk, path).dispatched_to == before
+
+
 @pytest.mark.parametrize("room", ["consumequeue", "index", "checkpoint"])
 async def test_a_failed_sync_of_what_is_made_from_the_log_is_never_tried_again(
     settings: StoreSettings, disk: WatchedDisk, room: str
@@ -409,6 +433,41 @@ async def test_what_has_left_the_page_cache_is_fetched_by_a_thread(
         assert len(result.slices) == 5
         assert len(disk.readers) == (0 if is_cached else 5)
         assert all(name.startswith("ariane-store") for name in disk.readers)
+
+
+async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
+    settings: StoreSettings, disk: WatchedDisk
+) -> None:
+    clock = FakeClock()
+    async with running(settings, clock) as service:
+        for number in range(20):
+            await service.append([draft(b"%d" % number)])
+            await clock.advance(1)
+        stored_ms = service.store.reader.store_time(queue_of(service), 13)
+        assert stored_ms is not None
+        disk.readers.clear()
+        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        assert disk.readers == []
+        disk.is_cached = False
+        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        assert len(disk.readers) >= 4
+        assert "MainThread" not in disk.readers
+
+
+async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_size(settings: StoreSettings) -> None:
+    async with running(settings) as service:
+        await service.append([draft(b"%d" % number) for number in range(3)])
+        queue = queue_of(service)
+        queue.append(0, 2**31 - 1, 0)
+        queue.append(0, -5, 0)
+        assert await offset_by_time(service.store, "orders", 0, 0) == 0
+        assert await offset_by_time(service.store, "orders", 0, 2**62) == 5
+
+
+def queue_of(service: StoreService) -> ConsumeQueue:
+    queue = service.store.parts.queues.get("orders", 0)
+    assert queue is not None
+    return queue
 
 
 async def test_a_store_that_the_kernel_has_dropped_from_memory_reads_the_same(settings: StoreSettings) -> None:

@@ -45,12 +45,16 @@ class Intake:
 
     def put(self, message: Incoming) -> Appended:
         """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
+        return self.take(self.drafted(message))
+
+    def drafted(self, message: Incoming) -> Draft:
+        """The message as it is stored now: itself, or put aside until its delay is over."""
         later = deferred(message, self._rules(), self._clock.now_ms())
         if later is None:
-            return self.take(draft_of(message))
+            return draft_of(message)
         draft = draft_of(later.message)
         draft.delay_ms = later.delay_ms
-        return self.take(draft)
+        return draft
 
     def put_together(self, messages: Sequence[Incoming]) -> list[Appended]:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
@@ -66,6 +70,16 @@ class Intake:
         appended = _appended(self._store.append((draft,)))[0]
         self.counters.put(draft.topic, appended.size, self._store.append_s)
         return appended
+
+    def take_each(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Stores drafts with one append, each for itself; what became of each."""
+        self._store_staged()
+        outcomes = self._store.append(drafts)
+        taken = [(draft.topic, one.size) for draft, one in zip(drafts, outcomes, strict=True) if type(one) is Appended]
+        if taken:
+            topics, sizes = zip(*taken, strict=True)
+            self.counters.put_all(topics, sizes, self._store.append_s)
+        return outcomes
 
     def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
         """A batch, all or none, of one topic."""

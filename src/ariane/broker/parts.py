@@ -23,6 +23,7 @@ from ariane.broker.topics import Topics
 from ariane.broker.transactions.checks import TransactionChecks
 from ariane.broker.transactions.endings import Transactions
 from ariane.broker.waiting import ParkedPulls
+from ariane.broker.waiting_messages import oldest_waiting
 from ariane.clock import Clock
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.disk import Disk, RealDisk
@@ -88,6 +89,7 @@ class Parts:
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
                 store.store.parts.dispatcher.on_arrival(parked.on_arrival)
+                store.store.held_by(partial(oldest_waiting, store.store, delayed, transactions))
                 yield cls(
                     settings=settings,
                     clock=clock,

@@ -21,6 +21,7 @@ from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import tell_peer
+from ariane.store.cold_reads import offset_by_time
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.resets import OffsetsByQueue, ResetClientOffset, ResetOffsets, as_list
@@ -58,9 +59,9 @@ class OffsetResets:
     clients: Clients
     store: MessageStore
 
-    def reset(self, ask: ResetOffsets) -> OffsetsByQueue:
+    async def reset(self, ask: ResetOffsets) -> OffsetsByQueue:
         """Moves the group and returns where to. RequestFailed, with nothing moved, when that cannot be."""
-        targets = self._targets(ask)
+        targets = await self._targets(ask)
         online = self.clients.group(ask.group)
         if online is not None and ask.topic in online.subscriptions:
             check_understood(online)
@@ -72,20 +73,20 @@ class OffsetResets:
         log.info("offsets reset", extra={"group": ask.group, "topic": ask.topic, "online": online is not None})
         return self._by_queue(ask.topic, targets)
 
-    def _targets(self, ask: ResetOffsets) -> dict[int, int]:
+    async def _targets(self, ask: ResetOffsets) -> dict[int, int]:
         config = self.topics.get(ask.topic)
         if config is None:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist on this broker")
         self._check_known(ask.group)
         if ask.offset is not None and ask.offset != _ANY:
             return self._to_offset(ask, config, ask.offset)
+        wanted = {
+            queue_id: await self._by_time(ask.topic, queue_id, ask.timestamp) for queue_id in self._queues(ask, config)
+        }
+        # Only now, when nothing more is waited for: members go on committing meanwhile.
         return {
-            queue_id: moved_to(
-                self.offsets.get(ask.group, ask.topic, queue_id),
-                self._by_time(ask.topic, queue_id, ask.timestamp),
-                force=ask.is_force,
-            )
-            for queue_id in self._queues(ask, config)
+            queue_id: moved_to(self.offsets.get(ask.group, ask.topic, queue_id), offset, force=ask.is_force)
+            for queue_id, offset in wanted.items()
         }
 
     def _check_known(self, group: str) -> None:
@@ -120,13 +121,13 @@ class OffsetResets:
             )
         return range(ask.queue_id, ask.queue_id + 1)
 
-    def _by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+    async def _by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         queue = self.store.parts.queues.get(topic, queue_id)
         if queue is None:
             return 0
         if timestamp_ms == TO_THE_END:
             return queue.max_offset
-        return self.store.reader.offset_by_time(topic, queue_id, timestamp_ms)
+        return await offset_by_time(self.store, topic, queue_id, timestamp_ms)
 
     def _tell(self, group: ConsumerGroup, ask: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():

@@ -30,8 +30,9 @@ _OPAQUE, _QUEUE_ID, _QUEUE_OFFSET = 1_111_111_111, 1_222_222_222, 1_333_333_333
 _MESSAGE_ID, _KEY = "MESSAGEID", "UNIQUEKEY"
 
 
-Asked = tuple[int | Command, str | None, str | None]
-"""Who asked, by the opaque number if all else is as usual (`asked_by`); the message's unique key and WAIT, if any."""
+Asked = tuple[int | Command, str | None, str | None, int]
+"""Who asked, by the opaque number if all else is as usual (`asked_by`); the message's unique key and WAIT, if any; and
+the queue that was asked for, which is not where a half message is stored."""
 
 Stored = tuple[Asked, Draft, Appended]
 
@@ -51,24 +52,24 @@ class SendAnswers:
         settings = self._settings
         template = self._templates.get((settings.region_id, settings.trace_on)) or self._make_template()
         parts: list[bytes] = []
-        for (asked, key, _), draft, appended in messages:
+        for (asked, key, _, queue_id), draft, appended in messages:
             if type(asked) is int and key is not None:
                 header = template % (
                     asked,
                     appended.physical_offset,
-                    draft.queue_id,
+                    queue_id,
                     appended.queue_offset,
                     key.encode(),
                 )
                 parts += (_PREFIXES[len(header)] if len(header) < _USUAL_LENGTH else _prefix(header), header)
             else:
-                parts.append(self.told(_SUCCESS, ((asked, key, None), draft, appended)) or b"")
+                parts.append(self.told(_SUCCESS, ((asked, key, None, queue_id), draft, appended)) or b"")
         return b"".join(parts)
 
     def told(self, code: ResponseCode, stored: Stored) -> bytes | None:
         """Any answer to one of them, field by field."""
-        asked, draft, appended = stored
-        return encode_outcome(command_of(asked), self.answer(code, (appended,), draft.queue_id, asked[1]))
+        asked, _, appended = stored
+        return encode_outcome(command_of(asked), self.answer(code, (appended,), asked[3], asked[1]))
 
     def answer(
         self, code: ResponseCode, appended: Sequence[Appended], queue_id: int, unique_key: str | None

@@ -128,7 +128,7 @@ class SendLane:
                     else index_keys(unique_key, keys),
                 )
             )
-            asked.append((opaque, unique_key, wait))
+            asked.append((opaque, unique_key, wait, queue_id))
             position = end
         if drafts:
             self._stage.add(connection, drafts, asked, ordered, position - began)

@@ -42,6 +42,8 @@ class Index:
     def __init__(self, directory: IndexDirectory) -> None:
         self._directory = directory
         self._end_physical = _end_of(directory.files)
+        self.damaged_from: int | None = None
+        """From which message on damage has cost entries, of those that were believed to be safe."""
 
     @classmethod
     def open(cls, disk: Disk, layout: Layout, settings: StoreSettings, now_local_name: Callable[[], str]) -> "Index":
@@ -83,6 +85,9 @@ class Index:
     def _apply(self, result: Cut) -> None:
         for file in result.dropped:
             self._directory.drop(file, durably=True)  # one by one: no crash may leave a gap
+        if result.damaged_from is not None:
+            known = self.damaged_from
+            self.damaged_from = result.damaged_from if known is None else min(known, result.damaged_from)
         self._end_physical = _end_of(self._directory.files)
 
     def durable_at(self, timestamp_ms: int) -> int:

@@ -17,6 +17,8 @@ class Cut(NamedTuple):
     kept: list[IndexFile]
     dropped: list[IndexFile]
     """Newest first. To be removed in this order, so that a crash on the way leaves no gap between files."""
+    damaged_from: int | None = None
+    """From which message on an index is lost that should be there; None when nothing is."""
 
 
 def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
@@ -27,6 +29,7 @@ def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
     """
     kept = [file for file in files if not file.is_empty]
     dropped = [file for file in files if file.is_empty]
+    damaged_from = None
     while kept:
         last = kept[-1]
         if last.is_empty or last.header.begin_physical >= limit:
@@ -34,10 +37,12 @@ def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
         elif last.end_physical < limit and not (crashed and last.room):
             break
         else:
-            limit = _cut_file(last, limit)
+            found = _cut_file(last, limit)
+            if found < limit:
+                damaged_from = limit = found
             if not last.is_empty:
                 break
-    return Cut(kept, dropped)
+    return Cut(kept, dropped, damaged_from)
 
 
 def cut_damage(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]) -> Cut:
@@ -56,7 +61,7 @@ def cut_damage(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]
     for file in damaged:
         _warn(file, limit)
     result = cut(older, limit, crashed=False)
-    return Cut(result.kept, [*newer, *result.dropped])
+    return Cut(result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from)
 
 
 def _cut_file(file: IndexFile, limit: int) -> int:
@@ -67,4 +72,4 @@ def _cut_file(file: IndexFile, limit: int) -> int:
 
 
 def _warn(file: IndexFile, limit: int) -> None:
-    log.warning("index file damaged, messages will be indexed again", extra={"path": str(file.path), "begin": limit})
+    log.warning("index file damaged, dropped from here on", extra={"path": str(file.path), "begin": limit})

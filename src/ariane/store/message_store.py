@@ -26,7 +26,7 @@ from ariane.store.layout import Layout
 from ariane.store.query import Reader
 from ariane.store.queue_extension import QueueExtension
 from ariane.store.recovery import Parts, open_parts
-from ariane.store.retention import Cleaned, Retention
+from ariane.store.retention import Cleaned, Holder, Retention
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -212,10 +212,19 @@ class MessageStore:
         self._checkpoint = checkpoint
         self.flusher.flushed(checkpoint.flushed_to)
 
+    @property
+    def beyond_checkpoint(self) -> int:
+        """Bytes of log that a start after a power cut would have to walk."""
+        return self.parts.commit_log.max_offset - self._checkpoint.dispatched_to
+
     def make_durable(self) -> None:
         """A whole round at once: at open, at close, in tests."""
         with self.durable_round() as work:
             self.finish_round(work.run(self.parts.disk, self.parts.layout))
+
+    def held_by(self, holder: Holder) -> None:
+        """Who knows of messages that wait in the log: the disk being nearly full is no reason to delete them."""
+        self._retention.held_by(holder)
 
     def clean(self, *, by_hand: bool = False) -> Cleaned:
         """Deletes what retention lets go, and refuses or allows writes by the disk's use."""

@@ -4,7 +4,7 @@ A read returns slices of the mapped log: nothing is decoded, nothing copied. The
 behave as they do there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 
 import msgspec
@@ -14,6 +14,7 @@ from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.index import Index
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.wire.record import RECORD_BYTES_MAX
 from ariane.wire.record_view import RecordView, verify
 
 SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
@@ -22,6 +23,9 @@ COUNT_MAX_IN_MEMORY = 32
 BYTES_MAX_ON_DISK = 64 * 1024
 COUNT_MAX_ON_DISK = 8
 QUERY_MAX = 64
+
+Place = tuple[int, int]
+"""Of a record: its physical offset and its size."""
 
 TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[memoryview], bool]
@@ -216,13 +220,25 @@ class Reader:
         Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
         one, and 5.x gives the first that is not earlier; so do we.
         """
+        search = self.search_by_time(topic, queue_id, timestamp_ms)
+        try:
+            while True:
+                next(search)
+        except StopIteration as found:
+            return int(found.value)
+
+    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Generator[Place, None, int]:
+        """The same step by step: yields the place of each record before it looks at it, so that it can be fetched."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            stored_ms = self.store_time(queue, middle)
+            place = _place(queue, middle)
+            if place is not None:
+                yield place
+            stored_ms = None if place is None else self._store_time(place)
             if stored_ms is None or stored_ms < timestamp_ms:
                 low = middle + 1
             else:
@@ -231,11 +247,11 @@ class Reader:
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         """When the message at `offset` was stored; None when it is gone."""
-        entry = queue.entries(offset, 1)
-        if len(entry) < ENTRY_BYTES:
-            return None
-        physical, size, _ = ENTRY.unpack(entry)
-        record = self._log.read(physical, size)
+        place = _place(queue, offset)
+        return None if place is None else self._store_time(place)
+
+    def _store_time(self, place: Place) -> int | None:
+        record = self._log.read(*place)
         view = None if record is None else verify(record, 0, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
@@ -244,6 +260,14 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         stored_ms = None if queue is None else self.store_time(queue, queue.min_offset)
         return -1 if stored_ms is None else stored_ms
+
+
+def _place(queue: ConsumeQueue, offset: int) -> Place | None:
+    entry = queue.entries(offset, 1)
+    if len(entry) < ENTRY_BYTES:
+        return None
+    physical, size, _ = ENTRY.unpack(entry)
+    return (physical, size) if 0 < size <= RECORD_BYTES_MAX else None
 
 
 def _outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:

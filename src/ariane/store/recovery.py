@@ -77,6 +77,8 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
         queues.doubt_from(checkpoint.dispatched_to)
         if index is not None:
             index.after_crash(walk.start if checkpoint.is_ours else index.durable_at(checkpoint.index_timestamp_ms))
+    if index is not None:
+        _tell_missing(index, segments.base, walk.start, layout)
     records = dispatcher.follow(walk.views())
     queues.truncate(walk.end)
     if index is not None:
@@ -96,6 +98,21 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
     )  # fmt: skip
     last_ms = max(walk.last_timestamp_ms, checkpoint.store_timestamp_ms)
     return Parts(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms)
+
+
+def _tell_missing(index: Index, begin: int, start: int, layout: Layout) -> None:
+    """What the index should know of messages before the walk's start, and does not.
+
+    It is not filled here: that would mean to walk the whole log, and a broker that is down for minutes is worse than
+    one that does not find some old messages by their keys.
+    """
+    missing_from = begin if index.end_physical < 0 else index.damaged_from
+    if missing_from is not None and missing_from < start:
+        log.warning(
+            "the index lacks old messages: they are not found by key until you stop the broker and run "
+            f"`ariane store rebuild {layout.root} --index`",
+            extra={"from": missing_from, "to": start},
+        )
 
 
 def _local_name(clock: Clock) -> str:

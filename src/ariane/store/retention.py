@@ -1,11 +1,12 @@
 """Which files go, and when: by age at an hour of the day, by disk use, or by hand.
 
     disk use     above 75 %   files that are old enough go, whatever the hour
-                 above 85 %   the oldest go, old enough or not
-                 above 90 %   the same, and writes are refused until there is room again
+                 above 85 %   the oldest go, old enough or not; but not one that holds messages which still wait
+                 above 90 %   the oldest go whatever they hold, and writes are refused until there is room again
 
-The active commit log file is never deleted. Queues and index follow the log's new beginning. A slice that a reader
-holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
+The active commit log file is never deleted. Messages that wait are delayed ones and half messages: nobody has seen them
+yet, and the broker tells where the oldest of them is (`held_by`). Queues and index follow the log's new beginning. A
+slice that a reader holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
 """
 
 import logging
@@ -17,12 +18,17 @@ from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.disk import Disk
 from ariane.store.index import Index
+from ariane.store.segments import Segment
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
 FILES_PER_ROUND = 10
 _HOUR_MS = 3_600_000
+
+
+Holder = Callable[[], int | None]
+"""The physical offset of the oldest record that somebody still needs; None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,12 @@ class Retention:
         self._settings = settings
         self._local_hour = local_hour
         self._hours = _hours(settings.delete_when)
+        self._holders: list[Holder] = []
+        self._told_of = -1  # the file that was last said to be kept
+
+    def held_by(self, holder: Holder) -> None:
+        """Whom to ask before a file goes that is not old enough."""
+        self._holders.append(holder)
 
     def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Cleaned:
         """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
@@ -57,7 +69,8 @@ class Retention:
         settings = self._settings
         forced = settings.clean_forcibly and used > settings.force_clean_ratio
         is_due = by_hand or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
-        files = self._drop_log_files(now_ms, dispatched_to, forced) if is_due else 0
+        must = used > settings.refuse_writes_ratio
+        files = self._drop_log_files(now_ms, dispatched_to, forced=forced, must=must) if is_due else 0
         if files:
             self._follow()
             used = self._disk.used_ratio(settings.root)
@@ -66,20 +79,39 @@ class Retention:
     def _is_the_hour(self, now_ms: int) -> bool:
         return self._local_hour(now_ms) in self._hours
 
-    def _drop_log_files(self, now_ms: int, dispatched_to: int, forced: bool) -> int:
+    def _drop_log_files(self, now_ms: int, dispatched_to: int, *, forced: bool, must: bool) -> int:
         segments = self._log.segments
         dropped = 0
+        held_from = min((at for holder in self._holders if (at := holder()) is not None), default=dispatched_to)
         while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
             # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
             if first.end > min(self._log.max_offset, dispatched_to):
                 break
-            age_ms = now_ms - self._disk.modified_ms(first.path)
-            if not forced and age_ms < self._settings.retention_hours * _HOUR_MS:
+            is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
+            is_held = first.end > held_from
+            if is_young and (not forced or (is_held and not self._may_lose(first, must=must))):
                 break
             segments.drop_first()
             dropped += 1
             log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
         return dropped
+
+    def _may_lose(self, segment: Segment, *, must: bool) -> bool:
+        """Whether a file goes though messages in it still wait: only when the broker could not write any more."""
+        if must:
+            log.error(
+                "commit log file with waiting messages deleted, the disk is full: delayed messages or transactions are "
+                "lost. Give the store more space",
+                extra={"file": str(segment.path)},
+            )
+        elif self._told_of != segment.base:
+            self._told_of = segment.base
+            log.warning(
+                "the disk is nearly full, but the oldest file holds delayed messages or transactions that still wait: "
+                "free some space",
+                extra={"file": str(segment.path)},
+            )
+        return must
 
     def _follow(self) -> None:
         low = self._log.min_offset

@@ -131,9 +131,9 @@ class ConsumerOffsetHandlers:
         return Answer()
 
     @handles(ResetOffsets)
-    def reset(self, ask: ResetOffsets, call: Call) -> ResetOffsetsAnswer:
+    async def reset(self, ask: ResetOffsets, call: Call) -> ResetOffsetsAnswer:
         resets = OffsetResets(self.settings.name, self.topics, self.groups, self.offsets, self.clients, self.store)
-        return ResetOffsetsAnswer(body=resets.reset(ask))
+        return ResetOffsetsAnswer(body=await resets.reset(ask))
 
     @handles(GetConsumerStatus)
     async def status(self, ask: GetConsumerStatus, call: Call) -> ConsumerStatusAnswer:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ariane.errors import RequestFailed
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, handles
+from ariane.store.cold_reads import offset_by_time
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import (
@@ -34,21 +35,21 @@ class QueueHandlers:
         return OffsetAnswer(offset=QueueOffset(0 if queue is None else queue.min_offset))
 
     @handles(SearchOffset)
-    def search(self, ask: SearchOffset, call: Call) -> OffsetAnswer:
+    async def search(self, ask: SearchOffset, call: Call) -> OffsetAnswer:
         """LOWER: the first message that is not earlier. UPPER: the last that is not later."""
         boundary = (ask.boundary_type or "LOWER").upper()
         if boundary == "LOWER":
-            return OffsetAnswer(offset=QueueOffset(self._not_before(ask, ask.timestamp)))
+            return OffsetAnswer(offset=QueueOffset(await self._not_before(ask, ask.timestamp)))
         if boundary != "UPPER":
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"boundaryType {boundary[:40]!r} is unknown: LOWER or UPPER expected"
             )
         queue = self.store.parts.queues.get(ask.topic, ask.queue_id)
-        later = self._not_before(ask, min(ask.timestamp, _TIME_MAX_MS - 1) + 1)
+        later = await self._not_before(ask, min(ask.timestamp, _TIME_MAX_MS - 1) + 1)
         return OffsetAnswer(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
-    def _not_before(self, ask: SearchOffset, timestamp_ms: int) -> int:
-        return self.store.reader.offset_by_time(ask.topic, ask.queue_id, timestamp_ms)
+    async def _not_before(self, ask: SearchOffset, timestamp_ms: int) -> int:
+        return await offset_by_time(self.store, ask.topic, ask.queue_id, timestamp_ms)
 
     @handles(GetEarliestStoreTime)
     def earliest_store_time(self, ask: GetEarliestStoreTime, call: Call) -> StoreTimeAnswer:

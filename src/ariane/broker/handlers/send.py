@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 
 from ariane.broker.batch_drafts import draft_batch
-from ariane.broker.dead_letters import retry_target, without_schedule
+from ariane.broker.dead_letters import retry_target
 from ariane.broker.flow_control import FlowControl
 from ariane.broker.groups import Groups
-from ariane.broker.intake import Incoming, Intake, draft_of, keys_of, wants_durable
+from ariane.broker.intake import Incoming, Intake, keys_of, wants_durable
 from ariane.broker.property_text import encoded, read_property_text
 from ariane.broker.put_failures import put_failure
 from ariane.broker.send_answers import SendAnswers, asked_by
@@ -20,8 +20,9 @@ from ariane.broker.send_checks import SendChecks, born_host, check_body, queue_o
 from ariane.broker.send_lane import MULTI_TAGS, NOT_PLAIN, TRANSACTION_BITS, SendLane
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.staged_sends import SendStage
+from ariane.broker.system_topics import TRANS_HALF
 from ariane.broker.topics import Topics
-from ariane.broker.transactions.half_messages import half
+from ariane.broker.transactions.half_drafts import half, producers_text
 from ariane.errors import MessageRefused, RequestFailed, StoreError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
@@ -103,33 +104,45 @@ class SendHandlers:
                 or sys_flag & TRANSACTION_BITS
                 or ask.topic.startswith(RETRY_PREFIX)
             ):
+                if self._is_half(ask, sys_flag, properties):
+                    text = producers_text(properties, text)
+                    draft = half(self._draft(ask, call, queue_id, sys_flag, properties, text))
+                    return self._stage_one(draft, call, queue_id, properties)
                 message = self._incoming(ask, call, queue_id, sys_flag, properties)
                 appended = self._store_special(ask, call, message)
             else:
-                draft = Draft(
-                    topic=ask.topic,
-                    queue_id=queue_id,
-                    body=ask.body,
-                    properties=encoded(text + self._marks_text),
-                    born_timestamp_ms=ask.born_timestamp,
-                    born_host=born_host(call.connection.peer),
-                    flag=ask.flag,
-                    sys_flag=sys_flag,
-                    reconsume_times=ask.reconsume_times or 0,
-                    tags_code=tags_code(properties.get(_TAGS)),
-                    keys=keys_of(properties),
-                )
-                unique_key = properties.get(_UNIQUE_KEY)
-                asked = (asked_by(call.command, unique_key), unique_key, properties.get(_WAIT))
-                ordered = (0,) if _SHARDING_KEY in properties else ()
-                self._stage.add(call.connection, [draft], [asked], ordered, len(ask.body))
-                return LATER
+                draft = self._draft(ask, call, queue_id, sys_flag, properties, text)
+                return self._stage_one(draft, call, queue_id, properties)
         except RequestFailed as error:
             self.intake.counters.rejected(error)
             raise
         except StoreError as error:
             raise self._refusal(error) from error
         return self._answer((appended,), queue_id, properties)
+
+    def _draft(
+        self, ask: Send, call: Call, queue_id: int, sys_flag: int, properties: dict[str, str], text: str
+    ) -> Draft:
+        return Draft(
+            topic=ask.topic,
+            queue_id=queue_id,
+            body=ask.body,
+            properties=encoded(text + self._marks_text),
+            born_timestamp_ms=ask.born_timestamp,
+            born_host=born_host(call.connection.peer),
+            flag=ask.flag,
+            sys_flag=sys_flag,
+            reconsume_times=ask.reconsume_times or 0,
+            tags_code=tags_code(properties.get(_TAGS)),
+            keys=keys_of(properties),
+        )
+
+    def _stage_one(self, draft: Draft, call: Call, queue_id: int, properties: dict[str, str]) -> Later:
+        unique_key = properties.get(_UNIQUE_KEY)
+        asked = (asked_by(call.command, unique_key), unique_key, properties.get(_WAIT), queue_id)
+        ordered = (0,) if _SHARDING_KEY in properties and draft.topic != TRANS_HALF else ()
+        self._stage.add(call.connection, [draft], [asked], ordered, len(draft.body))
+        return LATER
 
     def _refusal(self, error: StoreError) -> RequestFailed:
         failure = put_failure(error, self.store)
@@ -152,9 +165,6 @@ class SendHandlers:
         )
 
     def _store_special(self, ask: Send, call: Call, message: Incoming) -> Appended:
-        if self._is_half(message):
-            message.properties = without_schedule(message.properties)  # as Java's producer does: a commit is the delay
-            return self.intake.take(draft_of(half(message)))
         # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
         message.sys_flag &= ~TRANSACTION_BITS
         is_dead = self._redirect_dead_letter(ask, call, message)
@@ -164,16 +174,16 @@ class SendHandlers:
             self.intake.counters.died(first_topic, ask.topic.removeprefix(RETRY_PREFIX), appended.size)
         return appended
 
-    def _is_half(self, message: Incoming) -> bool:
+    def _is_half(self, ask: Send, sys_flag: int, properties: dict[str, str]) -> bool:
         """RequestFailed for a transaction that this broker does not take, or that is only half said."""
-        if message.properties.get(_PREPARED, "").lower() != "true":
-            if message.sys_flag & TRANSACTION_BITS:
+        if properties.get(_PREPARED, "").lower() != "true":
+            if sys_flag & TRANSACTION_BITS:
                 raise MessageRefused(
-                    f"sysFlag {message.sys_flag:#x} says transaction and property {_PREPARED} does not: nobody would "
+                    f"sysFlag {sys_flag:#x} says transaction and property {_PREPARED} does not: nobody would "
                     "ever see the message, nor ask about it"
                 )
             return False
-        if message.reconsume_times > 0 and Property.DELAY in message.properties:
+        if (ask.reconsume_times or 0) > 0 and Property.DELAY in properties:
             return False
         if self.settings.reject_transactions:
             raise RequestFailed(

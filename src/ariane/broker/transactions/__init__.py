@@ -2,6 +2,5 @@
 
 from ariane.broker.transactions.checks import TransactionChecks
 from ariane.broker.transactions.endings import Transactions
-from ariane.broker.transactions.half_messages import half
 
-__all__ = ["TransactionChecks", "Transactions", "half"]
+__all__ = ["TransactionChecks", "Transactions"]

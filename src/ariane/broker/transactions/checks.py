@@ -22,8 +22,9 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.broker.topics import Topics
 from ariane.broker.transactions.endings import Transactions
-from ariane.broker.transactions.half_messages import HALF_QUEUE, HalfMessage, copy_of, given_up
+from ariane.broker.transactions.half_messages import HalfMessage, copy_of, given_up
 from ariane.broker.transactions.half_queue import PROGRESS_GROUP
+from ariane.broker.transactions.half_record import HALF_QUEUE
 from ariane.broker.transactions.op_messages import OP_QUEUE
 from ariane.broker.transactions.questions import Questions
 from ariane.clock import Clock
@@ -99,7 +100,8 @@ class TransactionChecks:
         waiting = self._transactions.open
         offset, steps = waiting.next_open(0, end), 0
         while offset is not None:
-            asked = self._look_at(offset, end)
+            self._transactions.settle()  # an outcome that was told by now is taken: nobody is asked about it
+            asked = self._look_at(offset, end) if waiting.is_open(offset) else None
             if asked is not None:
                 await questions.ask(asked)
             steps += 1

@@ -3,27 +3,35 @@
 The order is the promise. The real message is in the log before the op message is: a broker that dies between the two
 asks the producer again and delivers twice. The other way round it would lose the message.
 
+    outcomes of one turn ──► append of all real messages ──► append of the op messages of those that are in the log
+
+Two appends and not one: an append takes what it can, and would take an op message whose real message did not fit.
+
 An outcome is taken once. Producers tell theirs again when they did not hear the answer, and when a question crosses
 their answer; Apache's broker delivers each time. Here the first outcome is final: what is over stays over.
 """
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from ariane.broker.delay_rewrite import DEFERRING
 from ariane.broker.intake import Incoming, Intake, draft_of
 from ariane.broker.offsets import ConsumerOffsets
 from ariane.broker.system_topics import TRANS_CHECK_MAX, TRANS_HALF
-from ariane.broker.transactions.half_messages import HalfMessage, committed, reopened
+from ariane.broker.transactions.half_drafts import real, real_to_defer
+from ariane.broker.transactions.half_messages import HalfMessage, reopened
 from ariane.broker.transactions.half_queue import StoredQueue, half_queue, load_open_halves
+from ariane.broker.transactions.half_record import HalfRecord
 from ariane.broker.transactions.op_messages import op_message
 from ariane.clock import Clock
-from ariane.errors import RecordError, RequestFailed, StoreError
+from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError
 from ariane.model.message import Property
-from ariane.store.draft import Appended
+from ariane.store.append import Outcome
+from ariane.store.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
-from ariane.wire.host import encode_host
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record_view import RecordView, verify
 from ariane.wire.requests.transactions import Decision, EndTransaction
@@ -32,14 +40,21 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED_MAX = 10_000
 
+_COMMIT = Decision.COMMIT
+_DECISIONS = {int(decision): decision for decision in Decision}
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What was written for an outcome; nothing when the same outcome was told before."""
 
-    writes: tuple[Appended, ...] = ()
-    topic: str = ""
-    """Where the real message goes, or would have gone."""
+class Ending(NamedTuple):
+    """An outcome that fits, and is not written yet."""
+
+    half: HalfRecord
+    newest: int
+    """Where the half message waits: itself, or its newest copy."""
+    decision: Decision
+
+
+Written = tuple[Appended, ...] | StoreError
+"""What was written for an outcome, one record at least; or why it was not taken."""
 
 
 class Transactions:
@@ -56,70 +71,110 @@ class Transactions:
         self.last_write: Appended | None = None
         """Progress may be saved when this is durable, and not before."""
 
+        self._settle_staged: Callable[[], None] = _nothing_staged
+
+    def before_others(self, settle_staged: Callable[[], None]) -> None:
+        """What is called before anybody relies on what is open: who stages outcomes keeps that true so."""
+        self._settle_staged = settle_staged
+
+    def settle(self) -> None:
+        """Takes the outcomes that were told and wait for the end of the turn."""
+        self._settle_staged()
+
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def end(self, ask: EndTransaction) -> Ended:
-        """Takes a producer's outcome. RequestFailed when it does not fit; StoreError when it cannot be written."""
+    def judged(self, ask: EndTransaction) -> Ending | None:
+        """What a producer's outcome asks to be written: nothing for "unknown", and for one that was told before.
+
+        RequestFailed when it does not fit.
+        """
         decision = _decision(ask.commit_or_rollback)
         if decision is Decision.UNKNOWN:
-            return Ended()
-        message = self._asked_for(ask)
-        first = message.first_offset
-        waiting = self.open.newest(first)
-        if waiting is None:
-            return self._ended_before(first, decision)
-        ended = Ended(self._write(message, waiting, decision), message.real_topic)
-        self._remember(first, decision)
-        return ended
+            return None
+        half = self._asked_for(ask)
+        newest = self.open.newest(half.first_offset)
+        if newest is not None:
+            return Ending(half, newest, decision)
+        self._check_told_before(half.first_offset, decision)
+        return None
 
-    def _asked_for(self, ask: EndTransaction) -> HalfMessage:
+    def _asked_for(self, ask: EndTransaction) -> HalfRecord:
         record = self.queue.at(ask.tran_state_table_offset)
-        message = None if record is None else HalfMessage.of(record)
-        if message is None or message.stored.physical_offset != ask.commit_log_offset:
+        half = None if record is None else HalfRecord.of(record)
+        if half is None or half.view.physical_offset != ask.commit_log_offset:
             raise _refused(
                 f"no half message at offset {ask.tran_state_table_offset} of {TRANS_HALF} and {ask.commit_log_offset} "
                 "of the commit log: take both from the answer to its send, or from the broker's question"
             )
-        if message.producer_group != ask.producer_group:
+        if half.producer_group != ask.producer_group:
             raise _refused(
-                f"the half message at {ask.commit_log_offset} is of producer group {message.producer_group!r}, "
+                f"the half message at {ask.commit_log_offset} is of producer group {half.producer_group!r}, "
                 f"not {ask.producer_group[:255]!r}: only its own group may end it"
             )
-        return message
+        return half
 
-    def _write(self, message: HalfMessage, waiting: int, decision: Decision) -> tuple[Appended, ...]:
-        real = (self._deliver(message),) if decision is Decision.COMMIT else ()
-        op = self._write_op(message, waiting, has_effect=bool(real))
-        self.open.ended(message.first_offset)
-        return (*real, op) if op is not None else real
+    def write(self, endings: Sequence[Ending]) -> list[Written]:
+        """Takes outcomes, each of another transaction; what became of each."""
+        reals = self._deliver(endings)
+        written: list[Written] = [one if isinstance(one, StoreError) else () for one in reals]
+        over = [number for number, one in enumerate(reals) if not isinstance(one, StoreError)]
+        now_ms = self._clock.now_ms()
+        ops = self._intake.take_each(
+            [op_message(endings[number].newest, now_ms, endings[number].half.view.store_host) for number in over]
+        )
+        for number, op in zip(over, ops, strict=True):
+            written[number] = self._finish(endings[number], reals[number], op)
+        return written
 
-    def _write_op(self, message: HalfMessage, waiting: int, *, has_effect: bool) -> Appended | None:
-        """None when the disk does not take it, though the real message is there: the outcome stands all the same.
+    def _deliver(self, endings: Sequence[Ending]) -> list[Outcome | None]:
+        """The real message of each commit; None for a rollback."""
+        outcomes: list[Outcome | None] = [None] * len(endings)
+        drafts: dict[int, Draft] = {}
+        for number, ending in enumerate(endings):
+            if ending.decision is _COMMIT:
+                try:
+                    drafts[number] = self._real(ending.half)
+                except StoreError as error:
+                    outcomes[number] = error
+        if drafts:
+            for number, outcome in zip(drafts, self._intake.take_each(list(drafts.values())), strict=True):
+                outcomes[number] = outcome
+        return outcomes
 
-        It must not be made once more, so the transaction counts as over; only a crash before the next round of checks
-        would forget that.
-        """
-        op = op_message(waiting, self._clock.now_ms(), encode_host(message.stored.store_host))
+    def _real(self, half: HalfRecord) -> Draft:
+        """A delay that the producer asked for begins now."""
         try:
-            appended = self.keep(op)
-        except StoreError as error:
-            if not has_effect:
-                raise
-            log.warning("committed without an op message", extra={"offset": waiting, "reason": str(error)})
-            return None
-        self.open.op_written(appended.queue_offset, [waiting])
-        return appended
+            return real(half) if DEFERRING.isdisjoint(half.properties) else self._intake.drafted(real_to_defer(half))
+        except RecordError as error:
+            raise MessageRefused(str(error)) from None
+
+    def _finish(self, ending: Ending, real: Outcome | None, op: Outcome) -> Written:
+        """Nothing has changed when a rollback's op message is not taken. But a real message must not be made once more,
+        so its transaction counts as over without one; only a crash before the next round of checks would forget that.
+        """
+        if isinstance(op, StoreError):
+            if real is None:
+                return op
+            log.warning("committed without an op message", extra={"offset": ending.newest, "reason": str(op)})
+        else:
+            self.open.op_written(op.queue_offset, [ending.newest])
+        first = ending.half.first_offset
+        self.open.ended(first)
+        self._remember(first, ending.decision)
+        writes = tuple([one for one in (real, op) if isinstance(one, Appended)])
+        self.last_write = writes[-1]
+        return writes
 
     def _remember(self, first: int, decision: Decision) -> None:
         self._remembered[first] = decision
         if len(self._remembered) > _REMEMBERED_MAX:
             self._remembered.popitem(last=False)
 
-    def _ended_before(self, first: int, decision: Decision) -> Ended:
+    def _check_told_before(self, first: int, decision: Decision) -> None:
         """Success only for what is known to be so: the producer may be told that its commit came too late."""
         known = self._remembered.get(first)
         if known is decision:
-            return Ended()
+            return
         how = f"it was ended with {known.name}" if known is not None else "it was ended, or given up, some time ago"
         raise _refused(
             f"half message {first} does not wait for an outcome: {how}. The first outcome is final; one that was given "
@@ -127,11 +182,6 @@ class Transactions:
         )
 
     # --- writing ----------------------------------------------------------------------------------------------------
-
-    def _deliver(self, message: HalfMessage) -> Appended:
-        """A delay that the producer asked for begins now."""
-        self.last_write = self._intake.put(committed(message))
-        return self.last_write
 
     def keep(self, message: Incoming) -> Appended:
         """Stores a message of the broker's own topics, whatever delay it asks for once it is delivered."""
@@ -142,6 +192,7 @@ class Transactions:
 
     def resume(self, msg_id: str) -> Appended | None:
         """Opens a given-up message again, by its offset id; None when it still waits and is asked about anyway."""
+        self.settle()
         message = self._given_up(msg_id)
         fresh = reopened(message)
         first = fresh.properties.get(Property.TRANSACTION_PREPARED_QUEUE_OFFSET)
@@ -167,11 +218,15 @@ class Transactions:
         raise _refused(f"message {msg_id} is not in {TRANS_CHECK_MAX} or {TRANS_HALF} of this broker, or no longer")
 
 
+def _nothing_staged() -> None:
+    pass
+
+
 def _decision(number: int) -> Decision:
-    try:
-        return Decision(number)
-    except ValueError:
-        raise _refused(f"commitOrRollback is {number}, expected 0 (unknown), 8 (commit) or 12 (rollback)") from None
+    decision = _DECISIONS.get(number)
+    if decision is None:
+        raise _refused(f"commitOrRollback is {number}, expected 0 (unknown), 8 (commit) or 12 (rollback)")
+    return decision
 
 
 def _refused(reason: str) -> RequestFailed:

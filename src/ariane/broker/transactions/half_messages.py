@@ -2,13 +2,13 @@
 
     what the producer sent            topic orders, queue 3
       half()         ->  RMQ_SYS_TRANS_HALF_TOPIC 0     REAL_TOPIC=orders REAL_QID=3, transaction bits cleared
+      real()         ->  orders 3                       transaction bits 8, preparedTransactionOffset
       copy_of()      ->  RMQ_SYS_TRANS_HALF_TOPIC 0     TRANSACTION_CHECK_TIMES=n TRAN_PREPARED_QUEUE_OFFSET=first
-      committed()    ->  orders 3                       transaction bits 8, preparedTransactionOffset
       reopened()     ->  RMQ_SYS_TRANS_HALF_TOPIC 0     TRANSACTION_CHECK_TIMES=0
       given_up()     ->  TRANS_CHECK_MAX_TIME_TOPIC 0
 
-Pure: messages in, messages out. The bits are cleared because a record with the "prepared" bit gets no entry in its
-queue, and the queue is how the broker finds what still waits.
+Pure: messages in, messages out. The first two are what every transaction takes, and make drafts (half_drafts.py); the
+others are for the few that nobody ended.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,14 @@ from msgspec.structs import replace
 
 from ariane.broker.incoming import SEAL, Incoming
 from ariane.broker.system_topics import TRANS_CHECK_MAX, TRANS_HALF
-from ariane.errors import RecordError
+from ariane.broker.transactions.half_record import (
+    HALF_QUEUE,
+    first_offset,
+    is_number,
+    number,
+    real_queue_id,
+    real_topic,
+)
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.store.draft import Appended
@@ -25,31 +32,7 @@ from ariane.wire.host import encode_host
 from ariane.wire.record_read import decode
 from ariane.wire.sys_flag import SysFlag
 
-HALF_QUEUE = 0
-
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
-_COMMIT_BITS = int(SysFlag.TRANSACTION_COMMIT)
-
-# Only the broker's word counts here: with them a producer could pass its message off as a copy of somebody else's.
-_NOT_FROM_PRODUCERS = (Property.TRANSACTION_PREPARED_QUEUE_OFFSET, Property.TRANSACTION_CHECK_TIMES)
-
-_QUEUE_ID_MAX = 2**31 - 1
-_NUMBER_DIGITS_MAX = 18  # what fits 63 bits
-
-
-def half(message: Incoming) -> Incoming:
-    """What a producer wants to send, as it waits for its outcome."""
-    properties = {name: value for name, value in message.properties.items() if name not in _NOT_FROM_PRODUCERS}
-    properties[Property.REAL_TOPIC] = message.topic
-    properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
-    return replace(
-        message,
-        topic=TRANS_HALF,
-        queue_id=HALF_QUEUE,
-        properties=properties,
-        sys_flag=message.sys_flag & ~_TRANSACTION_BITS,
-        prepared_transaction_offset=0,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +51,7 @@ class HalfMessage:
     @property
     def first_offset(self) -> int:
         """Queue offset of the message that the producer sent. All copies of it are one transaction."""
-        own = self.stored.queue_offset
-        return min(own, _number(self.stored, Property.TRANSACTION_PREPARED_QUEUE_OFFSET, own))
+        return first_offset(self.stored.properties, self.stored.queue_offset, self.stored.physical_offset)
 
     @property
     def is_copy(self) -> bool:
@@ -77,7 +59,7 @@ class HalfMessage:
 
     @property
     def times_asked(self) -> int:
-        return _number(self.stored, Property.TRANSACTION_CHECK_TIMES, 0)
+        return number(self.stored.properties, Property.TRANSACTION_CHECK_TIMES, 0, self.stored.physical_offset)
 
     @property
     def producer_group(self) -> str:
@@ -89,22 +71,16 @@ class HalfMessage:
 
     @property
     def real_topic(self) -> str:
-        topic = self.stored.properties.get(Property.REAL_TOPIC)
-        if topic is None:
-            raise RecordError(f"the message at offset {self.stored.physical_offset} has no {Property.REAL_TOPIC}")
-        return topic
+        return real_topic(self.stored.properties, self.stored.physical_offset)
 
     @property
     def real_queue_id(self) -> int:
-        queue_id = _number(self.stored, Property.REAL_QUEUE_ID, None)
-        if queue_id > _QUEUE_ID_MAX:
-            raise RecordError(f"{Property.REAL_QUEUE_ID} of the message at {self.stored.physical_offset} is {queue_id}")
-        return queue_id
+        return real_queue_id(self.stored.properties, self.stored.physical_offset)
 
     def immunity_ms(self, default_ms: int) -> int:
         """Age before which the producer is not asked: its own wish, or the broker's default."""
         seconds = self.stored.properties.get(Property.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
-        return int(seconds) * 1000 if _is_number(seconds) else default_ms
+        return int(seconds) * 1000 if is_number(seconds) else default_ms
 
     def age_ms(self, now_ms: int) -> int:
         """Since it was sent: by our clock for the first record; a copy still has the producer's time of birth."""
@@ -126,19 +102,6 @@ class HalfMessage:
     def as_real(self) -> StoredMessage:
         """As it will be once it is committed, but where it is now: what a producer is shown."""
         return replace(self.stored, topic=self.real_topic, queue_id=self.real_queue_id)
-
-
-def committed(message: HalfMessage) -> Incoming:
-    """The real message. REAL_TOPIC, REAL_QID and TRAN_MSG stay, as in Apache: Java consumers read the last."""
-    stored = message.stored
-    return _incoming(
-        stored,
-        topic=message.real_topic,
-        queue_id=message.real_queue_id,
-        properties=stored.properties,
-        sys_flag=stored.sys_flag & ~_TRANSACTION_BITS | _COMMIT_BITS,
-        prepared_transaction_offset=stored.physical_offset,
-    )
 
 
 def copy_of(message: HalfMessage, times_asked: int) -> Incoming:
@@ -163,15 +126,7 @@ def given_up(message: HalfMessage) -> Incoming:
     return replace(copy_of(message, message.times_asked), topic=TRANS_CHECK_MAX, queue_id=0)
 
 
-def _incoming(
-    stored: StoredMessage,
-    *,
-    topic: str,
-    queue_id: int,
-    properties: dict[str, str],
-    sys_flag: int | None = None,
-    prepared_transaction_offset: int = 0,
-) -> Incoming:
+def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: dict[str, str]) -> Incoming:
     return Incoming(
         topic=topic,
         queue_id=queue_id,
@@ -180,20 +135,6 @@ def _incoming(
         born_timestamp_ms=stored.born_timestamp_ms,
         born_host=encode_host(stored.born_host),
         flag=stored.flag,
-        sys_flag=stored.sys_flag & ~_TRANSACTION_BITS if sys_flag is None else sys_flag,
+        sys_flag=stored.sys_flag & ~_TRANSACTION_BITS,
         reconsume_times=stored.reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
     )
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
-
-
-def _number(stored: StoredMessage, name: str, default: int | None) -> int:
-    text = stored.properties.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not _is_number(text):
-        raise RecordError(f"property {name} of the message at offset {stored.physical_offset} is {text!r}, no number")
-    return int(text)

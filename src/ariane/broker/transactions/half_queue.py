@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from ariane.broker.offsets import ConsumerOffsets
 from ariane.broker.system_topics import TRANS_HALF, TRANS_OP
-from ariane.broker.transactions.half_messages import HALF_QUEUE, HalfMessage
+from ariane.broker.transactions.half_messages import HalfMessage
+from ariane.broker.transactions.half_record import HALF_QUEUE
 from ariane.broker.transactions.op_messages import OP_QUEUE, ended_offsets
 from ariane.broker.transactions.open_halves import OpenHalves
 from ariane.errors import RecordError
 from ariane.store.message_store import MessageStore
-from ariane.store.query import ReadStatus
+from ariane.store.queue_entry import ENTRY
 from ariane.wire.record_view import RecordView, verify
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,13 @@ class StoredQueue:
 
     def at(self, offset: int) -> memoryview | None:
         """The record of this queue offset; None when it is not there, or no longer."""
-        if not self.begin <= offset < self.end:
+        parts = self._store.parts
+        queue = parts.queues.get(self._topic, self._queue_id)
+        entry = b"" if queue is None else queue.entries(offset, 1)
+        if not entry:
             return None
-        found = self._store.reader.read(self._topic, self._queue_id, offset, 1)
-        if found.status is not ReadStatus.FOUND or found.next_offset != offset + 1:
-            return None
-        return found.slices[0]
+        physical, size, _ = ENTRY.unpack(entry)
+        return parts.commit_log.read(physical, size)
 
     def walk(self, begin: int) -> Iterator[tuple[RecordView, memoryview]]:
         """Every whole record from `begin` on."""

@@ -7,25 +7,29 @@
 We write one offset a message: both releases read that, and a broker of the older one fails on a comma.
 """
 
-from ariane.broker.incoming import Incoming
 from ariane.broker.system_topics import TRANS_OP
 from ariane.model.message import Property
+from ariane.store.draft import Draft
+from ariane.wire.java_hash import tags_code
+from ariane.wire.properties import encode_properties
 from ariane.wire.record_view import RecordView
 
 OP_QUEUE = 0
 _ENDED = "d"
+_PROPERTIES, _TAGS_CODE = encode_properties({Property.TAGS: _ENDED}), tags_code(_ENDED)
 _DIGITS_MAX = 18  # what fits 63 bits
 
 
-def op_message(half_offset: int, now_ms: int, own_host: bytes) -> Incoming:
+def op_message(half_offset: int, now_ms: int, own_host: bytes) -> Draft:
     """Says that the half message at `half_offset` of its queue is over. `own_host` is this broker, who says so."""
-    return Incoming(
+    return Draft(
         topic=TRANS_OP,
         queue_id=OP_QUEUE,
         body=b"%d" % half_offset,
-        properties={Property.TAGS: _ENDED},
+        properties=_PROPERTIES,
         born_timestamp_ms=now_ms,
         born_host=own_host,
+        tags_code=_TAGS_CODE,
     )
 
 

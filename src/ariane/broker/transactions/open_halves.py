@@ -6,7 +6,7 @@
 
 Everything below `first_open` is over, and so is what is in a set. Both queues are on disk; this is only how far a walk
 over them would come, kept up to date by whoever writes to them. It is made again from the two queues at start
-(loading.py), from the two numbers `first_open` and `first_op` on, which are saved as consumer offsets.
+(half_queue.py), from the two numbers `first_open` and `first_op` on, which are saved as consumer offsets.
 
 A half message that is asked about is copied to the end of its queue. Copies of one message are one transaction, known
 by the offset of the first: its outcome may come for any of them, and is taken once.

@@ -1,0 +1,149 @@
+"""CPU of transactions inside the broker, without sockets, beside a plain send of the same size.
+
+    python -m bench.transaction_path [--chunk 16] [--body 1024] [--answered] [--profile commit]
+
+As bench.send_path: the broker is whole, only the network is left out. Outcomes are one-way, as Java's producer sends
+them, unless --answered. A commit reads one record and writes two.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ariane.broker.app import Broker, running
+from ariane.broker.handlers import handler_table
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import sole_cause
+from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.connection import Connection
+from ariane.transport.settings import TransportSettings
+from ariane.wire.command import Command
+from ariane.wire.exchange import request_command
+from ariane.wire.fields import Request
+from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.properties import encode_properties
+from ariane.wire.requests.send import SendMessageV2
+from ariane.wire.requests.transactions import Decision, EndTransaction
+from bench.send_path import Nowhere
+
+TOPIC, GROUP = "transactions", "payers"
+ROUNDS, ROUND_MESSAGES = 24, 1_024
+
+
+class Desk:
+    """A broker's connection that is fed with chunks, and what each kind of request cost at best."""
+
+    def __init__(self, broker: Broker, chosen: argparse.Namespace) -> None:
+        dispatcher = Dispatcher(handler_table(broker.parts))
+        self._connection = Connection(dispatcher.receive, TransportSettings(), Clock(), _nobody, dispatcher.lane)
+        self._transport = Nowhere()
+        self._connection.connection_made(self._transport)
+        self._chosen = chosen
+        self.profile = cProfile.Profile()
+        self.best_us: dict[str, float] = {}
+
+    async def feed(self, name: str, asks: list[Request[Any]], *, oneway: bool = False) -> list[Command]:
+        """The answers to `asks`, in their order; all of them must be successes."""
+        frames = [encode_frame(request_command(ask, opaque=n, oneway=oneway)) for n, ask in enumerate(asks)]
+        step = self._chosen.chunk
+        chunks = [b"".join(frames[at : at + step]) for at in range(0, len(frames), step)]
+        if self._chosen.profile == name:
+            self.profile.enable()
+        began = time.thread_time()
+        for chunk in chunks:
+            self._connection.data_received(chunk)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        spent_us = (time.thread_time() - began) / len(asks) * 1e6
+        self.profile.disable()
+        self.best_us[name] = min(spent_us, self.best_us.get(name, spent_us))
+        answers = self._answers()
+        assert len(answers) == (0 if oneway else len(asks)), f"{len(answers)} answers to {len(asks)} requests"
+        return answers
+
+    def _answers(self) -> list[Command]:
+        decoder = FrameDecoder()
+        decoder.feed(b"".join(self._transport.written))
+        self._transport.written.clear()
+        answers = sorted(decoder, key=lambda command: command.opaque)
+        assert all(answer.code == 0 for answer in answers), "a refusal is no measure"
+        return answers
+
+
+def _nobody(_: Connection) -> None:
+    pass
+
+
+def sends(number: int, body: bytes, *, is_half: bool) -> list[Request[Any]]:
+    properties = {"WAIT": "true", "TAGS": "a"} | ({"TRAN_MSG": "true", "PGROUP": GROUP} if is_half else {})
+    return [
+        SendMessageV2(
+            producer_group=GROUP,
+            topic=TOPIC,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=key % 4,
+            sys_flag=4 if is_half else 0,
+            born_timestamp=1_700_000_000_000,
+            flag=0,
+            properties=encode_properties(properties | {"UNIQ_KEY": f"7F000001{key:024X}"}).decode(),
+            body=body,
+        )
+        for key in range(number, number + ROUND_MESSAGES)
+    ]
+
+
+def ends(answers: list[Command], decision: Decision) -> list[Request[Any]]:
+    return [
+        EndTransaction(
+            producer_group=GROUP,
+            tran_state_table_offset=QueueOffset(int(answer.ext["queueOffset"])),
+            commit_log_offset=PhysicalOffset(int(answer.ext["msgId"][-16:], 16)),
+            commit_or_rollback=int(decision),
+            msg_id=answer.ext["transactionId"],
+        )
+        for answer in answers
+    ]
+
+
+async def measure(chosen: argparse.Namespace, root: Path) -> None:
+    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
+    async with running(settings, Clock()) as broker:
+        broker.parts.topics.ensure(TOPIC, 4)
+        desk, body, oneway = Desk(broker, chosen), bytes(chosen.body), not chosen.answered
+        for number in range(0, ROUNDS * 4 * ROUND_MESSAGES, 4 * ROUND_MESSAGES):
+            await desk.feed("plain", sends(number, body, is_half=False))
+            for place, decision in enumerate((Decision.COMMIT, Decision.ROLLBACK), start=1):
+                halves = await desk.feed("half", sends(number + place * ROUND_MESSAGES, body, is_half=True))
+                await desk.feed(decision.name.lower(), ends(halves, decision), oneway=oneway)
+            await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
+    plain = desk.best_us["plain"]
+    for name, best_us in desk.best_us.items():
+        print(f"{name:10} {best_us:6.1f} us  {best_us / plain:4.1f} x a plain send, chunks of {chosen.chunk}")
+    if chosen.profile:
+        pstats.Stats(desk.profile).strip_dirs().sort_stats("tottime").print_stats(40)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--chunk", type=int, default=16, help="requests in one read")
+    options.add_argument("--body", type=int, default=1024)
+    options.add_argument("--answered", action="store_true", help="outcomes want an answer, as those of C++ clients")
+    options.add_argument("--profile", choices=("plain", "half", "commit", "rollback"))
+    with tempfile.TemporaryDirectory() as root:
+        try:
+            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
+        except ExceptionGroup as error:
+            raise sole_cause(error) from None
+
+
+if __name__ == "__main__":
+    main()

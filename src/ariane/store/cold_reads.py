@@ -1,0 +1,43 @@
+"""Bytes that have left the page cache, read by a thread before the event loop looks at them through the mapping.
+
+A page fault stops the thread that has it until the disk answers: 10 ms on a disk that turns, and on the event loop
+every connection would wait for it.
+"""
+
+import asyncio
+import errno
+from collections.abc import Iterable
+
+from ariane.store.disk import File
+from ariane.store.message_store import MessageStore
+from ariane.store.query import Place
+from ariane.store.segments import Segments
+
+
+def fetch(segments: Segments, places: Iterable[Place]) -> None:
+    """Reads what stands there into the page cache. For a thread."""
+    for physical, size in places:
+        segment = segments.find(physical)
+        if segment is not None:
+            _read_ahead(segment.file, size, physical - segment.base)
+
+
+def _read_ahead(file: File, size: int, position: int) -> None:
+    """A sector that cannot be read is an OSError here; touching it through the mapping would be a SIGBUS."""
+    try:
+        file.read(size, position)
+    except OSError as error:
+        if error.errno != errno.EBADF:  # retention has just closed the file: the slice holds its mapping
+            raise
+
+
+async def offset_by_time(store: MessageStore, topic: str, queue_id: int, timestamp_ms: int) -> int:
+    """As `Reader.offset_by_time`, which looks at a score of records in an old queue that nobody has read for days."""
+    search = store.reader.search_by_time(topic, queue_id, timestamp_ms)
+    try:
+        while True:
+            place = next(search)
+            if not store.is_cached([place]):
+                await asyncio.to_thread(fetch, store.parts.commit_log.segments, [place])
+    except StopIteration as found:
+        return int(found.value)
