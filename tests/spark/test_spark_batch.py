@@ -157,7 +157,7 @@ def test_an_empty_topic_has_no_rows(spark: SparkSession, stage: Stage) -> None:
         ({"startingOfsets": "earliest"}, "startingofsets is unknown: did you mean startingOffsets"),
         ({"columns": "body,quueId"}, "queueId"),
         ({"startingOffsets": '{"other": {"broker-a": {"0": 3}}}'}, "not among the queues to read"),
-        ({"readMode": "archive"}, "expected one of auto, broker, store"),
+        ({"readMode": "tape"}, "expected one of auto, broker, store, archive"),
     ],
 )
 def test_bad_options_are_told_in_one_sentence(
