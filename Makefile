@@ -26,8 +26,8 @@ check: $(STAMP) ## Format, lint, types and the import contract
 test: check ## Everything CI runs: check, then the tests
 	@PYTEST=$(BIN)/pytest sh scripts/test
 
-test-long: $(STAMP) ## The tests that take minutes: Spark Connect, declarative pipelines, a driver killed at every step
-	@ARIANE_LONG=1 $(BIN)/pytest tests/spark/test_spark_connect.py tests/spark/test_pipeline_project.py tests/spark/test_spark_exactly_once.py
+test-long: $(STAMP) ## The tests that take minutes: Spark clusters and Connect, killed drivers, all lessons
+	@ARIANE_LONG=1 $(BIN)/pytest -m long
 
 demo: $(STAMP) ## The main job end to end
 	@$(BIN)/python -m examples.demo

@@ -1,5 +1,6 @@
 """A broker that the tests of a file share, and the command line pointed at it."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -18,3 +19,14 @@ def shared_broker() -> Iterator[BrokerForTests]:
 @pytest.fixture
 def command(shared_broker: BrokerForTests) -> CommandLine:
     return CommandLine(shared_broker.namesrv)
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A server's command, run in this process, sends the log to what was stderr then, and is closed in later tests."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
+    root.setLevel(level)

@@ -19,7 +19,17 @@ def pupil() -> Pupil:
     return Pupil("")
 
 
-@pytest.mark.parametrize("lesson", ENGLISH, ids=lambda one: one.name)
+IN_MAKE_TEST = {1, 4, 13}
+"""The others are many processes each, and for `make test-long`."""
+
+
+def lesson_cases() -> list[object]:
+    return [
+        pytest.param(one, id=one.name, marks=() if one.number in IN_MAKE_TEST else pytest.mark.long) for one in ENGLISH
+    ]
+
+
+@pytest.mark.parametrize("lesson", lesson_cases())
 def test_what_the_lesson_shows_happens(lesson: Lesson, pupil: Pupil) -> None:
     done = pupil.learn(str(lesson.number), "--lang", "en", "--no-wait")
     assert done.status == 0, done.out + done.err

@@ -105,6 +105,7 @@ def test_a_project_is_written_once(tmp_path: Path) -> None:
     assert "is there already and not empty" in again.err
 
 
+@pytest.mark.long
 def test_a_stream_runs_until_ctrl_c_and_ends_cleanly(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "lines.yaml"
     file.write_text(STREAM.format(work=tmp_path))

@@ -17,7 +17,7 @@ from tests.spark.stage import Stage
 
 HANG_S = 1200
 
-needs_pipelines = pytest.mark.skipif(not os.environ.get("ARIANE_LONG"), reason="takes minutes: set ARIANE_LONG=1")
+needs_pipelines = pytest.mark.long
 
 
 @needs_pipelines

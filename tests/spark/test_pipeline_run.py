@@ -62,6 +62,7 @@ def written(directory: Path, text: str, name: str = "some.yaml") -> Path:
     return file
 
 
+@pytest.mark.long
 def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     assert not spark.catalog.tableExists("orders")
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ def filled(stage: Stage) -> tuple[str, list[str]]:
     return topic, sorted(str(number) for number in range(50) for _ in range(4))
 
 
+@pytest.mark.long
 def test_reads_streams_stores_and_sinks_run_on_a_standalone_cluster(
     stage: Stage, filled: tuple[str, list[str]], tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """Spark Connect: a thin client that has no JVM, and a server that runs what it asks for."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.spark.stage import Stage
 from tests.spark.test_spark_store import until_noted
 
 
-@pytest.mark.skipif("ARIANE_LONG" not in os.environ, reason="takes a minute: set ARIANE_LONG=1, or `make test-long`")
+@pytest.mark.long
 def test_the_same_program_runs_through_a_connect_server(stage: Stage, tmp_path: Path) -> None:
     topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
     stage.spread_over(topic, {0: 60, 1: 60})
