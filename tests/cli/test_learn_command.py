@@ -19,7 +19,7 @@ def pupil() -> Pupil:
     return Pupil("")
 
 
-IN_MAKE_TEST = {1, 4, 13}
+IN_MAKE_TEST = {1, 13}
 """The others are many processes each, and for `make test-long`."""
 
 

@@ -125,6 +125,7 @@ def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
     assert 'ariane_pipeline_up{pipeline="stream"} 0' in text
 
 
+@pytest.mark.long
 def test_a_stream_shows_windows_and_stops_when_it_is_told_to(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, GOOD)

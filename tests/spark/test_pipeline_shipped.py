@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from ariane.cli.up_orders import OrderStream
@@ -11,6 +12,7 @@ from tests.spark.pipeline_screen import Recorder, run_file
 from tests.spark.stage import Stage
 
 
+@pytest.mark.long
 def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"], name="stats")
     for queue, count in ((0, 6), (1, 2)):
@@ -27,6 +29,7 @@ def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: 
     assert spark.read.parquet(given["to"]).count() == len(minutes)
 
 
+@pytest.mark.long
 def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSession, stage: Stage) -> None:
     stage.create("%DLQ%billing", 1, ["broker-a"])
     again = stage.topic(queues=1, brokers=["broker-a"])
@@ -94,6 +97,7 @@ def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: 
     assert (percentiles["messages"], percentiles["failed"]) == (1, 0)
 
 
+@pytest.mark.long
 def test_orders_of_the_demo_become_turnover_in_a_topic_and_in_parquet(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def test_bad_bodies_are_kept_apart_once_each(spark: SparkSession, stage: Stage, 
     assert [path.name for path in apart.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_is_repeated_keeps_its_bad_bodies_once(
     spark: SparkSession, stage: Stage, mixed: str, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,6 +18,7 @@ def copy(frame: DataFrame, stage: Stage, target: str, checkpoint: Path) -> Strea
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
+@pytest.mark.long
 def test_a_stream_from_topic_to_topic_brings_every_message(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     source, target = stage.topic(), stage.topic()
     bodies = stage.spread(source, 200, TAGS="A")

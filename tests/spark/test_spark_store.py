@@ -43,6 +43,7 @@ def until_noted(store: Path, topic: str, messages: int) -> None:
         sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, stage: Stage) -> None:
     store = stage.stores["broker-a"]
     topic, other = stage.topic(queues=3, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])

@@ -76,6 +76,7 @@ def test_available_now_reads_what_is_there_once_and_goes_on_from_the_checkpoint(
     assert again.bodies == []
 
 
+@pytest.mark.long
 def test_a_limit_cuts_what_is_there_into_micro_batches(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = stage.topic()
     bodies = stage.spread(topic, 400)
@@ -149,6 +150,7 @@ def test_new_queues_and_new_brokers_are_read_from_their_beginning(
         until(lambda: sorted(rows.bodies) == [b"broker", b"old", b"queue"], query)
 
 
+@pytest.mark.long
 def test_too_few_messages_wait_for_more_but_not_for_ever(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     rows = Rows()

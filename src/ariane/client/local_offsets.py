@@ -26,7 +26,8 @@ class LocalOffsets:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: dict[MessageQueue, int] | None = None
-        self._writing = asyncio.Lock()
+        self._file = asyncio.Lock()
+        """Queues that are given up together all read and save at the same time."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         return (await self._known()).get(queue)
@@ -35,7 +36,7 @@ class LocalOffsets:
         known = await self._known()
         known.update(offsets)
         try:
-            async with self._writing:  # queues that are given up together all save at the same time
+            async with self._file:
                 table = OffsetsByQueue(offset_table={queue: QueueOffset(offset) for queue, offset in known.items()})
                 await asyncio.to_thread(self._write, table.to_bytes())
         except OSError as error:
@@ -44,22 +45,22 @@ class LocalOffsets:
         return set(offsets)
 
     async def _known(self) -> dict[MessageQueue, int]:
-        if self._table is None:
-            read = dict(await asyncio.to_thread(self._read))
-            if self._table is None:  # another queue may have been quicker, and may have changed it since
-                self._table = read
-        return self._table
+        async with self._file:
+            if self._table is None:
+                self._table = dict(await asyncio.to_thread(self._read))
+            return self._table
 
     def _read(self) -> Mapping[MessageQueue, int]:
-        backup = self._path.with_suffix(".json.bak")
-        for path in (self._path, backup):
+        is_there = False
+        for path in (self._path, self._path.with_suffix(".json.bak")):
             try:
                 return OffsetsByQueue.from_bytes(path.read_bytes()).offset_table
             except FileNotFoundError:
                 continue
             except (WireError, OSError) as error:
+                is_there = True
                 log.warning("offsets not readable", extra={"file": str(path), "reason": str(error)})
-        if self._path.exists():
+        if is_there:
             raise StoreCorrupt(
                 f"{self._path}: neither this file nor its .bak can be read; delete it to begin as a new consumer"
             )
