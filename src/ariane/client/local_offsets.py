@@ -55,7 +55,7 @@ class LocalOffsets:
         for path in (self._path, self._path.with_suffix(".json.bak")):
             try:
                 return OffsetsByQueue.from_bytes(path.read_bytes()).offset_table
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except (WireError, OSError) as error:
                 is_there = True
