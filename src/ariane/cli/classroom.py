@@ -53,6 +53,8 @@ class Classroom:
 
 @contextmanager
 def classroom() -> Iterator[Classroom]:
+    """SIGTERM ends it as Ctrl-C does: a lesson that waits for something would wait on without us."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="ariane-learn-"))
     try:
         with _servers(directory) as servers:
@@ -63,6 +65,7 @@ def classroom() -> Iterator[Classroom]:
                 room.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
