@@ -1,7 +1,7 @@
 """Apache RocketMQ's own programs, fetched once from the public Maven repository and run on the loopback address.
 
-Servers are 4.9.7 and clients 4.9.8, the newest of the 4.9 line that the repository has of each; both are 5.3.3 of the
-5.x line. The jars are kept in $ARIANE_CACHE, by default ~/.cache/ariane.
+Servers are 4.9.7 and clients 4.9.8, the newest of the 4.9 line that the repository has of each; both are 5.4.0 of the
+5.x line. 4.7.1 is an older client that many still use. The jars are kept in $ARIANE_CACHE, by default ~/.cache/ariane.
 """
 
 import contextlib
@@ -11,16 +11,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from interop.processes import LOOPBACK, InteropError, cache_directory, program, running
 
 SERVER_VERSION = "4.9.7"
 CLIENT_VERSION = "4.9.8"
+OLD_CLIENT_VERSION = "4.7.1"
 VERSION_5 = "5.4.0"
 # A broker listens on its port, on port - 2 (the "VIP" door) and on port + 1 (replication).
 BROKER_PORT_OFFSETS = (-2, 0, 1)
 
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 Part = Literal["server", "client"]
 Serialisation = Literal["JSON", "ROCKETMQ"]
 
@@ -137,38 +140,41 @@ def compile_java(sources: Sequence[Path], classpath: str, target: Path) -> str:
 
 @contextlib.contextmanager
 def start_nameserver(
-    port: int, home: Path, serialisation: Serialisation = "JSON", version: str = SERVER_VERSION
+    port: int,
+    home: Path,
+    serialisation: Serialisation = "JSON",
+    version: str = SERVER_VERSION,
+    properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Iterator[int]:
     """Its process id, while it runs."""
     main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    with _server(version, main_class, "namesrv", f"listenPort={port}\n", home, serialisation) as process_id:
+    properties = {"rocketmq.serialize.type": serialisation, **properties}
+    with _server(version, main_class, "namesrv", f"listenPort={port}\n", home, properties) as process_id:
         yield process_id
 
 
 @contextlib.contextmanager
 def start_broker(
-    plan: BrokerPlan, home: Path, serialisation: Serialisation = "JSON", version: str = SERVER_VERSION
+    plan: BrokerPlan,
+    home: Path,
+    serialisation: Serialisation = "JSON",
+    version: str = SERVER_VERSION,
+    properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> Iterator[None]:
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
-    with _server(version, main_class, "broker", plan.properties(home), home, serialisation):
+    properties = {"rocketmq.serialize.type": serialisation, **properties}
+    with _server(version, main_class, "broker", plan.properties(home), home, properties):
         yield
 
 
 @contextlib.contextmanager
 def _server(
-    version: str, main_class: str, kind: str, settings: str, home: Path, serialisation: Serialisation
+    version: str, main_class: str, kind: str, settings: str, home: Path, properties: Mapping[str, str]
 ) -> Iterator[int]:
     """Run one Apache server until the end of the block, with all its files below `home`."""
     prepare_home(home)
     config = home / "conf" / f"{kind}.conf"
     config.write_text(settings)
-    command = java_command(
-        fetch("server", version),
-        main_class,
-        "-c",
-        str(config),
-        home=home,
-        properties={"rocketmq.serialize.type": serialisation},
-    )
+    command = java_command(fetch("server", version), main_class, "-c", str(config), home=home, properties=properties)
     with running(command, ready="boot success", log=home / f"{kind}.log") as process_id:
         yield process_id

@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode
@@ -14,11 +14,11 @@ JAVA = Path(__file__).resolve().parent / "java"
 SOURCES = [JAVA / "Line.java", JAVA / "MqadminShell.java"]
 
 
-def shell_command(home: Path) -> list[str]:
+def shell_command(home: Path, properties: Mapping[str, str] | None = None) -> list[str]:
     """The program that runs mqadmin's commands as lines of its input tell it."""
     prepare_home(home)
     classpath = compile_java(SOURCES, fetch("client", CLIENT_VERSION), home / "classes")
-    return java_command(classpath, "MqadminShell", home=home, properties={})
+    return java_command(classpath, "MqadminShell", home=home, properties=properties or {})
 
 
 @dataclass(frozen=True, slots=True)

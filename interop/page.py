@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop.apache import CLIENT_VERSION, SERVER_VERSION, VERSION_5
+from interop.apache import CLIENT_VERSION, OLD_CLIENT_VERSION, SERVER_VERSION, VERSION_5
 from interop.broker.table import Table
 from interop.other_clients import GO_CLIENT_VERSION, NODE_CLIENT_VERSION
 from interop.report import Report
@@ -17,15 +17,16 @@ what came of it. Do not edit it by hand.
 | Program | Version | From |
 | --- | --- | --- |
 | Apache RocketMQ nameserver and broker | {SERVER_VERSION} and {VERSION_5} | Maven |
-| Apache RocketMQ client for Java, over remoting | {CLIENT_VERSION} and {VERSION_5} | Maven |
+| Apache RocketMQ client for Java, over remoting | {OLD_CLIENT_VERSION}, {CLIENT_VERSION} and {VERSION_5} | Maven |
 | Apache RocketMQ mqadmin | {CLIENT_VERSION} | Maven |
 | Apache RocketMQ client for Go | {GO_CLIENT_VERSION} | Go modules |
 | ali-ons, a client for Node | {NODE_CLIENT_VERSION} | npm |
 
 A column with two clients says that the first sent and the second consumed. "Two members share the queues" has one of
 each in one group. Where Apache's own client is listed against Apache's own broker, it shows that the check asks for the
-right thing. Numbers in brackets lead to the reason below the table. A part of this runs in `make test` with the C++
-client from PyPI: tests/broker/test_real_clients_at_the_broker.py.
+right thing. "With ACL and TLS": every request is signed, and the broker takes encrypted connections only. Numbers in
+brackets lead to the reason below the table. A part of this runs in `make test` with the C++ client from PyPI:
+tests/broker/test_real_clients_at_the_broker.py.
 """
 
 

@@ -3,8 +3,8 @@
     python -m interop.broker --pair java4:apache4 --kind ordered     # one client against one server, one check
     python -m interop.broker --pair mqadmin:ariane                   # mqadmin's commands against one broker
 
-Clients: java4, java5, go, ariane, mqadmin, or two of them as in java4>ariane (the first sends, the second consumes).
-Servers: ariane, apache4, apache5. Exits 1 if a check failed.
+Clients: java47, java4, java5, go, ariane, mqadmin, or two as in java4>ariane (the first sends, the second consumes).
+Servers: ariane, apache4, apache5; with ACL and TLS: ariane-secured, apache4-secured. Exits 1 if a check failed.
 """
 
 import argparse

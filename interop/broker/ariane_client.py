@@ -15,6 +15,7 @@ from ariane.client.pull_consumer import PullConsumer
 from ariane.client.push_consumer import PushConsumer
 from ariane.client.received import Received
 from ariane.client.send_result import SendResult
+from ariane.client.settings import ClientSettings
 from ariane.client.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.errors import ArianeError
 from ariane.model.message import Message, StoredMessage
@@ -29,7 +30,7 @@ Verb = Callable[["ArianeClient", Fields], Awaitable[dict[str, str]]]
 
 @dataclass(slots=True)
 class ArianeClient:
-    nameserver: str
+    settings: ClientSettings
     work: Path
     stack: AsyncExitStack
     name: str = "Ariane"
@@ -41,9 +42,9 @@ class ArianeClient:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, nameserver: str, work: Path) -> AsyncIterator["ArianeClient"]:
+    async def open(cls, settings: ClientSettings, work: Path) -> AsyncIterator["ArianeClient"]:
         async with AsyncExitStack() as stack:
-            yield cls(nameserver, work, stack)
+            yield cls(settings, work, stack)
 
     async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
         texts = {name.replace("__", "."): str(value) for name, value in fields.items()}
@@ -61,9 +62,11 @@ class ArianeClient:
         async with self.starting:
             if kind not in self.producers:
                 fresh = (
-                    TransactionProducer(self.nameserver, group="ariane_transactions", check=self.check)
+                    TransactionProducer(settings=self.settings, group="ariane_transactions", check=self.check)
                     if kind == "transactions"
-                    else Producer(self.nameserver, group=f"guest_{kind}", trace=kind == "traced", send_timeout_s=10.0)
+                    else Producer(
+                        settings=self.settings, group=f"guest_{kind}", trace=kind == "traced", send_timeout_s=10.0
+                    )
                 )
                 await fresh.start()
                 self.stack.push_async_callback(fresh.close)
@@ -108,13 +111,13 @@ class ArianeClient:
         return {"body": reply.body.decode()}
 
     async def query(self, fields: Fields) -> dict[str, str]:
-        async with Admin(self.nameserver) as admin:
+        async with Admin(settings=self.settings) as admin:
             found = await admin.messages.by_key(fields["topic"], fields["key"])
         return numbered([message.body for message in found.messages])
 
     async def view(self, fields: Fields) -> dict[str, str]:
         """By the offset id if a message of this topic is there, else by the unique key, as Apache's clients do."""
-        async with Admin(self.nameserver) as admin:
+        async with Admin(settings=self.settings) as admin:
             with contextlib.suppress(ArianeError):
                 message = await admin.messages.by_id(fields["id_to_view"])
                 if message.topic == fields["topic"]:
@@ -134,7 +137,7 @@ class ArianeClient:
             return message.attempt > int(fields.get("fail", 0))
 
         consumer = PushConsumer(
-            self.nameserver,
+            settings=self.settings,
             group=fields["group"],
             handler=handle,
             model=fields.get("model", "CLUSTERING"),
@@ -157,7 +160,7 @@ class ArianeClient:
 
     async def pull(self, fields: Fields) -> dict[str, str]:
         bodies: list[bytes] = []
-        async with PullConsumer(self.nameserver, group=fields["group"]) as consumer:
+        async with PullConsumer(settings=self.settings, group=fields["group"]) as consumer:
             for queue in await consumer.queues(fields["topic"]):
                 offset = await consumer.min_offset(queue)
                 while (result := await consumer.pull(queue, offset)).messages:
@@ -168,7 +171,7 @@ class ArianeClient:
     async def poll(self, fields: Fields) -> dict[str, str]:
         bodies: list[bytes] = []
         deadline = time.monotonic() + float(fields.get("seconds", 30))
-        async with LitePullConsumer(self.nameserver, group=fields["group"], start="earliest") as consumer:
+        async with LitePullConsumer(settings=self.settings, group=fields["group"], start="earliest") as consumer:
             consumer.subscribe(fields["topic"])
             while len(bodies) < int(fields["count"]) and time.monotonic() < deadline:
                 bodies += [message.body for message in await consumer.poll(1.0)]

@@ -6,13 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane.clock import Clock
-from ariane.rpc.caller import Caller
-from ariane.rpc.dispatcher import Dispatcher
-from ariane.rpc.handlers import HandlerTable
-from ariane.transport.pool import Pool
-from ariane.transport.settings import TransportSettings
-from interop.apache import CLIENT_VERSION, VERSION_5
+from ariane.client.instance import Instance
+from interop.apache import CLIENT_VERSION, OLD_CLIENT_VERSION, VERSION_5
 from interop.broker.ariane_client import ArianeClient
 from interop.broker.client import Client, Couple
 from interop.broker.guests import AdminShell, go_guest, java_guest
@@ -46,29 +41,24 @@ class Company:
     @asynccontextmanager
     async def _open(self, name: str) -> AsyncIterator[Client]:
         if name == "ariane":
-            async with ArianeClient.open(self.servers.nameserver, self.work) as client:
+            async with ArianeClient.open(self.servers.client_settings, self.work) as client:
                 yield client
         elif name == "go":
             async with go_guest(self.servers.nameserver, self.work) as guest:
                 yield guest
         else:
-            version = {"java4": CLIENT_VERSION, "java5": VERSION_5}[name]
-            async with java_guest(version, self.servers.nameserver, self.work) as guest:
+            version = {"java47": OLD_CLIENT_VERSION, "java4": CLIENT_VERSION, "java5": VERSION_5}[name]
+            async with java_guest(version, self.servers.nameserver, self.work, self.servers.security) as guest:
                 yield guest
 
 
 async def run_columns(
     servers: Servers, names: Collection[str], kinds: Collection[str], admin: AdminShell, table: Table, work: Path
 ) -> None:
-    receive = Dispatcher(HandlerTable.of()).receive
-    async with (
-        Pool.open(TransportSettings(), Clock(), receive) as pool,
-        AsyncExitStack() as stack,
-    ):
+    async with Instance.open(servers.client_settings) as caller, AsyncExitStack() as stack:
         company = Company(servers, work, stack, {})
         clients = {name: await company.client(name) for name in names}
         seats = asyncio.Semaphore(AT_A_TIME)
-        caller = Caller(pool)
         jobs = [
             _in_turn(KINDS[kind], Stage(client, servers, admin, caller, safe_name(f"{name}_{kind}")), seats)
             for kind in kinds

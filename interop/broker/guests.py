@@ -10,20 +10,27 @@ from pathlib import Path
 
 from interop.apache import compile_java, fetch, java_command, prepare_home
 from interop.broker.guest import Guest, invited
+from interop.broker.security import Security
 from interop.mqadmin import shell_command
 from interop.other_clients import GO_CLIENT_VERSION
 from interop.processes import InteropError, program
 from interop.report import CheckFailed
 
 HERE = Path(__file__).resolve().parents[1]
-SOURCES = [HERE / "java" / f"{name}.java" for name in ("Line", "Guest", "GuestProducers", "GuestConsumers")]
+SOURCES = [
+    HERE / "java" / f"{name}.java" for name in ("Line", "Guest", "GuestAccount", "GuestProducers", "GuestConsumers")
+]
 
 
 @asynccontextmanager
-async def java_guest(version: str, nameserver: str, work: Path) -> AsyncIterator[Guest]:
+async def java_guest(
+    version: str, nameserver: str, work: Path, security: Security | None = None
+) -> AsyncIterator[Guest]:
     home = _home(work / f"java-{version}")
     classpath = compile_java(SOURCES, fetch("client", version), home / "classes")
-    command = java_command(classpath, "Guest", nameserver, home=home, properties={})
+    command = java_command(
+        classpath, "Guest", nameserver, home=home, properties=security.java_client() if security else {}
+    )
     async with invited(f"Java {version}", command, home / "guest.log") as guest:
         yield guest
 
@@ -63,9 +70,13 @@ class AdminShell:
 
 
 @asynccontextmanager
-async def admin_shell(nameserver: str, work: Path) -> AsyncIterator[AdminShell]:
+async def admin_shell(nameserver: str, work: Path, security: Security | None = None) -> AsyncIterator[AdminShell]:
     home = work / "mqadmin"
-    async with invited("mqadmin", shell_command(home), home / "shell.log") as guest:
+    if security:
+        security.write_accounts(home)
+    async with invited(
+        "mqadmin", shell_command(home, security.java_client() if security else {}), home / "shell.log"
+    ) as guest:
         yield AdminShell(guest, nameserver, asyncio.Lock())
 
 

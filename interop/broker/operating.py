@@ -3,7 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from interop.broker.client import Seen, bodies_of
+from interop.apache import OLD_CLIENT_VERSION
+from interop.broker.client import NotOffered, Seen, bodies_of
 from interop.broker.stage import Stage, eventually
 from interop.report import CheckFailed, expect_in
 
@@ -26,8 +27,9 @@ async def reset_offline(stage: Stage) -> None:
     topic, bodies, began_ms = await _sent(stage)
     tap = await stage.consume(topic)
     await tap.inbox.wait_bodies(bodies)
-    await tap.stop()
+    # Before the stop: Apache's client then waits for no handler, so its last commit may miss a message.
     await _until_read(stage)
+    await tap.stop()
     await _until_said(stage, ["CODE: 206"], "consumerConnection", "-g", stage.group)
     await _reset(stage, topic, began_ms)
     again = await stage.consume(topic)
@@ -35,6 +37,7 @@ async def reset_offline(stage: Stage) -> None:
 
 
 async def query_by_key(stage: Stage) -> None:
+    _needs_queries(stage)
     topic = await stage.topic()
     await stage.send(topic, "first", keys=f"{stage.name} other")
     await stage.send(topic, "second", keys=stage.name)
@@ -51,17 +54,26 @@ async def query_by_offset_id(stage: Stage) -> None:
 
 
 async def query_by_unique_key(stage: Stage) -> None:
+    _needs_queries(stage)
     await _view(stage, "message_id")
 
 
 async def trace(stage: Stage) -> None:
+    _needs_queries(stage)
     topic = await stage.topic()
     tap = await stage.consume(topic, trace="true")
     answer = await stage.send(topic, "traced", trace="true", keys="k1")
     await tap.inbox.wait_bodies({"traced"})
 
-    wanted = ["Pub", "Sub", stage.group]
+    # Clients before 4.8 do not write into the trace of a consumption which group it was.
+    group = "" if OLD_CLIENT_VERSION in stage.client.name else stage.group
+    wanted = ["Pub", "Sub", group]
     await _until_said(stage, wanted, "queryMsgTraceById", "-i", answer["message_id"])
+
+
+def _needs_queries(stage: Stage) -> None:
+    if not stage.servers.answers_queries:
+        raise NotOffered("over TLS, Apache's 4.9 broker answers no query by key: its own client gets none either")
 
 
 async def _sent(stage: Stage) -> tuple[str, set[str], int]:

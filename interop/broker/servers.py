@@ -2,11 +2,14 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
+from ariane.client.settings import ClientSettings
 from interop.apache import BROKER_PORT_OFFSETS, BrokerPlan, start_broker, start_nameserver
+from interop.broker.security import Security, client_settings
 from interop.processes import LOOPBACK, free_port, running
 
 COMMAND = [sys.executable, "-m", "ariane"]
@@ -31,29 +34,61 @@ class Servers:
     plan: BrokerPlan
     delivers_at_a_time: bool
     is_ours: bool
+    security: Security | None = None
+
+    @property
+    def answers_queries(self) -> bool:
+        """Apache's broker sends what it found past the encryption, which breaks the connection."""
+        return self.is_ours or self.security is None
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        return client_settings(self.nameserver, self.security)
 
 
 @contextlib.contextmanager
-def our_servers(home: Path) -> Iterator[Servers]:
-    home.mkdir()
+def our_servers(home: Path, security: Security | None = None) -> Iterator[Servers]:
+    home.mkdir(exist_ok=True)
     nameserver = f"{LOOPBACK}:{free_port()}"
-    plan = _plan(nameserver)
+    plan = _plan(nameserver, _broker_lines(security))
     config = home / "broker.conf"
     config.write_text(plan.properties(home))
+    nameserver_config = home / "namesrv.conf"
+    # Both kinds of connection: the broker's own is a plain one.
+    lines = security.server_lines("permissive") if security else {}
+    nameserver_config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    listen = ["namesrv", "-c", str(nameserver_config), "--listen", nameserver]
     with (
-        running([*COMMAND, "namesrv", "--listen", nameserver], ready="ready", log=home / "namesrv.log"),
+        running([*COMMAND, *listen], ready="ready", log=home / "namesrv.log"),
         running([*COMMAND, "broker", "-c", str(config)], ready="ready", log=home / "broker.log"),
     ):
-        yield Servers(name="Ariane", nameserver=nameserver, plan=plan, delivers_at_a_time=True, is_ours=True)
+        yield Servers(
+            name="Ariane", nameserver=nameserver, plan=plan, delivers_at_a_time=True, is_ours=True, security=security
+        )
 
 
 @contextlib.contextmanager
-def apache_servers(home: Path, version: str) -> Iterator[Servers]:
+def our_secured_servers(home: Path) -> Iterator[Servers]:
+    """Signatures demanded, and nothing but TLS at the broker."""
+    with our_servers(home, Security.made(home / "security")) as servers:
+        yield replace(servers, name="Ariane, with ACL and TLS")
+
+
+@contextlib.contextmanager
+def apache_servers(home: Path, version: str, security: Security | None = None) -> Iterator[Servers]:
     port = free_port()
-    plan = _plan(f"{LOOPBACK}:{port}")
+    plan = _plan(f"{LOOPBACK}:{port}", {"aclEnable": "true"} if security else {})
+    properties = security.apache_server("permissive") if security else {}
+    if security:
+        security.write_accounts(home / "broker")
     with (
-        start_nameserver(port, home / "namesrv", version=version),
-        start_broker(plan, home / "broker", version=version),
+        start_nameserver(port, home / "namesrv", version=version, properties=properties),
+        start_broker(
+            plan,
+            home / "broker",
+            version=version,
+            properties=security.apache_server("enforcing") if security else {},
+        ),
     ):
         yield Servers(
             name=f"Apache {version}",
@@ -61,14 +96,25 @@ def apache_servers(home: Path, version: str) -> Iterator[Servers]:
             plan=plan,
             delivers_at_a_time=version.startswith("5"),
             is_ours=False,
+            security=security,
         )
 
 
-def _plan(nameserver: str) -> BrokerPlan:
+@contextlib.contextmanager
+def secured_apache_servers(home: Path, version: str) -> Iterator[Servers]:
+    with apache_servers(home, version, Security.made(home / "security")) as servers:
+        yield replace(servers, name=f"{servers.name}, with ACL and TLS")
+
+
+def _broker_lines(security: Security | None) -> dict[str, str]:
+    return {**security.server_lines("enforcing"), **security.broker_lines()} if security else {}
+
+
+def _plan(nameserver: str, more: Mapping[str, str] = MappingProxyType({})) -> BrokerPlan:
     return BrokerPlan(
         nameserver=nameserver,
         port=free_port(BROKER_PORT_OFFSETS),
-        settings=SETTINGS,
+        settings={**SETTINGS, **more},
         cluster="InteropCluster",
         name="interop-a",
     )

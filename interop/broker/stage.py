@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 
+from ariane.client.instance import Instance
 from ariane.errors import RequestFailed
 from ariane.model.topic import Permission
 from ariane.rpc.caller import Caller
@@ -26,7 +27,7 @@ class Stage:
     servers: Servers
     admin: AdminShell | None
     """None where there is no Java; few checks need it."""
-    caller: Caller
+    caller: Caller | Instance
     name: str
     numbers: "count[int]" = field(default_factory=count)
 

@@ -11,20 +11,24 @@ from interop.apache import SERVER_VERSION, VERSION_5
 from interop.broker.admin_column import run_admin_column
 from interop.broker.columns import run_columns
 from interop.broker.guests import admin_shell
-from interop.broker.servers import Servers, apache_servers, our_servers
+from interop.broker.servers import Servers, apache_servers, our_secured_servers, our_servers, secured_apache_servers
 from interop.broker.table import Table
 
 MQADMIN = "mqadmin"
 SERVERS: dict[str, Callable[[Path], AbstractContextManager[Servers]]] = {
     "ariane": our_servers,
+    "ariane-secured": our_secured_servers,
     "apache4": partial(apache_servers, version=SERVER_VERSION),
     "apache5": partial(apache_servers, version=VERSION_5),
+    "apache4-secured": partial(secured_apache_servers, version=SERVER_VERSION),
 }
 PAIRS: dict[str, list[str]] = {
-    "ariane": [MQADMIN, "java4", "java5", "go", "ariane", "java4>ariane", "ariane>java4"],
+    "ariane": [MQADMIN, "java47", "java4", "java5", "go", "ariane", "java4>ariane", "ariane>java4"],
     # Apache's own client against Apache's own broker is the proof that a check asks for the right thing.
     "apache4": [MQADMIN, "ariane", "java4", "ariane>java4"],
     "apache5": ["ariane", "java5"],
+    "ariane-secured": ["java4", "java5", "ariane"],
+    "apache4-secured": ["ariane", "java4"],
 }
 
 
@@ -45,7 +49,7 @@ def run_suite(pairs: Mapping[str, Sequence[str]], kinds: Sequence[str], work: Pa
 async def _run(
     servers: Servers, clients: Sequence[str], kinds: Sequence[str], table: Table, admin_table: Table, work: Path
 ) -> None:
-    async with admin_shell(servers.nameserver, work) as admin:
+    async with admin_shell(servers.nameserver, work, servers.security) as admin:
         if MQADMIN in clients:
             await run_admin_column(servers, admin, admin_table, work)
         await run_columns(servers, [name for name in clients if name != MQADMIN], kinds, admin, table, work)

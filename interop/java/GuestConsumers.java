@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -31,7 +32,8 @@ final class GuestConsumers {
 
     Line consume(Line ask) throws Exception {
         boolean traced = ask.get("trace", "false").equals("true");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(ask.get("group"), traced, null);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+                ask.get("group"), GuestAccount.hook(), new AllocateMessageQueueAveragely(), traced, null);
         consumer.setNamesrvAddr(nameserver);
         consumer.setInstanceName(ask.get("inbox"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -57,7 +59,7 @@ final class GuestConsumers {
 
     /** All that is in the topic, by a consumer that chooses its own queues and offsets. */
     Line pull(Line ask) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(ask.get("group"));
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(ask.get("group"), GuestAccount.hook());
         consumer.setNamesrvAddr(nameserver);
         consumer.setInstanceName(ask.get("group"));
         consumer.start();
@@ -82,7 +84,7 @@ final class GuestConsumers {
 
     /** Polls until `count` messages have come or `seconds` are over. */
     Line poll(Line ask) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(ask.get("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(ask.get("group"), GuestAccount.hook());
         consumer.setNamesrvAddr(nameserver);
         consumer.setInstanceName(ask.get("group"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

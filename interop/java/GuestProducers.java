@@ -62,7 +62,7 @@ final class GuestProducers {
         checks.put(ask.get("body"), state(ask.get("check", "commit")));
         TransactionMQProducer producer = (TransactionMQProducer) start("transactions", () -> {
             // A group of its own: brokers ask any producer of the group, and only this one knows the answers.
-            TransactionMQProducer fresh = new TransactionMQProducer("transactions_" + PROCESS);
+            TransactionMQProducer fresh = new TransactionMQProducer("transactions_" + PROCESS, GuestAccount.hook());
             fresh.setTransactionListener(new Outcomes());
             return fresh;
         });
@@ -87,7 +87,7 @@ final class GuestProducers {
 
     DefaultMQProducer producer(boolean traced) throws Exception {
         String kind = traced ? "traced" : "plain";
-        return start(kind, () -> new DefaultMQProducer("guest_" + kind, traced, null));
+        return start(kind, () -> new DefaultMQProducer("guest_" + kind, GuestAccount.hook(), traced, null));
     }
 
     static Line bodies(List<MessageExt> messages) {
