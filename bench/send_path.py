@@ -1,6 +1,6 @@
 """CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
 
-    python -m bench.send_path [--chunk 16] [--turn 1] [--body 1024] [--batch 32] [--profile]
+    python -m bench.send_path [--chunk 16] [--turn 1] [--body 1024] [--batch 32] [--uneven] [--profile]
 
 The broker is whole, with store, index and counters; only the kernel's part of the network is left out, so the figures
 hold on a busy machine, too. --profile shows where the time goes: shares, not microseconds, for profiling slows calls.
@@ -25,7 +25,14 @@ from ariane.rpc.dispatcher import Dispatcher
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.connection import Connection
 from ariane.transport.settings import TransportSettings
+from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.exchange import request_command
+from ariane.wire.frame import encode_frame
+from ariane.wire.properties import encode_properties
+from ariane.wire.requests.send import SendBatch
+from bench.load.names import PRODUCER_GROUP, topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.rocketmq import OPAQUE_FIRST, body_of
 from bench.load.wires import answers_of, ring_of
 from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
@@ -59,11 +66,11 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
         transport = Nowhere()
         connection.connection_made(transport)
         plan = plan_of(chosen)
-        requests = ROUND_MESSAGES // chosen.batch
+        requests = ROUND_MESSAGES // chosen.batch // chosen.chunk * chosen.chunk
         best_us = float("inf")
         profile = cProfile.Profile()
         for number in range(ROUNDS):
-            chunks = list(chunks_of(plan, requests, chosen.chunk))
+            chunks = list((uneven_chunks_of if chosen.uneven else chunks_of)(plan, requests, chosen.chunk))
             if chosen.profile and number:
                 profile.enable()
             spent_s = await feed(connection, chunks, chosen.turn)
@@ -94,6 +101,36 @@ def chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[bytes]:
         yield b"".join(bytes(piece.data) for piece in ring.take(chunk))
 
 
+def uneven_chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[bytes]:
+    """Batches of messages whose bodies have all lengths between half and one and a half of what is asked for."""
+    for begin in range(0, requests, chunk):
+        yield b"".join(_uneven_batch(plan, number) for number in range(begin, begin + chunk))
+
+
+def _uneven_batch(plan: LoadPlan, number: int) -> bytes:
+    sizes = [plan.body_bytes // 2 + (number + 37 * place) % plan.body_bytes for place in range(plan.messages_a_request)]
+    numbers = (number * len(sizes) + place for place in range(len(sizes)))
+    ask = SendBatch(
+        producer_group=PRODUCER_GROUP,
+        topic=topic_name(0),
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=number % plan.queues,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties="WAIT\x01true\x02",
+        batch=True,
+        body=encode_batch(map(_uneven_item, numbers, sizes)),
+    )
+    return encode_frame(request_command(ask, opaque=OPAQUE_FIRST + number))
+
+
+def _uneven_item(number: int, size: int) -> BatchItem:
+    names = {"KEYS": f"order-{number}", "UNIQ_KEY": f"7F00000100A118B4AAC2{number:08d}", "WAIT": "true", "TAGS": "paid"}
+    return BatchItem(body_of(size), encode_properties(names))
+
+
 async def feed(connection: Connection, chunks: list[bytes], turn: int) -> float:
     began = time.process_time()
     for number, chunk in enumerate(chunks, start=1):
@@ -119,6 +156,7 @@ def main() -> None:
     options.add_argument("--turn", type=int, default=1, help="reads in one turn of the loop")
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
+    options.add_argument("--uneven", action="store_true", help="batches of messages of unequal lengths")
     options.add_argument("--profile", action="store_true")
     with tempfile.TemporaryDirectory() as root:
         try:

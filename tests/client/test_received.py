@@ -105,3 +105,26 @@ def test_damage_is_met_alike(junk: bytes, position: int, length: int) -> None:
     records[position : position + length] = junk
     spoiled = bytes(records)
     assert outcome(lambda: receive_all(spoiled, QUEUE, 9)) == outcome(lambda: one_by_one(spoiled, QUEUE))
+
+
+def test_properties_are_read_when_they_are_asked_for() -> None:
+    (received,) = receive_all(encode(replace(message(3), properties={"TAGS": "a", "KEYS": "k l"})), QUEUE)
+    again = next_attempt(received)
+    assert (again.tags, again.keys, again.properties) == ("a", ("k", "l"), {"TAGS": "a", "KEYS": "k l"})
+    assert received.properties is received.properties
+    assert "'TAGS': 'a'" in repr(received)
+
+
+def test_a_message_whose_properties_were_read_equals_one_whose_were_not() -> None:
+    records = encode(replace(message(3), properties={"TAGS": "a"}))
+    (one,), (other,) = receive_all(records, QUEUE), receive_all(records, QUEUE)
+    assert one.tags == "a"
+    assert one == other
+    assert one != replace(other, body=b"another")
+    assert one != "no message"
+
+
+def test_a_property_text_that_is_none_spoils_the_answer() -> None:
+    record = encode(replace(message(3), properties={"TAGS": "aa"}))
+    with pytest.raises(RecordError, match="UTF-8"):
+        receive_all(record.replace(b"aa", b"\xff\xff"), QUEUE)

@@ -26,7 +26,10 @@ BOOT = "boot-1"
 
 
 def small(root: Path = ROOT, **changes: object) -> StoreSettings:
-    sizes = {"segment_bytes": 8192, "queue_segment_bytes": 200, "index_slots": 16, "index_entries": 64}
+    sizes = {
+        "segment_bytes": 8192, "queue_segment_bytes": 200, "index_slots": 16, "index_entries": 64,
+        "sum_block_bytes": 1000,
+    }  # fmt: skip
     return StoreSettings(root=root, **{"flush_disk_type": FlushDiskType.SYNC, **sizes, **changes})  # type: ignore[arg-type]
 
 

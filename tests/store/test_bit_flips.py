@@ -2,25 +2,32 @@
 
     by the record itself    size, magic, lengths, body and its checksum               `wire.record_view.verify`
     by comparing            where it is, which queue and number, topic, tags, keys    `store.verify.verify_store`
-    by nobody               the user's flag, times, hosts, counters, other properties
+    by its block's sum      every bit of every record and of the blank that ends a file       the same check
+    by nobody               without sums: the user's flag, times, hosts, counters, other properties
 
-The third class is RocketMQ's 4.x record: its only checksum covers the body. These tests hold the line between the
-classes, so that documents can tell the truth about it. With `seal_records` there is no third class.
+The last class is RocketMQ's 4.x record: its only checksum covers the body. These tests hold the line between the
+classes, so that documents can tell the truth about it. A store of ours has sums unless told otherwise, and then no bit
+is in it; Apache's have none. With `seal_records` a record itself shows all.
 """
 
 import random
 from collections import Counter
 from functools import cache
+from itertools import chain, product
 from typing import NamedTuple
 
 import pytest
 
 from ariane.store.layout import Layout
+from ariane.store.message_store import MessageStore
+from ariane.store.settings import StoreSettings
 from ariane.store.verify import verify_store
 from ariane.testing import FakeClock, SimulatedDisk
 from ariane.wire.properties import encode_properties
+from ariane.wire.record import BLANK_BYTES_MIN
 from ariane.wire.record_seal import SEAL_BYTES
 from ariane.wire.record_view import RecordView, verify
+from tests.store.block_sums import check_sums
 from tests.store.stores import ROOT, draft, opened, put, records
 
 LAYOUT = Layout.under(ROOT)
@@ -49,19 +56,41 @@ class Flip(NamedTuple):
 
 @cache
 def stored(sealed: bool = False) -> tuple[SimulatedDisk, tuple[RecordView, ...]]:
-    """A small store after a clean stop."""
+    """A small store without block sums, after a clean stop."""
     clock = FakeClock()
     disk = SimulatedDisk(clock)
-    store = opened(disk, clock, seal_records=sealed)
-    for number in range(12):
+    store = opened(disk, clock, seal_records=sealed, sum_block_bytes=0)
+    fill(store)
+    views = tuple(records(store))
+    store.close()
+    return disk, views
+
+
+def fill(store: MessageStore, messages: int = 12) -> None:
+    for number in range(messages):
         message = draft(
             random.Random(number).randbytes(60), queue_id=number % 3, key=f"key{number}", tag=f"tag{number}"
         )
         message.properties += encode_properties({"city": "Nantes"})
         put(store, message)
-    views = tuple(records(store))
+
+
+@cache
+def summed() -> tuple[SimulatedDisk, dict[int, list[range]]]:
+    """One with the sums that every store has by default, over two files; in each, the bytes of records and blanks."""
+    disk = SimulatedDisk()
+    store = opened(disk, sum_block_bytes=StoreSettings().sum_block_bytes, segment_bytes=4096)
+    fill(store, 5)
+    store.parts.commit_log.roll()
+    fill(store, 2)
+    places: dict[int, list[range]] = {0: [], 4096: []}
+    for view in records(store):
+        base = view.physical_offset // 4096 * 4096
+        places[base].append(range(view.position, view.position + view.size))
+    blank_at = places[0][-1].stop
+    places[0].append(range(blank_at, blank_at + BLANK_BYTES_MIN))
     store.close()
-    return disk, views
+    return disk, places
 
 
 def field_names(view: RecordView) -> list[str]:
@@ -108,6 +137,36 @@ def sample(fields: set[str], seed: int) -> list[Flip]:
 
 def test_the_store_is_sound_before_a_bit_is_flipped() -> None:
     assert verify_store(stored()[0], LAYOUT).is_sound
+
+
+def test_with_block_sums_every_flip_of_every_bit_is_found() -> None:
+    """By the check of the sums alone, since that of the whole store takes milliseconds; the next test joins the two."""
+    disk, places = summed()
+    assert check_sums(disk).is_sound
+    missed = []
+    flips = 0
+    for base, ranges in places.items():
+        path = LAYOUT.commit_log / f"{base:020d}"
+        for position, bit in product(chain(*ranges), range(8)):
+            disk.flip_bit(path, position, bit)
+            found = check_sums(disk).faults
+            if [fault.file for fault in found] != [f"commitlog/{path.name}"]:
+                missed.append((base, position, bit))
+            disk.flip_bit(path, position, bit)
+            flips += 1
+    assert missed == []
+    assert flips == 8 * sum(map(len, chain(*places.values())))
+
+
+def test_a_check_of_the_whole_store_finds_flips_anywhere_by_their_block() -> None:
+    disk, places = summed()
+    rng = random.Random(5)
+    for _ in range(60):
+        base = rng.choice(list(places))
+        flipped = disk.crash_process()
+        flipped.flip_bit(LAYOUT.commit_log / f"{base:020d}", rng.choice(rng.choice(places[base])), rng.randrange(8))
+        assert any("not those that were written" in fault.what for fault in verify_store(flipped, LAYOUT).faults)
+    assert verify_store(disk, LAYOUT).is_sound
 
 
 def test_a_record_shows_every_flip_of_its_body_and_its_structure() -> None:

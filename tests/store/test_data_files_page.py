@@ -16,6 +16,7 @@ MODULES = (
     "ariane.store.queue_extension",
     "ariane.store.index_layout",
     "ariane.store.checkpoint",
+    "ariane.store.sums_file",
 )
 
 
@@ -39,6 +40,6 @@ def test_the_page_has_every_drawing_of_the_module(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue", "consumequeue_ext", "index", "config", "checkpoint",
-                                  "abort", "lock", "quarantine"])  # fmt: skip
+                                  "abort", "lock", "quarantine", "commitlog_sums"])  # fmt: skip
 def test_the_page_has_every_name_under_the_root(name: str) -> None:
     assert f"── {name}" in PAGE

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store.key_hash import key_hash, key_hashes, topic_hash
+from ariane.store.key_hash import column_hashes, key_hash, key_hashes, topic_hash
 from ariane.wire.java_hash import java_hash
 
 # Every code point, lone surrogates too: a key is whatever a peer put into a property.
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
+
+ASCII = st.characters(max_codepoint=0x7F)
 
 
 def hashes(pairs: Sequence[tuple[str, str]]) -> list[int]:
@@ -56,3 +58,15 @@ def test_more_text_than_one_pass_holds_is_hashed_in_parts() -> None:
 def test_a_giant_key_alone_is_hashed() -> None:
     pairs = [("topic", "k" * 200_000)]
     assert hashes(pairs) == one_by_one(pairs)
+
+
+@settings(deadline=None)
+@given(ANY_TEXT, st.integers(1, 40).flatmap(lambda n: st.lists(st.text(ASCII, min_size=n, max_size=n), min_size=1)))
+def test_a_column_of_keys_hashes_like_each_alone(topic: str, keys: list[str]) -> None:
+    column = np.frombuffer("".join(keys).encode(), np.uint8).reshape(len(keys), -1)
+    assert column_hashes(topic, column).tolist() == [key_hash(topic, key) for key in keys]
+
+
+def test_the_hash_whose_size_java_cannot_hold_is_zero_in_a_column_too() -> None:
+    column = np.frombuffer(b"abydncvw", np.uint8).reshape(1, -1)
+    assert column_hashes("orders", column).tolist() == [0]

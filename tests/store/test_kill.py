@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ariane.clock import Clock
+from ariane.store.disk import RealDisk
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import FlushDiskType
+from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import HOST
 from tests.store.writer import settings_of, survivors
 
@@ -73,11 +75,14 @@ def kill_one(root: Path, rng: random.Random) -> Writer:
 
 
 def messages_in(root: Path) -> int:
+    assert check_sums(RealDisk(), root=root).faults == []
     store = MessageStore.open(settings_of(root, FlushDiskType.SYNC), Clock(), HOST)
     try:
         return survivors(store)
     finally:
+        end = store.parts.commit_log.max_offset
         store.close()
+        assert is_covered(RealDisk(), end, root)
 
 
 def test_no_kill_loses_an_acknowledged_message(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ariane.store.draft import Appended
 from ariane.testing import FakeClock, SimulatedDisk
+from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import bodies, draft, entries, opened, put, records
 
 TOPICS = ("orders", "payments")
@@ -75,6 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.store.close()
         self.durable = len(self.written)
+        assert is_covered(self.disk, self.store.parts.commit_log.max_offset)
         self._reopen(self.disk)
         assert self._survivors() == len(self.written)
 
@@ -139,6 +141,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert bytes(record) == bytes(self.store.reader.record_at(appended.physical_offset) or b"")
             found = self.store.reader.offset_by_time(topic, queue_id, appended.store_timestamp_ms)
             assert found <= appended.queue_offset
+
+    @rule()
+    def sum_whole_blocks(self) -> None:
+        self.store.sum_some(self.store.flusher.flushed_to)
+
+    @invariant()
+    def every_block_sum_is_right(self) -> None:
+        assert check_sums(self.disk).faults == []
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -58,6 +58,8 @@ class WatchedFile(RealFile):
     def read(self, length: int, position: int) -> bytes:
         if self._path.parent.name == "commitlog":
             self._disk.readers.append(threading.current_thread().name)
+        if "consumequeue" in self._path.parts:
+            self._disk.entry_readers.append((threading.current_thread().name, self._path.name, position))
         return super().read(length, position)
 
     def is_cached(self, position: int) -> bool:
@@ -73,6 +75,8 @@ class WatchedDisk(RealDisk):
         self.failing_room = "commitlog"
         self.syncs_begun = 0
         self.readers: list[str] = []
+        self.entry_readers: list[tuple[str, str, int]] = []
+        """Thread, file and position of each read of a consume queue's file."""
         self.is_cached = True
         self.used = 0.1
 
@@ -452,6 +456,27 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
         assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
         assert len(disk.readers) >= 4
         assert "MainThread" not in disk.readers
+
+
+async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
+    settings: StoreSettings, disk: WatchedDisk
+) -> None:
+    clock = FakeClock()
+    async with running(settings, clock) as service:
+        for number in range(300):  # so many that the first ones are in the files alone
+            service.store.append([draft(b"%d" % number)])
+            await clock.advance(1)
+        service.store.make_durable()
+        stored_ms = service.store.reader.store_time(queue_of(service), 13)
+        assert stored_ms is not None
+        disk.is_cached = False
+        disk.entry_readers.clear()
+        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        reads = list(disk.entry_readers)
+        assert len(reads) >= 8
+        for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
+            assert place == again
+            assert (first == "MainThread", second == "MainThread") == (False, True)
 
 
 async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_size(settings: StoreSettings) -> None:

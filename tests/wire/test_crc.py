@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.wire import crc
-from ariane.wire.crc import crc32
+from ariane.wire.crc import crc32, crc32_onward
 
 
 def test_trap_12_crc_is_masked_to_31_bits() -> None:
@@ -29,6 +29,11 @@ def test_without_isal_zlib_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_empty_body_has_the_checksum_zero() -> None:
     assert crc32(b"") == 0
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_a_whole_checksum_goes_on_from_that_of_the_bytes_before(front: bytes, rest: bytes) -> None:
+    assert crc32_onward(rest, crc32_onward(front)) == zlib.crc32(front + rest)
 
 
 @settings(deadline=None)

@@ -9,8 +9,8 @@ from ariane.wire.codes import HeaderFlag, Serialization
 from ariane.wire.declare import declaration_of
 from ariane.wire.exchange import read_request, request_command
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
-from ariane.wire.requests.send import SendMessageV2
-from ariane.wire.send_frames import SendFields, send_frames
+from ariane.wire.requests.send import SendBatch, SendMessageV2
+from ariane.wire.send_frames import SendFields, begins_with_batch, send_frames
 
 SEND = SendMessageV2(
     producer_group="shop", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1, sys_flag=0,
@@ -31,6 +31,17 @@ def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -
 def test_frames_back_to_back_are_all_taken() -> None:
     one = frame()
     assert taken(one * 3) == [(len(one) * n, 7, "orders", b"hello") for n in (1, 2, 3)]
+
+
+def test_a_run_is_of_single_sends_or_of_batches() -> None:
+    batch = SendBatch(**{name: getattr(SEND, name) for name in SEND.__struct_fields__})
+    single, together = frame(), encode_frame(request_command(batch, opaque=8))
+    data = single + together * 2 + single
+    assert [opaque for _, opaque, _, _ in taken(data)] == [7]
+    found = send_frames(data, len(single), FrameLimits(), batches=True)
+    assert [(opaque, fields.topic) for _, opaque, fields, _ in found] == [(8, "orders")] * 2
+    assert begins_with_batch(data, len(single))
+    assert not begins_with_batch(data, 0)
 
 
 def test_it_begins_where_it_is_told_to() -> None:

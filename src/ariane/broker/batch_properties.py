@@ -22,7 +22,7 @@ from ariane.store.draft_batch import BatchKeys
 from ariane.wire.java_hash import tags_code
 
 _SINGLE_ONLY = DEFERRING | {Property.TRANSACTION_PREPARED}
-_NOT_IN_TABLES = _SINGLE_ONLY | {SEAL}
+NOT_IN_TABLES = _SINGLE_ONLY | {SEAL}
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
 
 _ALL_BUT_SEPARATORS = bytes(byte for byte in range(256) if byte not in (1, 2))
@@ -59,7 +59,7 @@ class BatchProperties:
         following = ["\x03" + name for name in names[:1]] + names[1:]
         if cells[::2] != [*names, *following * (count - 1), ""]:
             return False
-        if len(set(names)) != width or not _NOT_IN_TABLES.isdisjoint(names) or cells.count("") != 1:
+        if len(set(names)) != width or not NOT_IN_TABLES.isdisjoint(names) or cells.count("") != 1:
             return False
         self._take(dict(zip(names, (cells[column :: 2 * width] for column in range(1, 2 * width, 2)), strict=True)))
         return True

@@ -107,12 +107,12 @@ class Counters:
         tally.merged += len(appended) - 1
         self.merged_in += len(appended) - 1
 
-    def put_batch(self, topic: str, sizes: Sequence[int]) -> None:
-        """A client's batch is in the log; the sizes of its records."""
+    def put_batch(self, topic: str, sizes: Sequence[int], batches: int = 1) -> None:
+        """A client's batch is in the log, or several; the sizes of all records."""
         count, total = len(sizes), sum(sizes)
         self._put(topic, count, total)
-        self.puts[topic if topic in self.puts else ELSEWHERE].merged += count - 1
-        self.merged_in += count - 1
+        self.puts[topic if topic in self.puts else ELSEWHERE].merged += count - batches
+        self.merged_in += count - batches
         self.bytes_in += total
         smallest, largest = (min(sizes) - 1).bit_length(), (max(sizes) - 1).bit_length()
         if smallest == largest:

@@ -14,6 +14,7 @@ from ariane.store.append import Outcome
 from ariane.store.delay_levels import parse_levels
 from ariane.store.draft import Appended, Draft
 from ariane.store.draft_batch import AppendedBatch, DraftBatch
+from ariane.store.draft_batches import DraftBatches
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import ResponseCode
@@ -97,6 +98,15 @@ class Intake:
             raise appended.with_traceback(None)
         self.counters.put_batch(batch.topic, appended.sizes)
         return appended
+
+    def take_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+        """Several batches of one topic, each all or none; what became of each."""
+        self._store_staged()
+        outcomes = self._store.append_batches(drafts)
+        taken = [one.sizes for one in outcomes if isinstance(one, AppendedBatch)]
+        if taken:
+            self.counters.put_batch(drafts.topic, list(itertools.chain.from_iterable(taken)), len(taken))
+        return outcomes
 
     def _rules(self) -> DelayRules:
         return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)

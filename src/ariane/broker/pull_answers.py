@@ -81,11 +81,13 @@ class FoundAnswers:
         """With `size` bytes of records; None when the general way is to be taken."""
         if command.flag or command.serialization is not _JSON or size > FRAME_BYTES_MAX // 2:
             return None
-        header = self._template % (
-            command.opaque, broker_id, result.next_offset, result.min_offset, result.max_offset
-        )  # fmt: skip
-        prefix = _PREFIX.pack(4 + len(header) + size, len(header))
-        return b"".join((prefix, header, *result.slices))
+        head = self.head(command.opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
+        return b"".join((head, *result.slices))
+
+    def head(self, opaque: int, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int) -> bytes:
+        """All of a frame but its `size` bytes of records."""
+        header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
+        return _PREFIX.pack(4 + len(header) + size, len(header)) + header
 
 
 def suggested_broker(result: ReadResult, group: GroupConfig, slave_read: bool) -> int:

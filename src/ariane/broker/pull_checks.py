@@ -17,28 +17,28 @@ _SUBSCRIPTION = int(PullSysFlag.SUBSCRIPTION)
 
 class PullChecks:
     def __init__(self, settings: BrokerSettings, topics: Topics, groups: Groups, clients: Clients) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
+        self.settings = settings
+        self.topics = topics
+        self.groups = groups
+        self.clients = clients
 
     def admit(self, ask: Pull) -> tuple[GroupConfig, MessageFilter]:
         """The group's settings and the filter to read with; RequestFailed says why not."""
-        settings = self._settings
+        settings = self.settings
         if not settings.permission & _READ:
             raise _forbidden(f"broker {settings.name} may not be read (brokerPermission = {settings.permission})")
-        group = self._groups.find(ask.consumer_group)
+        group = self.groups.find(ask.consumer_group)
         if not group.consume_enable:
             raise _forbidden(f"group {group.group_name} may not consume (consumeEnable = false)")
         self._check_queue(ask)
         return group, self._filter(ask, group)
 
     def _check_queue(self, ask: Pull) -> None:
-        config = self._topics.get(ask.topic)
+        config = self.topics.get(ask.topic)
         if config is None:
             raise RequestFailed(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {ask.topic[:255]} does not exist on broker {self._settings.name}: create it first",
+                f"topic {ask.topic[:255]} does not exist on broker {self.settings.name}: create it first",
             )
         if not config.perm & _READ:
             raise _forbidden(f"topic {ask.topic} may not be read (perm = {config.perm}): give it perm 6")
@@ -52,7 +52,7 @@ class PullChecks:
     def _filter(self, ask: Pull, group: GroupConfig) -> MessageFilter:
         try:
             wanted = self._said_in(ask) if ask.sys_flag & _SUBSCRIPTION else self._heard_of(ask, group)
-            return filter_of(wanted, property_filter=self._settings.property_filter)
+            return filter_of(wanted, property_filter=self.settings.property_filter)
         except ExpressionError as error:
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
@@ -65,7 +65,7 @@ class PullChecks:
 
     def _heard_of(self, ask: Pull, group: GroupConfig) -> Subscription:
         """What the group's heartbeats say. The request's own words do not count here: Go leaves them empty."""
-        known = self._clients.group(ask.consumer_group)
+        known = self.clients.group(ask.consumer_group)
         if known is None:
             raise _unsubscribed(f"group {ask.consumer_group} has no member here: it has sent no heartbeat yet")
         if known.message_model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:

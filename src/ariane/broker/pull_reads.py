@@ -28,10 +28,13 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, ask: Pull, offset: int, wanted: MessageFilter) -> "Reading":
         """As much as was asked for, one message at least; the store has limits of its own."""
-        bytes_max = ask.max_msg_bytes if ask.max_msg_bytes and ask.max_msg_bytes > 0 else BYTES_MAX_IN_MEMORY
-        return cls(
-            ask.topic, ask.queue_id, offset, max(1, ask.max_msg_nums), min(bytes_max, BYTES_MAX_IN_MEMORY), wanted
-        )
+        return cls(ask.topic, ask.queue_id, offset, max(1, ask.max_msg_nums), bytes_wanted(ask), wanted)
+
+
+def bytes_wanted(ask: Pull) -> int:
+    """Only clients of 5.x say how many."""
+    bytes_max = ask.max_msg_bytes
+    return BYTES_MAX_IN_MEMORY if bytes_max is None or bytes_max <= 0 else min(bytes_max, BYTES_MAX_IN_MEMORY)
 
 
 def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:

@@ -43,6 +43,7 @@ class SendAnswers:
         self._store_host = store_host
         self._host_text = offset_message_id(store_host, 0)[:-16].encode()
         self._templates: dict[tuple[str, bool], bytes] = {}
+        self._batch_templates: dict[tuple[str, bool, bool], bytes] = {}
 
     def stored(self, messages: Iterable[Stored]) -> bytes:
         """All answers to one connection, for one write; nothing for those who do not want to know.
@@ -65,6 +66,15 @@ class SendAnswers:
             else:
                 parts.append(self.told(_SUCCESS, ((asked, key, None, queue_id), draft, appended)) or b"")
         return b"".join(parts)
+
+    def batch_stored(self, opaque: int, unique_key: str | None, queue_id: int, appended: AppendedBatch) -> bytes:
+        """The answer to a batch, from a template as well; the key, if any, `is_plain`. 4 us, field by field 16."""
+        settings, ids = self._settings, offset_message_ids(self._store_host, appended.physical_offsets)
+        kind = settings.region_id, settings.trace_on, unique_key is not None
+        template = self._batch_templates.get(kind) or self._make_batch_template(kind)
+        fields = (opaque, ids.encode(), queue_id, appended.queue_offset)
+        header = template % (fields if unique_key is None else (*fields, unique_key.encode()))
+        return _prefix(header) + header
 
     def told(self, code: ResponseCode, stored: Stored) -> bytes | None:
         """Any answer to one of them, field by field."""
@@ -97,13 +107,22 @@ class SendAnswers:
         )
 
     def _make_template(self) -> bytes:
-        answer = self._answer(_SUCCESS, _MESSAGE_ID, _QUEUE_ID, _QUEUE_OFFSET, _KEY)
+        header = self._with_places(_KEY).replace(_MESSAGE_ID.encode(), self._host_text + b"%016X")
+        self._templates[self._settings.region_id, self._settings.trace_on] = header
+        return header
+
+    def _make_batch_template(self, kind: tuple[str, bool, bool]) -> bytes:
+        header = self._with_places(_KEY if kind[2] else None).replace(_MESSAGE_ID.encode(), b"%b")
+        self._batch_templates[kind] = header
+        return header
+
+    def _with_places(self, unique_key: str | None) -> bytes:
+        """The general answer, with places for all but the message ids."""
+        answer = self._answer(_SUCCESS, _MESSAGE_ID, _QUEUE_ID, _QUEUE_OFFSET, unique_key)
         header = encode_json_header(answer_command(Command(code=0, opaque=_OPAQUE), answer)).replace(b"%", b"%%")
         for number in (_OPAQUE, _QUEUE_ID, _QUEUE_OFFSET):
             header = header.replace(str(number).encode(), b"%d")
-        header = header.replace(_MESSAGE_ID.encode(), self._host_text + b"%016X").replace(_KEY.encode(), b"%b")
-        self._templates[self._settings.region_id, self._settings.trace_on] = header
-        return header
+        return header.replace(_KEY.encode(), b"%b")
 
 
 def asked_by(command: Command, unique_key: str | None) -> int | Command:

@@ -72,8 +72,10 @@ class Concurrently:
             run = await self._ready.get()
             if not run.process.dropped:
                 await self._consume(run)
-            # Neither does `get` wait while there is something to get: pulls and heartbeats must have their turn.
-            await asyncio.sleep(0)
+            if not self._ready.empty():
+                # Then `get` would not wait, and neither does a handler that returns at once: pulls and heartbeats must
+                # have their turn.
+                await asyncio.sleep(0)
 
     async def _consume(self, run: _Run) -> None:
         run.held.last_consume_ms = self.instance.clock.now_ms()

@@ -97,7 +97,8 @@ class Delivery:
 
     def choose(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
         """The next queue in turn, on another broker than the one that just failed where there is one."""
-        turn = self._round_robin.setdefault(queues[0].topic, RoundRobin())
+        topic = queues[0].topic
+        turn = self._round_robin.get(topic) or self._round_robin.setdefault(topic, RoundRobin())
         if self._settings.latency_fault:
             now = self._instance.clock.monotonic()
             chosen = turn.pick(queues, usable=lambda broker: self._faults.is_usable(broker, now))
@@ -121,18 +122,40 @@ class Delivery:
         sending = _Sending(parcel, queue, self._instance.clock.monotonic() + timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._attempts(sending)
+                return await self._attempts(sending, self._settings.retries)
         except TimeoutError:
             raise self._failed(sending, f"no success within {timeout_s} s") from None
+
+    async def go_on(
+        self, parcel: Parcel, queue: MessageQueue, error: ArianeError, timeout_s: float, left_s: float
+    ) -> list[SendResult]:
+        """As `send`, when its first attempt, at `queue`, was made elsewhere and ended with `error`."""
+        sending = _Sending(parcel, None, self._instance.clock.monotonic() + left_s, last_broker=queue.broker_name)
+        try:
+            async with asyncio.timeout(left_s):
+                await self._after(sending, queue, error, self._settings.retries)
+                return await self._attempts(sending, self._settings.retries - 1, error)
+        except TimeoutError:
+            raise self._failed(sending, f"no success within {timeout_s} s") from None
+
+    def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
+        """What `queues` returns, when nobody needs to be asked."""
+        known = self._queues.get(topic)
+        return known[1] if known is not None and known[0] is self._instance.routes.known(topic) else None
+
+    def took(self, queue: MessageQueue, seconds: float) -> None:
+        """Notes how long a send took, for `choose`."""
+        self._faults.took(queue.broker_name, seconds, self._instance.clock.monotonic())
 
     async def send_oneway(self, parcel: Parcel, queue: MessageQueue | None = None) -> None:
         queue = queue or self.choose(await self.queues(parcel.topic))
         request = parcel.request(queue, self._settings, self._instance.clock.now_ms())
         await self._instance.oneway(self._address(queue), request)
 
-    async def _attempts(self, sending: _Sending) -> list[SendResult]:
-        last_error: ArianeError | None = None
-        for retries_left in range(self._settings.retries, -1, -1):
+    async def _attempts(
+        self, sending: _Sending, retries: int, last_error: ArianeError | None = None
+    ) -> list[SendResult]:
+        for retries_left in range(retries, -1, -1):
             queues = await self.queues(sending.parcel.topic)
             queue = sending.fixed or self.choose(queues, sending.last_broker)
             if queue.broker_name == sending.last_broker:
@@ -141,11 +164,9 @@ class Delivery:
             sending.last_broker = queue.broker_name
             try:
                 results = await self._attempt(sending, queue, self._time_for(sending, queues, retries_left))
-            except (TransportError, RequestFailed) as error:
+            except (TransportError, RequestFailed, WireError) as error:
                 last_error = error
-                self._note_failure(sending, queue, error)
-                if retries_left:
-                    await self._look_again(sending.parcel.topic)
+                await self._after(sending, queue, error, retries_left)
                 continue
             if retries_left and self._settings.retry_when_not_ok and not results[0].is_ok:
                 sending.failures.append(f"{queue.broker_name}: {results[0].status}")
@@ -157,13 +178,14 @@ class Delivery:
         clock = self._instance.clock
         began = clock.monotonic()
         request = sending.parcel.request(queue, self._settings, clock.now_ms())
-        try:
-            answer = await self._instance.call(self._address(queue), request, timeout_s)
-        except WireError as error:
-            sending.failures.append(f"{queue.broker_name}: {error}")
-            raise self._failed(sending, "the broker's answer cannot be read") from error
-        self._faults.took(queue.broker_name, clock.monotonic() - began, clock.monotonic())
+        answer = await self._instance.call(self._address(queue), request, timeout_s)
+        self.took(queue, clock.monotonic() - began)
         return results_of(answer, queue, sending.parcel.unique_keys)
+
+    async def _after(self, sending: _Sending, queue: MessageQueue, error: ArianeError, retries_left: int) -> None:
+        self._note_failure(sending, queue, error)
+        if retries_left:
+            await self._look_again(sending.parcel.topic)
 
     def _note_failure(self, sending: _Sending, queue: MessageQueue, error: ArianeError) -> None:
         """Raises what no other attempt can mend."""
@@ -171,6 +193,9 @@ class Delivery:
             raise MessageRejected(f"broker {queue.broker_name} refuses the message: {error.remark}") from error
         if isinstance(error, RequestFailed) and error.code not in RETRY_CODES:
             raise error
+        if isinstance(error, WireError):
+            sending.failures.append(f"{queue.broker_name}: {error}")
+            raise self._failed(sending, "the broker's answer cannot be read") from error
         self._faults.failed(queue.broker_name, self._instance.clock.monotonic())
         sending.failures.append(f"{queue.broker_name}: {error}")
         refused = isinstance(error, RequestFailed) and error.code in _NOT_STORED_CODES

@@ -16,7 +16,7 @@ from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
 from ariane.wire.sys_flag import Compression, SysFlag
 
 _COMPRESSED = int(SysFlag.COMPRESSED)  # without a type: zlib to every release
-_ITEM_BYTES = 22  # the lengths and flags around the body and the properties of a batch item
+ITEM_BYTES = 22  # the lengths and flags around the body and the properties of a batch item
 _THREAD_FROM_BYTES = 128 * 1024  # compressing this much takes longer than a turn of the loop should
 
 
@@ -32,7 +32,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     def batched_size(self) -> int:
         """What it takes as an item of a batch, where bodies travel as they are."""
         text = self.properties
-        return len(self.message.body) + (len(text) if text.isascii() else len(text.encode())) + _ITEM_BYTES
+        return len(self.message.body) + (len(text) if text.isascii() else len(text.encode())) + ITEM_BYTES
 
 
 async def seal(

@@ -6,7 +6,7 @@ that raises has not. A coroutine function runs on the event loop, any other func
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -93,15 +93,17 @@ class HandlerCalls:
 
     def _step(self, handler: Handler, messages: Sequence[Received]) -> tuple[int, Awaitable[object] | None]:
         """Up to the first handler that waits, fails or does not want its message."""
-        for done in range(0, len(messages), self.batch):
-            work = handler(messages[done] if self.batch == 1 else list(messages[done : done + self.batch]))
+        done = 0
+        for given in messages if self.batch == 1 else _batches(messages, self.batch):
+            work = handler(given)
             try:
                 return done, go_on(work, work.send(None))
             except StopIteration as end:
-                if end.value is False or isinstance(end.value, Retry):
+                if end.value is not None and (end.value is False or isinstance(end.value, Retry)):
                     return done, _returning(end.value)
             except Exception as error:
                 return done, _raising(error)
+            done += self.batch
         return len(messages), None
 
     async def _call(self, handler: Handler | None, messages: Sequence[Received]) -> object:
@@ -154,6 +156,11 @@ class HandlerCalls:
                 await outcome
         except Exception:
             log.exception("on_error itself failed", extra={"message_id": message.message_id})
+
+
+def _batches(messages: Sequence[Received], size: int) -> Iterator[list[Received]]:
+    for begin in range(0, len(messages), size):
+        yield list(messages[begin : begin + size])
 
 
 async def _unreadable(fault: str) -> Verdict:

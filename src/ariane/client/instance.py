@@ -23,6 +23,7 @@ from ariane.lifecycle import background, every
 from ariane.model.address import Address
 from ariane.model.route import MASTER_ID, BrokerData
 from ariane.rpc.dispatcher import Dispatcher
+from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.transport.tls import client_context
 from ariane.wire.command import Command
@@ -105,6 +106,16 @@ class Instance:
         """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
         command = self._command(request, oneway=False)
         return read_answer(request, await self._pool.call(address, command, timeout_s))
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to `address`, for `short_call`: None while it is not open, and where requests are signed."""
+        self.check_usable()
+        return self._pool.ready(address) if self._signer is None else None
+
+    def ready_master(self, broker_name: str) -> Connection | None:
+        """The same for the broker that takes messages."""
+        address = self.routes.master_of(broker_name)
+        return None if address is None else self.ready(self.send_address(address))
 
     async def oneway(self, address: str, request: Request[Any]) -> None:
         await self._pool.send(address, self._command(request, oneway=True))

@@ -59,13 +59,14 @@ def _check_delay(message: Message) -> None:
 
 
 def check_topic(topic: str) -> None:
-    trouble = _topic_trouble(topic)
+    trouble = topic_trouble(topic)
     if trouble is not None:
         raise MessageRejected(trouble)
 
 
 @lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
-def _topic_trouble(topic: str) -> str | None:
+def topic_trouble(topic: str) -> str | None:
+    """Why nobody may send to `topic`; None when all may."""
     fault = topic_fault(topic)
     if fault is not None:
         return f"{fault}: choose another topic"

@@ -59,22 +59,31 @@ def reply_parcel(envelope: Envelope) -> Single:
     return Single(envelope, SendReplyV2)
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of one topic that are stored together, in order, in one queue. Never compressed, as in 4.7.1."""
 
-    envelopes: Sequence[Envelope]
+    topic: str
+    unique_keys: list[str]
+    bodies: Sequence[bytes]
+    texts: Sequence[bytes]
+    """The property texts."""
+    flags: Sequence[int]
+    wait_stored: bool = True
     unit_mode: bool = False
 
-    @property
-    def topic(self) -> str:
-        return self.envelopes[0].message.topic
-
-    @property
-    def unique_keys(self) -> list[str]:
-        return [envelope.unique_key for envelope in self.envelopes]
+    @classmethod
+    def of(cls, envelopes: Sequence[Envelope], *, unit_mode: bool = False) -> "Batch":
+        return cls(
+            topic=envelopes[0].message.topic,
+            unique_keys=[envelope.unique_key for envelope in envelopes],
+            bodies=[envelope.message.body for envelope in envelopes],
+            texts=[envelope.properties.encode() for envelope in envelopes],
+            flags=[envelope.message.flag for envelope in envelopes],
+            wait_stored=envelopes[0].message.wait_stored,
+            unit_mode=unit_mode,
+        )
 
     def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
-        wait = "true" if self.envelopes[0].message.wait_stored else "false"
         return SendBatch(
             producer_group=settings.group,
             topic=self.topic,
@@ -84,13 +93,9 @@ class Batch(msgspec.Struct, frozen=True):
             sys_flag=0,
             born_timestamp=now_ms,
             flag=0,
-            properties=f"{Property.WAIT}\x01{wait}\x02",
+            properties=f"{Property.WAIT}\x01{'true' if self.wait_stored else 'false'}\x02",
             reconsume_times=0,
             unit_mode=self.unit_mode,
             batch=True,
-            body=join_batch(
-                [envelope.message.body for envelope in self.envelopes],
-                [envelope.properties.encode() for envelope in self.envelopes],
-                [envelope.message.flag for envelope in self.envelopes],
-            ),
+            body=join_batch(self.bodies, self.texts, self.flags),
         )

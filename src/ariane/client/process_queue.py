@@ -11,9 +11,11 @@ unfinished offset: after a crash a message may come twice, never not at all.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from operator import lt
+from operator import attrgetter, lt
 
 from ariane.client.received import Received
+
+_offset_of, _body_of = attrgetter("queue_offset"), attrgetter("body")
 
 
 class ProcessQueue:
@@ -52,11 +54,11 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[Received], next_offset: int) -> None:
         """What a pull brought. Offsets that were here before are passed over: a broker may repeat itself."""
-        offsets = [message.queue_offset for message in messages]
+        offsets = list(map(_offset_of, messages))
         if not _rises(offsets, self.next_offset):
             messages = list(_rising(messages, self.next_offset))
-            offsets = [message.queue_offset for message in messages]
-        sizes = [len(message.body) for message in messages]
+            offsets = list(map(_offset_of, messages))
+        sizes = list(map(len, map(_body_of, messages)))
         self._waiting.extend(messages)
         self._order.extend(offsets)
         self._unfinished.update(zip(offsets, sizes, strict=True))
@@ -76,10 +78,12 @@ class ProcessQueue:
         self._waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[Received]) -> None:
-        for message in messages:
-            self.bytes -= self._unfinished.pop(message.queue_offset, 0)
-        while self._order and self._order[0] not in self._unfinished:
-            self._order.popleft()
+        unfinished, order = self._unfinished, self._order
+        self.bytes -= sum([unfinished.pop(message.queue_offset, 0) for message in messages])
+        if not unfinished:
+            order.clear()
+        while order and order[0] not in unfinished:
+            order.popleft()
 
 
 def _rises(offsets: Sequence[int], begin: int) -> bool:

@@ -125,7 +125,7 @@ class Producer:
 
         `queue` is a queue, or a function of the queues and the message that chooses one.
         """
-        return await self._lifetime.value.send(message_of(message, body, fields), queue, timeout_s)
+        return await self._lifetime.value.begin(message_of(message, body, fields), queue, timeout_s)
 
     def send_nowait(
         self,
@@ -142,7 +142,7 @@ class Producer:
             raise TooManyInFlight(
                 f"{len(self._nowait)} messages already wait for their results: await some of them, or use send()"
             )
-        work = self._lifetime.value.send(message_of(message, body, fields), queue, timeout_s)
+        work = self._lifetime.value.begin(message_of(message, body, fields), queue, timeout_s)
         future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         self._nowait.spawn(_settle(future, work, callback))
         return future
@@ -195,6 +195,10 @@ class Producer:
 def message_of(message: Message | str, body: bytes | None, fields: MessageFields) -> Message:
     """A Message as it was given, or made from a topic, a body and the other fields by name."""
     if isinstance(message, str):
+        tags, keys = fields.get("tags"), fields.get("keys", ())
+        if body is not None and len(fields) == ("tags" in fields) + ("keys" in fields):
+            # The usual fields by name: names in a dict would take three times as long, 0.35 us.
+            return Message(topic=message, body=body, tags=tags, keys=keys)
         try:
             return Message(topic=message, body=b"" if body is None else body, **fields)
         except TypeError as error:

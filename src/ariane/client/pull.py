@@ -1,12 +1,15 @@
 """One pull: a request for messages of one queue from one offset, and what came of it."""
 
 from enum import StrEnum
+from operator import attrgetter
 
 import msgspec
 
 from ariane.client.instance import Instance
+from ariane.client.pull_template import PullTemplate
 from ariane.client.queue_ends import broker_of
 from ariane.client.received import BODY_BYTES_MAX, Received, receive_all
+from ariane.client.short_calls import short_call
 from ariane.client.subscriptions import passing
 from ariane.errors import RecordError, TransportError
 from ariane.model.group import Subscription
@@ -31,6 +34,8 @@ class PullStatus(StrEnum):
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
     """Before the first or behind the last message: `next_offset` is where the broker says to go on."""
 
+
+_offset_of = attrgetter("queue_offset")
 
 _STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -69,12 +74,12 @@ class Puller:
         self._group = group
         self._body_bytes_max = body_bytes_max
         self._suggested: dict[MessageQueue, int] = {}
+        self._templates: dict[MessageQueue, tuple[object, PullTemplate]] = {}
 
     async def pull(self, ask: PullAsk) -> PullResult:
-        address, broker_id = await self._address(ask.queue)
-        request = self._request(ask, from_slave=broker_id != MASTER_ID)
+        address, broker_id = self._address(ask.queue) or (await broker_of(self._instance, ask.queue), MASTER_ID)
         try:
-            answer = await self._instance.call(address, request, ask.wait_s + _SLACK_S)
+            answer = await self._answer(address, ask, _flags(ask, from_slave=broker_id != MASTER_ID))
         except TransportError:
             self._suggested.pop(ask.queue, None)  # the slave that was suggested may be the one that is gone
             raise
@@ -83,20 +88,31 @@ class Puller:
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)
+        self._templates.pop(queue, None)
 
-    async def _address(self, queue: MessageQueue) -> tuple[str, int]:
-        suggested = self._suggested.get(queue, MASTER_ID)
-        found = self._instance.routes.address_of(queue.broker_name, suggested)
-        return found or (await broker_of(self._instance, queue), MASTER_ID)
+    def _address(self, queue: MessageQueue) -> tuple[str, int] | None:
+        return self._instance.routes.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
 
-    def _request(self, ask: PullAsk, *, from_slave: bool) -> PullMessage:
-        flags = 0
-        if ask.commit_offset is not None and not from_slave:
-            flags |= _COMMIT_OFFSET
-        if ask.wait_s > 0:
-            flags |= _SUSPEND
-        if ask.carries_subscription:
-            flags |= _SUBSCRIPTION
+    async def _answer(self, address: str, ask: PullAsk, flags: int) -> PullAnswer:
+        timeout_s = ask.wait_s + _SLACK_S
+        connection = self._instance.ready(address)
+        if connection is not None:
+            opaque = connection.next_opaque()
+            frame = self._template(ask).frame(opaque, ask.offset, flags, ask.commit_offset or 0)
+            if frame is not None:
+                answer: PullAnswer = await short_call(connection, PullMessage, opaque, frame, timeout_s)
+                return answer
+        return await self._instance.call(address, self._request(ask, flags), timeout_s)
+
+    def _template(self, ask: PullAsk) -> PullTemplate:
+        """Kept for each queue, as long as it is asked for in the same way."""
+        known = self._templates.get(ask.queue)
+        way = (ask.subscription, ask.count, ask.wait_s, ask.carries_subscription)
+        if known is None or known[0] != way:
+            known = self._templates[ask.queue] = way, PullTemplate(self._request(ask, 0))
+        return known[1]
+
+    def _request(self, ask: PullAsk, flags: int) -> PullMessage:
         return PullMessage(
             consumer_group=self._group,
             topic=ask.queue.topic,
@@ -122,10 +138,21 @@ class Puller:
         return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
 
 
+def _flags(ask: PullAsk, *, from_slave: bool) -> int:
+    flags = 0
+    if ask.commit_offset is not None and not from_slave:
+        flags |= _COMMIT_OFFSET
+    if ask.wait_s > 0:
+        flags |= _SUSPEND
+    if ask.carries_subscription:
+        flags |= _SUBSCRIPTION
+    return flags
+
+
 def _check_offsets(ask: PullAsk, answer: PullAnswer, messages: list[Received]) -> None:
     """What is committed later comes from these numbers, so they must lie where the broker says it looked."""
-    offsets = [message.queue_offset for message in messages]
-    for offset in {min(offsets), max(offsets)} if offsets else ():
+    offsets = list(map(_offset_of, messages))
+    for offset in (min(offsets), max(offsets)) if offsets else ():
         if not ask.offset <= offset < answer.next_begin_offset:
             raise RecordError(
                 f"{ask.queue} answered a pull from {ask.offset} to {answer.next_begin_offset} with a message at "

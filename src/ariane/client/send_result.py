@@ -46,6 +46,20 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
         return self.status is SendStatus.SEND_OK
 
 
+def result_of(answer: SendAnswer, queue: MessageQueue, unique_key: str) -> SendResult:
+    """The result of a message that was sent alone: as `results_of`, without its lists."""
+    return SendResult(
+        _STATUS_BY_CODE[answer.code],
+        unique_key,
+        answer.msg_id,
+        _stored_in(queue, answer.queue_id),
+        answer.queue_offset,
+        answer.transaction_id,
+        answer.msg_region,
+        answer.trace_on,
+    )
+
+
 def results_of(answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
     """A result for each message of a send. A batch is stored in one go: ids in order, offsets one after the other."""
     status, transaction_id, region, trace_on = (
@@ -54,11 +68,15 @@ def results_of(answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) 
         answer.msg_region,
         answer.trace_on,
     )
-    queue_id = answer.queue_id
-    stored_in = queue if queue_id == queue.queue_id else msgspec.structs.replace(queue, queue_id=queue_id)
+    stored_in = _stored_in(queue, answer.queue_id)
     # A broker with batches of its own kind (5.x) gives one id for all.
     ids = zip_longest(unique_keys, answer.msg_id.split(",")[: len(unique_keys)], fillvalue="")
     return [
         SendResult(status, unique_key, offset_id, stored_in, QueueOffset(offset), transaction_id, region, trace_on)
         for offset, (unique_key, offset_id) in enumerate(ids, answer.queue_offset)
     ]
+
+
+def _stored_in(queue: MessageQueue, queue_id: int) -> MessageQueue:
+    """The broker may choose another queue than it was asked for."""
+    return queue if queue_id == queue.queue_id else msgspec.structs.replace(queue, queue_id=queue_id)

@@ -1,21 +1,23 @@
 """All ways to send on one client instance: checked, sealed, put to a queue, delivered, traced."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from ariane.client.batching import Gatherer, can_be_batched, check_batch, parcel_of, split
 from ariane.client.delivery import Delivery
-from ariane.client.envelope import Envelope, seal, seal_plain
+from ariane.client.envelope import Envelope, seal
 from ariane.client.instance import Instance
 from ariane.client.parcel import Parcel, Single, reply_parcel
 from ariane.client.producer_settings import ProducerSettings
 from ariane.client.request_reply import ReplyMessage
 from ariane.client.selection import Selector, by_sharding_key
 from ariane.client.send_result import SendResult
+from ariane.client.straight import StraightLine
 from ariane.client.trace_text import TraceKind, published
 from ariane.client.tracing import Tracer
 from ariane.client.unique_keys import unique_keys_for
+from ariane.client.usual import usual_text
 from ariane.errors import MessageRejected, SendFailed
 from ariane.model.message import Message
 from ariane.model.route import MessageQueue
@@ -33,8 +35,13 @@ class Sender:
         self.settings = settings
         self.tracer = tracer
         self._delivery = Delivery(instance, settings)
-        self._next_key = unique_keys_for(instance).next
+        self._keys = unique_keys_for(instance)
+        self._straight = StraightLine(instance, settings, self._delivery, self._keys)
         self._unit_mode = instance.settings.unit_mode
+        self._gathers = settings.batch_linger_ms > 0
+        # Tracing wants the envelope, and a second attempt at what was stored badly wants the first result.
+        self._knows_usual = tracer is None and not settings.retry_when_not_ok
+        self._usual_below = min(settings.compress_over_bytes, settings.message_bytes_max + 1)
         self._gatherer = Gatherer(settings, instance.clock, self._delivery.send, unit_mode=self._unit_mode)
 
     @classmethod
@@ -52,6 +59,14 @@ class Sender:
     async def queues(self, topic: str) -> list[MessageQueue]:
         return list(await self._delivery.queues(topic))
 
+    def begin(self, message: Message, choice: Choice = None, timeout_s: float | None = None) -> Awaitable[SendResult]:
+        """`send`, for who awaits it at once: of a message that joins a batch it is a bare future."""
+        if choice is None and self._knows_usual:
+            text = usual_text(message, self._usual_below)
+            if text is not None:
+                return self._gather(message, text) if self._gathers else self._straight.send(message, text, timeout_s)
+        return self.send(message, choice, timeout_s)
+
     async def send(
         self,
         message: Message,
@@ -62,8 +77,6 @@ class Sender:
         sys_flag: int = 0,
     ) -> SendResult:
         """`extra` are reserved properties, for messages that are part of something larger."""
-        if choice is None and not extra and not sys_flag and self._is_plain(message):
-            return await self._gather(message)
         began_ms = self.instance.clock.now_ms()
         envelope = await self._seal(message, extra, sys_flag)
         queue = await self._queue_in_time(message, choice, timeout_s)
@@ -100,7 +113,7 @@ class Sender:
         self.instance.check_usable()
         if isinstance(message, ReplyMessage):
             extra = message.reserved_properties()
-        return await seal(message, self._next_key(), self.settings, extra=extra, sys_flag=sys_flag)
+        return await seal(message, self._keys.next(), self.settings, extra=extra, sys_flag=sys_flag)
 
     def _single(self, envelope: Envelope) -> Parcel:
         if isinstance(envelope.message, ReplyMessage):
@@ -141,21 +154,11 @@ class Sender:
                 return queue
         return None
 
-    def _is_plain(self, message: Message) -> bool:
-        """Whether `message` joins a batch without anything to wait for: the usual case, and cheap for that."""
-        return (
-            self.settings.batch_linger_ms > 0
-            and self.tracer is None
-            and type(message) is Message
-            and message.sharding_key is None
-            and type(message.body) is bytes
-            and len(message.body) < self.settings.compress_over_bytes
-            and can_be_batched(message)
-        )
-
-    def _gather(self, message: Message) -> "asyncio.Future[SendResult]":
+    def _gather(self, message: Message, text: str) -> "asyncio.Future[SendResult]":
         self.instance.check_usable()
-        return self._gatherer.add(seal_plain(message, self._next_key(), self.settings), None)
+        unique_key = self._keys.next()
+        lane = (message.topic, None, message.wait_stored)
+        return self._gatherer.put(lane, message.body, f"{text}UNIQ_KEY\x01{unique_key}\x02".encode(), unique_key)
 
     def _may_gather(self, envelope: Envelope, extra: Mapping[str, str] | None) -> bool:
         """Only plain messages, and none that is better compressed: batches are not."""

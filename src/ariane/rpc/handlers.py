@@ -8,7 +8,7 @@ its `Call`: a parked pull then costs neither a task nor a place among the reques
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
@@ -117,12 +117,25 @@ class HandlerTable:
                 raise ValueError(f"{route.declaration.code.name} has two handlers")
             routes[route.declaration.code] = route
         lanes = [getattr(group, name) for group in groups for name in _marked(group, _LANE_MARK)]
-        if len(lanes) > 1:
-            raise ValueError(f"{len(lanes)} handler groups have a lane, at most one can")
-        return cls(routes, lanes[0] if lanes else None)
+        return cls(routes, _one_lane(lanes))
 
     def codes(self) -> set[int]:
         return set(self._routes)
+
+
+def _one_lane(lanes: Sequence[Lane]) -> Lane | None:
+    """Each is asked in turn until one takes something; the connection comes again for what follows."""
+    if len(lanes) < 2:
+        return lanes[0] if lanes else None
+
+    def take(connection: Connection, data: bytes, position: int) -> int:
+        for lane in lanes:
+            end = lane(connection, data, position)
+            if end > position:
+                return end
+        return position
+
+    return take
 
 
 def _routes_of(group: object) -> Iterator[Route]:

@@ -6,9 +6,11 @@ straight line in `append` is the broker's hot path; a message costs one packed h
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, StoreError
+from ariane.store.append_batches import append_batches
 from ariane.store.append_run import NOT_QUEUED, Outcome, Run, dispatch
 from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queue import ConsumeQueue
@@ -16,6 +18,7 @@ from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.dispatch import Dispatcher
 from ariane.store.draft import Appended, Draft, record_bytes
 from ariane.store.draft_batch import AppendedBatch, DraftBatch
+from ariane.store.draft_batches import DraftBatches
 from ariane.store.queue_entry import ENTRY
 from ariane.wire.crc import crc32
 from ariane.wire.record import HEAD_V4, HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN, SHORT
@@ -222,6 +225,17 @@ class Appender:
             self._dispatcher.keys.add(places, batch.keys.texts, timestamp_ms, (batch.topic,), (len(places),))
         self._dispatcher.tell_all({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
+
+    def append_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+        """Several batches, each all or none: with one write if they can be, else one by one."""
+        together: list[AppendedBatch] | None = None
+        if not self._sealed:
+            self._begin(())
+            parts = self._log, self._queues, self._dispatcher
+            limit = min(self._max_message_bytes, self._log.room_max)
+            with suppress(StoreError, RecordError):  # nothing has changed; appended one by one, each tells its own
+                together = append_batches(drafts, *parts, self._store_host, self.timestamp_ms, limit)
+        return [self.append_batch(batch) for batch in drafts.each()] if together is None else [*together]
 
 
 _UNWRITTEN = StoreError("not written")

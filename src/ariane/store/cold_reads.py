@@ -7,10 +7,14 @@ every connection would wait for it.
 import asyncio
 import errno
 from collections.abc import Iterable
+from contextlib import closing, suppress
+from pathlib import Path
 
-from ariane.store.disk import File
+from ariane.store.disk import Disk, File
 from ariane.store.message_store import MessageStore
 from ariane.store.query import Place
+from ariane.store.queue_entry import ENTRY_BYTES
+from ariane.store.queue_files import ColdEntry
 from ariane.store.segments import Segments
 
 
@@ -31,13 +35,24 @@ def _read_ahead(file: File, size: int, position: int) -> None:
             raise
 
 
+def _fetch_entry(disk: Disk, entry: ColdEntry) -> None:
+    """Through a descriptor of the thread's own, since the queue's may be closed at any time to make room for another.
+
+    What goes wrong here goes wrong again when the queue reads it, which tells.
+    """
+    with suppress(OSError), closing(disk.open(Path(entry.path), writable=False)) as file:
+        file.read(ENTRY_BYTES, entry.position)
+
+
 async def offset_by_time(store: MessageStore, topic: str, queue_id: int, timestamp_ms: int) -> int:
     """As `Reader.offset_by_time`, which looks at a score of records in an old queue that nobody has read for days."""
     search = store.reader.search_by_time(topic, queue_id, timestamp_ms)
     try:
         while True:
             place = next(search)
-            if not store.is_cached([place]):
+            if isinstance(place, ColdEntry):
+                await asyncio.to_thread(_fetch_entry, store.parts.disk, place)
+            elif not store.is_cached([place]):
                 await asyncio.to_thread(fetch, store.parts.commit_log.segments, [place])
     except StopIteration as found:
         return int(found.value)

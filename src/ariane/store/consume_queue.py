@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 
 from ariane.errors import StoreCorrupt
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
-from ariane.store.queue_files import QueueFiles
+from ariane.store.queue_files import ColdEntry, QueueFiles
 from ariane.store.queue_recovery import find_end
 from ariane.store.unsynced import Unsynced
 
@@ -131,6 +131,10 @@ class ConsumeQueue:
         """Whole entries from `offset` on, at most `count`; none when `offset` is not inside the queue."""
         end = min(offset + count, self.max_offset)
         return self._read(offset, end) if self.min_offset <= offset < end else b""
+
+    def cold_entry(self, offset: int) -> ColdEntry | None:
+        """Where the entry stands, when reading it would wait for the disk; None when it would not."""
+        return self._files.cold_entry(offset * ENTRY_BYTES) if offset < self._tail_offset else None
 
     def _read(self, offset: int, end: int) -> bytes:
         tail_offset = self._tail_offset

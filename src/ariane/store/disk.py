@@ -16,6 +16,8 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
+_ONE_BYTE = [bytearray(1)]  # whatever is read into it is looked at by nobody
+
 
 class File(Protocol):
     """An open file. All numbers are bytes."""
@@ -124,7 +126,7 @@ class RealFile:
     def is_cached(self, position: int) -> bool:
         """Where the kernel cannot tell, it is taken to be."""
         try:
-            os.preadv(self._descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
+            os.preadv(self._descriptor, _ONE_BYTE, position, os.RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError:  # this file system does not know RWF_NOWAIT

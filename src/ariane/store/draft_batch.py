@@ -77,14 +77,14 @@ class DraftBatch(msgspec.Struct, kw_only=True, gc=False):
 class AppendedBatch(Sequence[Appended]):
     """All messages of a batch, dense in the log and in their queue."""
 
-    __slots__ = ("_queue_offset", "_store_timestamp_ms", "physical_offsets", "sizes")
+    __slots__ = ("_store_timestamp_ms", "physical_offsets", "queue_offset", "sizes")
 
     def __init__(
-        self, physical_offsets: list[int], sizes: list[int], queue_offset: int, store_timestamp_ms: int
+        self, physical_offsets: Sequence[int], sizes: list[int], queue_offset: int, store_timestamp_ms: int
     ) -> None:
         self.physical_offsets = physical_offsets
         self.sizes = sizes
-        self._queue_offset = queue_offset
+        self.queue_offset = queue_offset
         self._store_timestamp_ms = store_timestamp_ms
 
     @classmethod
@@ -107,5 +107,5 @@ class AppendedBatch(Sequence[Appended]):
 
     def _at(self, number: int) -> Appended:
         return Appended(
-            self.physical_offsets[number], self._queue_offset + number, self.sizes[number], self._store_timestamp_ms
+            self.physical_offsets[number], self.queue_offset + number, self.sizes[number], self._store_timestamp_ms
         )

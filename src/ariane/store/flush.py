@@ -20,6 +20,8 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 4096
+_SUMMED_BYTES_MIN = 2 * 1024 * 1024
+"""What is summed at once: a sum is a small write, which would cost as much as the sums of a single block."""
 
 
 class Flusher:
@@ -103,8 +105,10 @@ class Flusher:
 class FlushThread:
     """Runs a Flusher's syncs in one thread: at once while somebody waits, else by interval and pages."""
 
-    def __init__(self, flusher: Flusher, settings: StoreSettings) -> None:
+    def __init__(self, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool]) -> None:
         self._flusher = flusher
+        self._sum_some = sum_some
+        self._summed_to = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._wanted = threading.Event()
@@ -113,8 +117,11 @@ class FlushThread:
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, flusher: Flusher, settings: StoreSettings) -> AsyncIterator["FlushThread"]:
-        thread = cls(flusher, settings)
+    async def running(
+        cls, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool] = lambda durable_to: False
+    ) -> AsyncIterator["FlushThread"]:
+        """`sum_some` is told how far the log is durable; it does a little, and tells whether there is more to do."""
+        thread = cls(flusher, settings, sum_some)
         thread._thread.start()
         try:
             yield thread
@@ -153,4 +160,13 @@ class FlushThread:
             self._loop.call_soon_threadsafe(self._flusher.failed, error)
             return False
         self._loop.call_soon_threadsafe(self._flusher.flushed, end)
+        if end - self._summed_to >= _SUMMED_BYTES_MIN:
+            self._sum(end)
         return True
+
+    def _sum(self, durable_to: int) -> None:
+        """Until somebody waits for a sync: who does, does not wait for this."""
+        while self._sum_some(durable_to):
+            if self._wanted.is_set():
+                return
+        self._summed_to = durable_to

@@ -33,11 +33,16 @@ class KeyRows(NamedTuple):
     physical: Int64s
     timestamps_ms: Int64s
 
+    @classmethod
+    def empty(cls, count: int) -> "KeyRows":
+        """To be filled."""
+        return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
+
     def part(self, begin: int, end: int) -> "KeyRows":
         return KeyRows(self.hashes[begin:end], self.physical[begin:end], self.timestamps_ms[begin:end])
 
 
-NO_ROWS = KeyRows(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+NO_ROWS = KeyRows.empty(0)
 
 
 def previous_entries(slots: Int32s, heads: Int32s, first_number: int) -> Int32s:

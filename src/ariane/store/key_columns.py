@@ -6,6 +6,9 @@ collector looks at each of them, and they have to be taken apart again. So they 
     physical    100  100  372  372  641  641        of the message, for each key
     texts       U1   a    U2   b    U3   c
     runs        orders, 5000 ms: 4 keys   invoices, 5000 ms: 2 keys
+
+Keys of a table of batches come as columns of bytes and are hashed at once (`add_rows`): no text is made of them, and
+20 bytes wait for each, where a text takes 80.
 """
 
 from array import array
@@ -19,9 +22,14 @@ from ariane.store.key_hash import Int64s, key_hashes, topic_hash
 
 
 class KeyColumns:
-    __slots__ = ("_physical", "_run_keys", "_run_times_ms", "_run_topics", "_texts")
+    __slots__ = ("_hashed", "_hashed_keys", "_physical", "_run_keys", "_run_times_ms", "_run_topics", "_texts")
 
     def __init__(self) -> None:
+        self._hashed: list[KeyRows] = []
+        self._hashed_keys = 0
+        self._clear_texts()
+
+    def _clear_texts(self) -> None:
         self._physical = array("q")
         self._texts: list[str] = []
         self._run_topics: list[str] = []
@@ -36,7 +44,7 @@ class KeyColumns:
         return columns
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return self._hashed_keys + len(self._texts)
 
     def add(
         self,
@@ -53,23 +61,42 @@ class KeyColumns:
         self._run_keys += run_keys
         self._run_times_ms += repeat(timestamp_ms, len(run_topics))
 
+    def add_rows(self, rows: KeyRows) -> None:
+        """Keys that are hashed already, behind those that wait."""
+        self._hash_texts()
+        self._hashed.append(rows)
+        self._hashed_keys += len(rows.hashes)
+
+    def _hash_texts(self) -> None:
+        if self._texts:
+            rows = self._rows_of_texts()
+            self._clear_texts()
+            self._hashed.append(rows)
+            self._hashed_keys += len(rows.hashes)
+
+    def _rows_of_texts(self) -> KeyRows:
+        counts = np.array(self._run_keys, np.int64)
+        hashes = {topic: topic_hash(topic) for topic in set(self._run_topics)}
+        topics = np.fromiter(map(hashes.__getitem__, self._run_topics), np.uint32, len(counts))
+        return KeyRows(
+            key_hashes(np.repeat(topics, counts), self._texts),
+            np.array(self._physical, np.int64),
+            np.repeat(np.array(self._run_times_ms, np.int64), counts),
+        )
+
     def rows(self, end_physical: int) -> KeyRows:
         """A row for each key of each message behind `end_physical`; the others are in the index already.
 
         Apache indexes a message again that is at `end_physical` itself. Here a message is indexed whole or not at all,
         so that one, too, is known.
         """
-        if not self._texts:
+        self._hash_texts()
+        if not self._hashed:
             return NO_ROWS
-        counts = np.array(self._run_keys, np.int64)
-        hashes = {topic: topic_hash(topic) for topic in set(self._run_topics)}
-        topics = np.fromiter(map(hashes.__getitem__, self._run_topics), np.uint32, len(counts))
-        physical = np.array(self._physical, np.int64)
-        rows = KeyRows(
-            key_hashes(np.repeat(topics, counts), self._texts),
-            physical,
-            np.repeat(np.array(self._run_times_ms, np.int64), counts),
-        )
+        if len(self._hashed) > 1:
+            self._hashed = [KeyRows(*map(np.concatenate, zip(*self._hashed, strict=True)))]
+        rows = self._hashed[0]
+        physical = rows.physical
         if physical[0] > end_physical and (physical[1:] >= physical[:-1]).all():
             return rows
         unknown = _unknown(physical, end_physical)

@@ -27,6 +27,8 @@ _Units: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
 _MODULUS = 1 << 32
 _UNITS_MAX = 1 << 17  # of one pass: 3,000 keys of 40 characters
 _CACHED_TOPICS = 4096
+_CACHED_LENGTHS = 256
+_HASH_SIGN = ord("#")
 
 
 def _powers(base: int) -> Uint32s:
@@ -49,6 +51,27 @@ def key_hash(topic: str, key: str) -> int:
     """The hash of one `topic#key`."""
     size = abs(java_hash(f"{topic}#{key}"))
     return size if size < 1 << 31 else 0
+
+
+def column_hashes(topic: str, keys: NDArray[np.uint8]) -> Int32s:
+    """The hashes of keys of one length, a row for each, in ASCII: no text is made of them."""
+    length = keys.shape[1]
+    before = topic_hash(topic) * 31 + _HASH_SIGN  # of `topic#`, and so the same for all
+    hashes = row_hashes(keys) + np.uint32(before * pow(31, length, _MODULUS) % _MODULUS)
+    return np.maximum(np.abs(hashes.view(np.int32)), 0)
+
+
+def row_hashes(rows: NDArray[np.uint8]) -> Uint32s:
+    """Java's hash of each row of ASCII, unsigned; at most _UNITS_MAX columns."""
+    powers = _falling_powers(rows.shape[1])
+    hashes: Uint32s = np.einsum("ij,j->i", rows, powers, dtype=np.uint32)  # no copy of the rows, unlike `@`
+    return hashes
+
+
+@lru_cache(maxsize=_CACHED_LENGTHS)
+def _falling_powers(count: int) -> Uint32s:
+    """From 31^(count - 1) down to 1, in the order of memory: read backwards, they would take twice the time."""
+    return _POWERS[:count][::-1].copy()
 
 
 def key_hashes(topics: Uint32s, keys: Sequence[str]) -> Int32s:

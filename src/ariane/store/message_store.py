@@ -21,6 +21,7 @@ from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import Disk, File, RealDisk
 from ariane.store.draft import Draft
 from ariane.store.draft_batch import AppendedBatch, DraftBatch
+from ariane.store.draft_batches import DraftBatches
 from ariane.store.flush import Flusher
 from ariane.store.layout import Layout
 from ariane.store.query import Reader
@@ -28,6 +29,7 @@ from ariane.store.queue_extension import QueueExtension
 from ariane.store.recovery import Parts, open_parts
 from ariane.store.retention import Cleaned, Holder, Retention
 from ariane.store.settings import StoreSettings
+from ariane.store.sums_recovery import drop_sums_before
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +46,15 @@ class DurableRound:
 
     sync_log: Callable[[], int]
     syncs: Sequence[Callable[[], None]]
+    sum_log: Callable[[int], None]
+    """Behind all syncs, and before the checkpoint: retention deletes what that covers."""
     checkpoint: Checkpoint
 
     def run(self, disk: Disk, layout: Layout) -> Checkpoint:
         flushed_to = self.sync_log()
         for sync in self.syncs:
             sync()
+        self.sum_log(flushed_to)
         return write_checkpoint(disk, layout.checkpoint, replace(self.checkpoint, flushed_to=flushed_to))
 
 
@@ -130,6 +135,12 @@ class MessageStore:
         """A client's batch, of at least one message: all or none."""
         return self._refusal if self._refusal is not None else self._timed(self._appender.append_batch, batch)
 
+    def append_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+        """Several batches of one topic, each all or none."""
+        if self._refusal is not None:
+            return [self._refusal] * len(drafts.plans)
+        return self._timed(self._appender.append_batches, drafts)
+
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
         began = time.monotonic()
         outcome = append(drafts)
@@ -206,11 +217,16 @@ class MessageStore:
             logics_timestamp_ms=stamp,
             index_timestamp_ms=stamp,
         )
-        return DurableRound(self.flusher.sync_now, syncs, checkpoint)
+        sum_log = parts.sums.make_durable if parts.sums is not None else _sum_nothing
+        return DurableRound(self.flusher.sync_now, syncs, sum_log, checkpoint)
 
     def finish_round(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self.flusher.flushed(checkpoint.flushed_to)
+
+    def sum_some(self, durable_to: int) -> bool:
+        """Sums blocks of the log that are durable; whether there are more. For the flush thread."""
+        return self.parts.sums is not None and self.parts.sums.extend(durable_to)
 
     @property
     def beyond_checkpoint(self) -> int:
@@ -229,6 +245,8 @@ class MessageStore:
     def clean(self, *, by_hand: bool = False) -> Cleaned:
         """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
         cleaned = self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand)
+        if cleaned.files:
+            drop_sums_before(self.parts.disk, self.parts.layout.commit_log_sums, cleaned.min_offset)
         if isinstance(self._refusal, StoreReadOnly):
             return cleaned
         was_full, is_full = self._refusal is not None, not cleaned.writes_allowed
@@ -254,12 +272,18 @@ class MessageStore:
         if not isinstance(self._refusal, StoreReadOnly):
             self.make_durable()
         self._mark.close()
+        if parts.sums is not None:
+            parts.sums.close()
         parts.commit_log.close()
         parts.queues.close()
         if parts.index is not None:
             parts.index.close()
         if not isinstance(self._refusal, StoreReadOnly):
             mark_clean(parts.disk, parts.layout.abort)
+
+
+def _sum_nothing(flushed_to: int) -> None:
+    """The settings want no sums."""
 
 
 def _memory_bytes(ratio: float) -> int:

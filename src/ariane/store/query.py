@@ -14,12 +14,14 @@ from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.index import Index
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.store.queue_files import ColdEntry
+from ariane.store.straight_read import COUNT_MAX, Run, straight_run
 from ariane.wire.record import RECORD_BYTES_MAX
 from ariane.wire.record_view import RecordView, verify
 
 SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
 BYTES_MAX_IN_MEMORY = 256 * 1024
-COUNT_MAX_IN_MEMORY = 32
+COUNT_MAX_IN_MEMORY = COUNT_MAX
 BYTES_MAX_ON_DISK = 64 * 1024
 COUNT_MAX_ON_DISK = 8
 QUERY_MAX = 64
@@ -113,8 +115,8 @@ class Reader:
         filtered = tag_match is not None or record_match is not None
         count_max = min(count_max, COUNT_MAX_IN_MEMORY)
         entries = queue.entries(offset, max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max)
-        if not filtered and (straight := self._gather_straight(queue, offset, entries, bytes_max)) is not None:
-            return straight
+        if not filtered and (run := straight_run(self._log, entries, bytes_max, self._memory_bytes_max)) is not None:
+            return _found(queue, offset, run)
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
             if not scanned and self._is_far_behind(physical):
@@ -152,34 +154,10 @@ class Reader:
             suggest_slave=self._is_far_behind(last_physical),
         )
 
-    def _gather_straight(
-        self, queue: ConsumeQueue, offset: int, entries: bytes | memoryview, bytes_max: int
-    ) -> ReadResult | None:
-        """What nearly every pull finds: all entries count, and all of their records are in one file and in memory.
-
-        None when it is not so simple. Offsets within a queue grow, so the first and the last tell of all: a third of
-        the cost of a look at each.
-        """
-        ranges = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
-        if not ranges:
-            return None
-        (first, _), (last, last_size) = ranges[0], ranges[-1]
-        base, limit, view = self._log.window(first)
-        sizes = [size for _, size in ranges]
-        if ranges != sorted(ranges) or min(sizes) <= 0:  # a damaged entry, or another writer's
-            return None
-        if not (base <= first <= last < last + last_size <= limit):
-            return None
-        if sum(sizes) > bytes_max or self._is_far_behind(first):
-            return None
-        return ReadResult(
-            status=ReadStatus.FOUND,
-            next_offset=offset + len(ranges),
-            min_offset=queue.min_offset,
-            max_offset=queue.max_offset,
-            slices=[view[physical - base : physical - base + size] for physical, size in ranges],
-            ranges=ranges,
-        )
+    def straight(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> Run | None:
+        """What `read` finds without a filter, when it is as simple as it nearly always is (straight_read.py)."""
+        entries = queue.entries(offset, min(count_max, COUNT_MAX_IN_MEMORY))
+        return straight_run(self._log, entries, bytes_max, self._memory_bytes_max)
 
     def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
         at = extension_offset(tags_code)
@@ -227,14 +205,18 @@ class Reader:
         except StopIteration as found:
             return int(found.value)
 
-    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Generator[Place, None, int]:
-        """The same step by step: yields the place of each record before it looks at it, so that it can be fetched."""
+    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Generator[Place | ColdEntry, None, int]:
+        """The same step by step: yields where it is going to look, so that it can be fetched: the place of each record,
+        and that of an entry when it is cold.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
+            if (cold := queue.cold_entry(middle)) is not None:
+                yield cold
             place = _place(queue, middle)
             if place is not None:
                 yield place
@@ -260,6 +242,17 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         stored_ms = None if queue is None else self.store_time(queue, queue.min_offset)
         return -1 if stored_ms is None else stored_ms
+
+
+def _found(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:
+    return ReadResult(
+        status=ReadStatus.FOUND,
+        next_offset=offset + len(run.places),
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        slices=run.slices(),
+        ranges=list(zip(run.places, run.sizes, strict=True)),
+    )
 
 
 def _place(queue: ConsumeQueue, offset: int) -> Place | None:

@@ -15,6 +15,7 @@ Queues are derived from the commit log, so nothing here waits for the disk: whoe
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
 from ariane.store.disk import Disk, File
@@ -31,10 +32,17 @@ _BLOCK_BYTES = 4096
 _REMOVING = "removing"
 
 
+class ColdEntry(NamedTuple):
+    """Where an entry stands that has left the page cache."""
+
+    path: str
+    position: int
+
+
 class QueueFiles:
     __slots__ = (
-        "_disk", "_names", "_names_in_doubt", "_new_names", "_open_files", "_path", "_path_base", "_unsynced_from",
-        "base", "directory", "end", "segment_bytes",
+        "_disk", "_names", "_names_in_doubt", "_new_names", "_open_files", "_path", "_path_base", "_read_base",
+        "_read_path", "_unsynced_from", "base", "directory", "end", "segment_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +56,7 @@ class QueueFiles:
         self._names: Unsynced | None = None  # the last change of a name here
         self._names_in_doubt = False
         self._path_base, self._path = -1, ""  # of the file that was written last
+        self._read_base, self._read_path = -1, ""  # and of the one that was read last
         self._unsynced_from: int | None = None  # the first file with bytes that were not synced
         self.directory = str(directory)
         self.segment_bytes = segment_bytes
@@ -146,7 +155,9 @@ class QueueFiles:
             position += step
 
     def _read_one(self, base: int, at: int, length: int) -> bytes:
-        path = self.path(base)
+        if base != self._read_base:  # a path costs as much as the read itself
+            self._read_base, self._read_path = base, self.path(base)
+        path = self._read_path
         try:
             data = self._open_files.get(path).read(length, at)
         except OSError as error:
@@ -154,6 +165,14 @@ class QueueFiles:
         if len(data) != length:
             raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
         return data
+
+    def cold_entry(self, position: int) -> ColdEntry | None:
+        """Where these bytes are, when reading them would wait for the disk. What cannot be read is `read`'s to tell."""
+        at = position % self.segment_bytes
+        path = self.path(position - at)
+        with suppress(OSError):
+            return None if self._open_files.get(path).is_cached(at) else ColdEntry(path, at)
+        return None
 
     def _file(self, base: int, at: int) -> File:
         if self.base <= base < self.end:

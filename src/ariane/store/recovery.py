@@ -27,9 +27,11 @@ from ariane.store.dispatch import Dispatcher
 from ariane.store.index import Index
 from ariane.store.layout import Layout
 from ariane.store.log_recovery import LogWalk, end_log, start_of_walk
+from ariane.store.log_sums import LogSums
 from ariane.store.open_files import affordable_open_files
 from ariane.store.segments import Segments
 from ariane.store.settings import StoreSettings
+from ariane.store.sums_recovery import cut_sums
 from ariane.wire.record import RECORD_BYTES_MAX
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Parts:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     last_timestamp_ms: int
+    sums: LogSums | None
 
 
 def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str) -> Parts:
@@ -83,6 +86,7 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
     queues.truncate(walk.end)
     if index is not None:
         index.truncate(walk.end)
+    cut_sums(disk, layout.commit_log_sums, segments, min(walk.end, _summed_to(checkpoint, exit_, walk.end)))
     end_log(segments, walk.end)
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
@@ -97,7 +101,26 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
         },
     )  # fmt: skip
     last_ms = max(walk.last_timestamp_ms, checkpoint.store_timestamp_ms)
-    return Parts(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms)
+    unsummed_from = min(walk.start, checkpoint.dispatched_to) if checkpoint.is_ours else walk.start
+    sums = _open_sums(disk, layout, segments, settings.sum_block_bytes, unsummed_from, walk.end)
+    return Parts(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
+
+
+def _summed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
+    """Up to where block sums are without gaps: a power cut may have kept one that was not synced and lost one before.
+
+    What is behind it was walked just now, and is summed again.
+    """
+    return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.is_ours else end
+
+
+def _open_sums(
+    disk: Disk, layout: Layout, segments: Segments, block_bytes: int, begin: int, end: int
+) -> LogSums | None:
+    if not block_bytes:
+        return None
+    disk.make_directory(layout.commit_log_sums)
+    return LogSums(disk, layout.commit_log_sums, segments, block_bytes, begin, end)
 
 
 def _tell_missing(index: Index, begin: int, start: int, layout: Layout) -> None:

@@ -84,8 +84,9 @@ class Segments:
 
     def find(self, offset: int) -> Segment | None:
         """The segment that holds `offset`."""
-        index = (offset - self.base) // self._segment_bytes
-        return self._segments[index] if 0 <= index < len(self._segments) else None
+        segments = self._segments
+        index = (offset - segments[0].base) // self._segment_bytes if segments else -1
+        return segments[index] if 0 <= index < len(segments) else None
 
     def before(self, offset: int) -> list[Segment]:
         """The segments that end at or before `offset`."""

@@ -50,7 +50,7 @@ class StoreService:
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor, locked(layout.lock):
             store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
             try:
-                async with FlushThread.running(store.flusher, settings) as flush_thread:
+                async with FlushThread.running(store.flusher, settings, store.sum_some) as flush_thread:
                     service = cls(store, flush_thread, executor)
                     async with background(*service._rounds(settings, clock)):
                         yield service

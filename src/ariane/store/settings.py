@@ -60,6 +60,14 @@ class StoreSettings:
         "only those of the body. Off as in Apache: 4.x clients see the checksum as a property. One that is there is "
         "always checked.",
     )
+    sum_block_bytes: int = setting(
+        256 * KiB,
+        minimum=0,
+        maximum=8 * MiB,
+        doc="Keep a checksum for each so many bytes of the commit log, in a directory of its own beside it: then "
+        "`ariane store verify` finds every flipped bit, and no client sees a difference. 0 for none, else 512 or more. "
+        "A file keeps the size that it was begun with.",
+    )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.SYNC,
         key="flushDiskType",

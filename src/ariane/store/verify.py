@@ -1,7 +1,8 @@
 """A whole store checked, read-only: the log, then what was made from it, then the small files.
 
     commit log ── columns of facts, file by file ──┬── consume queues   every record has its entry, and the other way
-                                                   └── index            every entry leads to a record with that key
+                                                   ├── index            every entry leads to a record with that key
+                                                   └── block sums       every block has the bytes that were written
     checkpoint and config/*.json                        readable, and not ahead of the log
 
 One walk over the log feeds everything, so the time is that of reading the store once.
@@ -21,6 +22,7 @@ from ariane.store.verify_index import IndexCheck
 from ariane.store.verify_log import LogCheck
 from ariane.store.verify_queues import QueuesCheck
 from ariane.store.verify_report import Report
+from ariane.store.verify_sums import SumsCheck
 from ariane.store.verify_tables import check_checkpoint, check_config, known_topics
 
 Progress = Callable[[int], None]
@@ -50,17 +52,20 @@ def verify_store(
     check_names(report, disk, layout.commit_log, files)
     log = LogCheck(report, disk, files, progress, _durable_to(report, disk, layout))
     queues = QueuesCheck(report, disk, layout, files)
+    sums = SumsCheck(report, disk, layout)
     index = IndexCheck(report, disk, layout, index_slots)
     queues.survey()
     index.survey()
     for file, columns in zip(files, log.columns(), strict=True):
         queues.compare(columns)
         index.compare(file, columns)
+        sums.compare(file, columns)
     log.finish(queues.dispatched_to(files_end))
     queues.finish(log.begin, log.end, known_topics(disk, layout.config))
     index.finish(files_end, log.end)
     check_checkpoint(report, disk, layout, log.end)
     check_config(report, disk, layout.config)
+    sums.finish(log.begin, log.end)
     report.summary.files, report.summary.bytes = _size(disk, layout)
     return report
 
@@ -77,8 +82,9 @@ def _explain_end(report: Report, layout: Layout) -> None:
 def _name_the_unknown(report: Report, disk: Disk, layout: Layout) -> None:
     """What later releases of Apache keep here, or a rebuild has left."""
     derived = (layout.consume_queues, layout.consume_queue_extensions, layout.index)
-    others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock, layout.quarantine)
-    known = {path.name for path in (*derived, *others)}
+    ours = (layout.commit_log_sums, layout.quarantine)
+    others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock)
+    known = {path.name for path in (*derived, *ours, *others)}
     unknown = [name for name in disk.names(layout.root) if name not in known]
     if unknown:
         report.note(f"not checked, because no check knows it: {', '.join(unknown)}")
@@ -93,7 +99,7 @@ def _durable_to(report: Report, disk: Disk, layout: Layout) -> int | None:
 def _size(disk: Disk, layout: Layout) -> tuple[int, int]:
     """Number and bytes of all the files that a store has."""
     queues = [queue.directory for queue in list_queues(disk, layout.consume_queues)]
-    directories = [layout.commit_log, layout.index, layout.config, *queues]
+    directories = [layout.commit_log, layout.commit_log_sums, layout.index, layout.config, *queues]
     paths = [directory / name for directory in directories for name in disk.names(directory)]
     paths += [layout.checkpoint, layout.abort, layout.lock]
     sizes = [size for path in paths if (size := disk.size(path)) is not None]

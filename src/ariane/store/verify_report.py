@@ -21,6 +21,8 @@ class Cure:
     """The few things that can be done, in the words of the command that does them."""
 
     RESTORE = "these bytes changed on disk: restore the file from a copy or a replica"
+    REPLACED = "restore the file; or, if another log was put here on purpose, remove the sums file"
+    SUMS = "remove this file: the log does not need it, and what is written from now on is summed anew"
     QUEUES = "the commit log has all that is needed: run `ariane store rebuild --queues`"
     INDEX = "the commit log has all that is needed: run `ariane store rebuild --index`"
     FILES = "bring the missing file back, or move the odd one out of the directory"
@@ -42,6 +44,9 @@ class Summary:
     index_entries: int = 0
     log_begins: int = 0
     log_ends: int = 0
+    log_bytes: int = 0
+    summed_bytes: int = 0
+    """Bytes of the log of which a block sum is known: in these every changed bit shows."""
     oldest_ms: int | None = None
     newest_ms: int | None = None
 

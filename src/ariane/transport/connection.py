@@ -21,6 +21,7 @@ from ariane.clock import Clock
 from ariane.errors import CallTimeout, ConnectionLost, TooManyInFlight, WireError
 from ariane.lifecycle import TaskSet
 from ariane.transport.settings import TransportSettings
+from ariane.transport.waiters import Waiters
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.command import Command
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._transport: asyncio.Transport | None = None
         self._closers: list[Callable[[], None]] = []
-        self._waiters: dict[int, asyncio.Future[Command]] = {}
+        self._waiters: Waiters[Command] = Waiters()
         self._opaque = 0
         self._handlers = TaskSet()
         self._in_flight = 0
@@ -86,11 +87,8 @@ class Connection(asyncio.Protocol):
         self._closed.set()
         self._writable.set()
         self._handlers.cancel()
-        lost = ConnectionLost(f"the connection to {self.peer} closed before the answer came{f': {exc}' if exc else ''}")
-        for waiter in self._waiters.values():
-            if not waiter.done():
-                waiter.set_exception(lost)
-        self._waiters.clear()
+        why = f": {exc}" if exc else ""
+        self._waiters.fail_all(ConnectionLost(f"the connection to {self.peer} closed before the answer came{why}"))
         closers, self._closers = self._closers, []
         for closer in closers:
             closer()
@@ -157,10 +155,14 @@ class Connection(asyncio.Protocol):
         answers: list[bytes] = []
         size = 0
         progress = False
+        decoder = self._decoder
         try:
             while True:
-                progress |= self._take_lane()
-                command = next(self._decoder, None)
+                while self._take_lane():
+                    progress = True
+                if decoder.position == len(decoder.data):  # told here, it costs less than by StopIteration
+                    break
+                command = next(decoder, None)
                 if command is None:
                     break
                 progress = True
@@ -188,10 +190,10 @@ class Connection(asyncio.Protocol):
 
     def _take_lane(self) -> bool:
         """Whether the lane took any of the frames that come next."""
-        if self._lane is None or self._must_wait():
-            return False
         decoder = self._decoder
         began = decoder.position
+        if self._lane is None or began == len(decoder.data) or self._must_wait():
+            return False
         decoder.position = self._lane(self, decoder.data, began)
         return decoder.position > began
 
@@ -227,12 +229,9 @@ class Connection(asyncio.Protocol):
             self._resume()
 
     def _settle(self, command: Command) -> None:
-        waiter = self._waiters.pop(command.opaque, None)
-        if waiter is None:
+        if not self._waiters.settle(command.opaque, command):
             # Normal after a time-out, and for clients whose one-way calls lack the flag.
             log.debug("answer without a waiter", extra={"peer": self.peer, "opaque": command.opaque})
-        elif not waiter.done():
-            waiter.set_result(command)
 
     # --- bounds -----------------------------------------------------------------------------------------------------
 
@@ -269,24 +268,46 @@ class Connection(asyncio.Protocol):
             self._active_at = self._clock.monotonic()
             self._live().write(data)
 
+    @property
+    def takes_requests(self) -> bool:
+        """Whether a request would leave at once: the peer is there, and reads."""
+        return self._writable.is_set() and self.is_open
+
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Sends a request and waits for its answer. A time-out leaves nothing behind; a late answer is dropped."""
+        opaque = command.opaque = self.next_opaque()
+        waiter = self._wait_for(opaque, timeout_s)
+        try:
+            if self.takes_requests:
+                self._send_soon(encode_frame(command))
+            else:
+                async with asyncio.timeout(timeout_s):
+                    await self.send(command)
+            return await waiter
+        except TimeoutError:
+            raise self.no_answer(command.code, timeout_s) from None
+        finally:
+            self._waiters.drop(opaque, waiter)
+
+    def ask(self, opaque: int, frame: bytes, timeout_s: float) -> "asyncio.Future[Command]":
+        """The short way of `call`, while the peer `takes_requests`: for who writes frames by itself.
+
+        Who awaits the answer must `forget` it if it does not get there. A TimeoutError means `no_answer`.
+        """
+        waiter = self._wait_for(opaque, timeout_s)
+        self._send_soon(frame)
+        return waiter
+
+    def forget(self, opaque: int, waiter: "asyncio.Future[Command]") -> None:
+        self._waiters.drop(opaque, waiter)
+
+    def no_answer(self, code: int, timeout_s: float) -> CallTimeout:
+        return CallTimeout(f"{self.peer} did not answer request {code} within {timeout_s} s: its outcome is unknown")
+
+    def _wait_for(self, opaque: int, timeout_s: float) -> "asyncio.Future[Command]":
         if len(self._waiters) >= self._settings.calls_max:
             raise TooManyInFlight(f"{len(self._waiters)} calls to {self.peer} already wait for their answers")
-        opaque = command.opaque = self._next_opaque()
-        waiter: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._waiters[opaque] = waiter
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.send(command)
-                return await waiter
-        except TimeoutError:
-            raise CallTimeout(
-                f"{self.peer} did not answer request {command.code} within {timeout_s} s: its outcome is unknown"
-            ) from None
-        finally:
-            self._waiters.pop(opaque, None)
-            waiter.cancel()
+        return self._waiters.add(opaque, timeout_s)
 
     async def send(self, command: Command) -> None:
         """Sends without waiting for an answer; waits while the peer does not read."""
@@ -309,7 +330,7 @@ class Connection(asyncio.Protocol):
             frames, self._requests, self._requests_bytes = self._requests, [], 0
             self.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def _next_opaque(self) -> int:
+    def next_opaque(self) -> int:
         """From 1 (Node's client takes 0 for missing), wrapping within int32, never one that is still awaited."""
         while True:
             self._opaque = 1 if self._opaque >= _OPAQUE_MAX else self._opaque + 1

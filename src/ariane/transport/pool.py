@@ -57,9 +57,18 @@ class Pool:
     async def call(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
         """The answer of `address` to `command`. The time covers connecting, sending and waiting."""
         timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s
+        ready = self.ready(address)
+        if ready is not None:
+            return await ready.call(command, timeout_s)
         began = self._clock.monotonic()
         connection = await self.connection(address, timeout_s)
         return await connection.call(command, max(0.0, timeout_s - (self._clock.monotonic() - began)))
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to `address` if a request would leave at once."""
+        line = self._lines.get(address)
+        connection = None if line is None else line.connection
+        return connection if connection is not None and connection.takes_requests else None
 
     async def send(self, address: str, command: Command) -> None:
         await (await self.connection(address)).send(command)

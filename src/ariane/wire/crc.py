@@ -3,7 +3,7 @@
 Java has no unsigned int, so RocketMQ clears the top bit to keep the stored number positive, on disk and on the wire.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 try:
     # Several times faster than zlib on small bodies; its wheels cover x86 and ARM, other machines use zlib.
@@ -11,14 +11,24 @@ try:
 except ImportError:
     from zlib import crc32 as _crc32
 
-_POSITIVE_INT32 = 0x7FFFFFFF
+POSITIVE_INT32 = 0x7FFFFFFF
 
 
 def crc32(data: bytes | bytearray | memoryview) -> int:
     """The masked checksum; 0 when there is no data."""
-    return _crc32(data) & _POSITIVE_INT32
+    return _crc32(data) & POSITIVE_INT32
 
 
 def crc32_of_each(pieces: Iterable[bytes]) -> list[int]:
     """The masked checksum of each, without a call of ours for each."""
-    return [checksum & _POSITIVE_INT32 for checksum in map(_crc32, pieces)]
+    return [checksum & POSITIVE_INT32 for checksum in map(_crc32, pieces)]
+
+
+def whole_crc32_of_each(pieces: Iterable[bytes]) -> Iterator[int]:
+    """All 32 bits of each, for who masks them all at once."""
+    return map(_crc32, pieces)
+
+
+def crc32_onward(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """All 32 bits, for sums that no Java reads; `before` is that of the bytes in front of these, 0 for none."""
+    return _crc32(data, before)

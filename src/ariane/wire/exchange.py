@@ -62,13 +62,18 @@ def answer_command(asked: Command, answer: Answer, body: bytes | None = None) ->
 
 def read_answer(asked: Request[A], command: Command) -> A:
     """The answer to `asked`; RequestFailed when the code is not one that the answer accepts as an outcome."""
-    declaration = declaration_of(type(asked))
+    return read_answer_to(type(asked), command)  # type: ignore[no-any-return]
+
+
+def read_answer_to(asked: type[Request[Any]], command: Command) -> Any:
+    """As `read_answer`, for who knows only what kind of request it was. The declaration pairs request and answer."""
+    declaration = declaration_of(asked)
     if command.code not in declaration.answer.accepts:
         raise RequestFailed(_named(command.code), f"{command.remark or ''} [{declaration.code.name}]".strip())
     answer = _with_body(command.fields(declaration.answer), command.body, FRAME_BYTES_MAX)
     force_setattr(answer, "code", command.code)
     force_setattr(answer, "remark", command.remark)
-    return answer  # type: ignore[return-value]  # the declaration pairs request and answer
+    return answer
 
 
 def _named(code: int) -> int:

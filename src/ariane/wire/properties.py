@@ -33,12 +33,21 @@ def decode_properties(data: bytes | bytearray | memoryview) -> dict[str, str]:
     An empty value is dropped by both, and so by us: filters must not see a property that Java consumers do not. The
     last 0x02 may be missing. Of two pairs with one name the later wins.
     """
+    return properties_of(property_text(data))
+
+
+def property_text(data: bytes | bytearray | memoryview) -> str:
+    """The property text as such, for who may not need the properties."""
     try:
-        text = str(data, "utf-8")
+        return str(data, "utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(
             f"the property text is not UTF-8 at byte {error.start}: the sender must encode it so"
         ) from None
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """The properties of such a text."""
     # This loop covers every irregular text, and measures within a tenth or so of the shortcut that pairs up all pieces
     # of text.replace("\x02", "\x01").split("\x01"), which reads a text with a stray separator wrongly.
     properties: dict[str, str] = {}

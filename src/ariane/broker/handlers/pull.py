@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 
 from ariane.broker.intake import Intake
 from ariane.broker.offsets import ConsumerOffsets, can_be_committed
+from ariane.broker.pull_admissions import Admissions
 from ariane.broker.pull_answers import FoundAnswers, offset_moved_event, pull_answer, pull_code, suggested_broker
 from ariane.broker.pull_checks import PullChecks
+from ariane.broker.pull_lane import PullLane
 from ariane.broker.pull_reads import Reading, read, read_cached
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.waiting import ParkedPull, ParkedPulls
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, StoreError
-from ariane.rpc.handlers import LATER, Call, Later, handles
+from ariane.rpc.handlers import LATER, Call, Later, handles, lane
 from ariane.store.query import ReadResult, ReadStatus
 from ariane.store.service import StoreService
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer
 from ariane.wire.requests.pull import LitePull, Pull, PullAnswer, PullMessage, PullSysFlag
@@ -40,6 +43,15 @@ class PullHandlers:
     clock: Clock
     store_host: bytes
     _found: FoundAnswers = field(init=False, default_factory=FoundAnswers)
+    _lane: PullLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        store, counters, admissions = self.service.store, self.intake.counters, Admissions(self.checks)
+        self._lane = PullLane(self.settings, admissions, self.offsets, store, counters, self._found)
+
+    @lane
+    def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
+        return self._lane.take(connection, data, position)
 
     @handles(PullMessage)
     def pull(self, ask: PullMessage, call: Call) -> Pulled | Awaitable[Pulled]:

@@ -8,7 +8,9 @@ text goes to the log as it came, with all others of this turn of the loop in one
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 
+from ariane.broker.batch_answers import BatchAnswers
 from ariane.broker.batch_drafts import draft_batch
+from ariane.broker.batch_lane import BatchLane
 from ariane.broker.dead_letters import retry_target
 from ariane.broker.flow_control import FlowControl
 from ariane.broker.groups import Groups
@@ -63,6 +65,7 @@ class SendHandlers:
     that names no region, so it is named as 5.x brokers do, and not left out as in 4.x."""
     _marks_text: str = field(init=False)
     _lane: SendLane = field(init=False)
+    _batch_lane: BatchLane = field(init=False)
 
     def __post_init__(self) -> None:
         self._stage = SendStage(self.intake, self.store, self.answers)
@@ -71,10 +74,12 @@ class SendHandlers:
         transport = self.settings.transport
         limits = FrameLimits(transport.frame_bytes_max, transport.header_bytes_max)
         self._lane = SendLane(self.checks, self.flow, self._stage, self._marks_text, limits)
+        batch_answers = BatchAnswers(self.intake, self.store, self.answers)
+        self._batch_lane = BatchLane(self.checks, self.flow, self.intake, batch_answers, limits)
 
     @lane
     def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
-        return self._lane.take(connection, data, position)
+        return self._batch_lane.take(connection, data, self._lane.take(connection, data, position))
 
     @handles(SendMessage)
     def send(self, ask: SendMessage, call: Call) -> Sent:

@@ -1,0 +1,160 @@
+"""CPU of a pull inside the broker, without sockets: frames into a connection, answers into nothing.
+
+    python -m bench.pull_path [--chunk 4] [--count 32] [--body 1024] [--queues 8] [--profile]
+
+The broker is whole, with store, checks and counters; only the kernel's part of the network is left out, so the figures
+hold on a busy machine, too. The queues lie interleaved in one log, as when producers send to all of them. "one copy" is
+the time to copy as many bytes of the log in pieces of a record's size: no pull can take less. --profile shows where the
+time goes: shares, not microseconds, for profiling slows calls.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ariane.broker.app import running
+from ariane.broker.handlers import handler_table
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import sole_cause
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.store.message_store import MessageStore
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.connection import Connection
+from ariane.transport.settings import TransportSettings
+from bench.load.names import topic_name
+from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.rocketmq import OFFSET_FIRST
+from bench.load.wires import answers_of, ring_of
+from bench.systems.broker_files import write_topics
+from bench.systems.system import Setup
+
+ROUNDS = 12
+FILLED = OFFSET_FIRST + 4_096
+"""Messages of each queue."""
+
+
+class Nowhere(asyncio.Transport):
+    """A transport that keeps the last thing that was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000)})
+        self.last = b""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.last = data
+
+
+async def measure(chosen: argparse.Namespace, root: Path) -> None:
+    write_topics(root, Setup(queues=chosen.queues))
+    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
+    async with running(settings, Clock()) as broker:
+        dispatcher = Dispatcher(handler_table(broker.parts))
+        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
+        transport = Nowhere()
+        connection.connection_made(transport)
+        await fill(connection, chosen)
+        plan = plan_of(chosen, Kind.PULL)
+        chunks = chunks_of(plan, chosen.chunk)
+        pulls = len(chunks) * chosen.chunk
+        best_us = copy_us = float("inf")
+        profile = cProfile.Profile()
+        for number in range(ROUNDS):
+            if chosen.profile and number:
+                profile.enable()
+            spent_s = feed(connection, chunks)
+            profile.disable()
+            best_us = min(best_us, spent_s / pulls * 1e6)
+            copy_us = min(copy_us, copy(broker.parts.store.store, chosen) * 1e6)
+            check(plan, transport, chosen)
+            await asyncio.sleep(0.01)
+    shape = f"chunks of {chosen.chunk} pulls of {chosen.count} x {chosen.body} B, {chosen.queues} queues"
+    print(f"{best_us:.1f} us a pull, one copy {copy_us:.1f}: best of {ROUNDS}, {shape}")
+    if chosen.profile:
+        pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
+
+
+async def fill(connection: Connection, chosen: argparse.Namespace) -> None:
+    """The queues in turn, so that it is known where each message lies."""
+    ring = ring_of(plan_of(chosen, Kind.FILL))
+    for _ in range(0, FILLED * chosen.queues, 64):
+        connection.data_received(b"".join(bytes(piece.data) for piece in ring.take(64)))
+        await asyncio.sleep(0)
+
+
+def plan_of(chosen: argparse.Namespace, kind: Kind) -> LoadPlan:
+    return LoadPlan(
+        wire=Wire.ROCKETMQ,
+        kind=kind,
+        addresses=(),
+        connections=1,
+        in_flight=chosen.chunk,
+        body_bytes=chosen.body,
+        queues=chosen.queues,
+        messages_a_request=chosen.count if kind is Kind.PULL else 1,
+        filled=FILLED,
+    )
+
+
+def chunks_of(plan: LoadPlan, chunk: int) -> list[bytes]:
+    """Every pull of one walk through all queues, so many in one read."""
+    ring = ring_of(plan)
+    return [b"".join(bytes(piece.data) for piece in ring.take(chunk)) for _ in range(ring.count // chunk)]
+
+
+def feed(connection: Connection, chunks: list[bytes]) -> float:
+    began = time.process_time()
+    for chunk in chunks:
+        connection.data_received(chunk)
+    return time.process_time() - began
+
+
+def copy(store: MessageStore, chosen: argparse.Namespace) -> float:
+    """Seconds to join the records of one pull, without finding them and without an answer around them."""
+    reader, topic, times = store.reader, topic_name(0), 200
+    results = [
+        reader.read(topic, number % chosen.queues, OFFSET_FIRST + number // chosen.queues * chosen.count, chosen.count)
+        for number in range(times)
+    ]
+    began = time.process_time()
+    for result in results:
+        b"".join(result.slices)
+    return (time.process_time() - began) / times
+
+
+def check(plan: LoadPlan, transport: Nowhere, chosen: argparse.Namespace) -> None:
+    """The last pulls were answered in full, or the figure would be that of refusals."""
+    answers = answers_of(plan)
+    answered = len(answers.feed(transport.last))
+    assert not answers.refused, answers.refusal
+    assert answered, "nothing was answered"
+    assert answers.messages == answered * chosen.count, f"{answers.messages} messages in {answered} answers"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--chunk", type=int, default=4, help="pulls in one read")
+    options.add_argument("--count", type=int, default=32, help="messages in one pull, at most 32")
+    options.add_argument("--body", type=int, default=1024)
+    options.add_argument("--queues", type=int, default=8)
+    options.add_argument("--profile", action="store_true")
+    with tempfile.TemporaryDirectory() as root:
+        try:
+            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
+        except ExceptionGroup as error:
+            raise sole_cause(error) from None
+
+
+if __name__ == "__main__":
+    main()

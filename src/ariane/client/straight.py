@@ -1,0 +1,86 @@
+"""The straight line for single sends: a usual message, to a broker that is known and connected.
+
+One frame from a template, one future, one await. What goes wrong, or is not as usual, goes on in delivery.py, which has
+the other attempts, the other brokers and the words.
+"""
+
+from ariane.client.delivery import Delivery
+from ariane.client.envelope import Envelope
+from ariane.client.instance import Instance
+from ariane.client.parcel import Single
+from ariane.client.producer_settings import ProducerSettings
+from ariane.client.send_result import SendResult, result_of
+from ariane.client.send_template import SendTemplate
+from ariane.client.short_calls import short_call
+from ariane.errors import RequestFailed, TransportError, WireError
+from ariane.model.message import Message
+from ariane.model.route import MessageQueue
+from ariane.transport.connection import Connection
+from ariane.wire.message_id import UniqueKeys
+from ariane.wire.requests.send import SendMessageV2
+
+_TEMPLATES_MAX = 4096  # a program that sends to ever new topics must not fill the memory with them
+
+
+class StraightLine:
+    def __init__(self, instance: Instance, settings: ProducerSettings, delivery: Delivery, keys: UniqueKeys) -> None:
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._delivery = delivery
+        self._keys = keys
+        self._unit_mode = instance.settings.unit_mode
+        self._templates: dict[MessageQueue, SendTemplate] = {}
+
+    async def send(self, message: Message, text: str, timeout_s: float | None) -> SendResult:
+        """`text` is what `usual_text` wrote for `message`."""
+        timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
+        now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        unique_key = self._keys.next_at(now_ms)
+        text = f"{text}UNIQ_KEY\x01{unique_key}\x02"
+        place = self._place(message.topic)
+        if place is None:
+            return await self._general(message, unique_key, text, timeout_s)
+        queue, connection, has_choice = place
+        opaque = connection.next_opaque()
+        frame = self._template(queue).frame(opaque, now_ms, text, message.body)
+        if frame is None:
+            return await self._general(message, unique_key, text, timeout_s)
+        try:
+            # Half of the time while another broker could be tried, as in delivery.py.
+            limit_s = timeout_s / 2 if has_choice else timeout_s
+            answer = await short_call(connection, SendMessageV2, opaque, frame, limit_s)
+        except (TransportError, RequestFailed, WireError) as error:
+            left_s = max(0.0, began + timeout_s - self._clock.monotonic())
+            parcel = self._parcel(message, unique_key, text)
+            (result,) = await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
+            return result
+        if self._settings.latency_fault:
+            self._delivery.took(queue, self._clock.monotonic() - began)
+        return result_of(answer, queue, unique_key)
+
+    def _place(self, topic: str) -> tuple[MessageQueue, Connection, bool] | None:
+        """The next queue in turn, the connection to its broker, and whether another broker could be tried."""
+        queues = self._delivery.known_queues(topic)
+        if queues is None:
+            return None
+        queue = self._delivery.choose(queues)
+        connection = self._instance.ready_master(queue.broker_name)
+        if connection is None:
+            return None
+        return queue, connection, bool(self._settings.retries) and queues[0].broker_name != queues[-1].broker_name
+
+    def _template(self, queue: MessageQueue) -> SendTemplate:
+        template = self._templates.get(queue)
+        if template is None:
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            template = self._templates[queue] = SendTemplate(queue, self._settings, unit_mode=self._unit_mode)
+        return template
+
+    async def _general(self, message: Message, unique_key: str, text: str, timeout_s: float) -> SendResult:
+        (result,) = await self._delivery.send(self._parcel(message, unique_key, text), None, timeout_s)
+        return result
+
+    def _parcel(self, message: Message, unique_key: str, text: str) -> Single:
+        return Single(Envelope(message, unique_key, text, message.body, 0), unit_mode=self._unit_mode)

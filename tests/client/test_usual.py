@@ -1,0 +1,129 @@
+"""Usual messages: what one look writes is what the general way writes, and all else is left to it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane.client.envelope import seal_plain
+from ariane.client.parcel import Single
+from ariane.client.producer_settings import ProducerSettings
+from ariane.client.pull_template import PullTemplate
+from ariane.client.send_template import SendTemplate
+from ariane.client.usual import usual_text
+from ariane.errors import MessageRejected
+from ariane.model.ids import QueueOffset
+from ariane.model.message import Message
+from ariane.model.route import MessageQueue
+from ariane.wire.exchange import request_command
+from ariane.wire.frame import encode_frame
+from ariane.wire.requests.pull import PullMessage
+
+SETTINGS = ProducerSettings(group="pg")
+KEY = "7F0000016DF8C21669094EDCC1000000"
+BELOW = 4096
+words = st.text(max_size=6)
+names = st.sampled_from(["colour", "TAGS", "KEYS", "WAIT", "size", "", " ", "a\x01b"]) | words
+plain = st.builds(
+    Message,
+    topic=st.sampled_from(["orders", "%RETRY%group", "", "a b", "SCHEDULE_TOPIC_XXXX"]),
+    body=st.sampled_from([b"", b"x", b"x" * 5000]),
+    tags=st.none() | words | st.sampled_from(["a||b", "paid"]),
+    keys=words | st.lists(words, max_size=3) | st.sampled_from(["order-1", "a b"]),
+    properties=st.dictionaries(names, words, max_size=3),
+    wait_stored=st.booleans(),
+    flag=st.sampled_from([0, 9]),
+)
+
+
+def general_text(message: Message) -> str | None:
+    try:
+        return seal_plain(message, KEY, SETTINGS).properties
+    except MessageRejected:
+        return None
+
+
+@given(plain)
+def test_what_is_written_is_what_the_general_way_writes(message: Message) -> None:
+    text = usual_text(message, BELOW)
+    if text is not None:
+        assert f"{text}UNIQ_KEY\x01{KEY}\x02" == general_text(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(topic="orders", body=b"x"),
+        Message(topic="orders", body=b"x", keys="order-1", tags="paid"),
+        Message(topic="orders", body=b"x", keys=["order-1"], properties={"colour": "dark red"}, wait_stored=False),
+        Message(topic="orders", body=b"x", keys="Bestellung-Ä", tags="支付"),
+    ],
+)
+def test_ordinary_messages_are_usual(message: Message) -> None:
+    assert usual_text(message, BELOW) is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(topic="orders", body=b""),
+        Message(topic="orders", body=b"x" * BELOW),
+        Message(topic="orders", body="text"),  # type: ignore[arg-type]
+        Message(topic="%RETRY%group", body=b"x"),
+        Message(topic="SCHEDULE_TOPIC_XXXX", body=b"x"),
+        Message(topic="orders", body=b"x", delay_level=3),
+        Message(topic="orders", body=b"x", deliver_at=1),
+        Message(topic="orders", body=b"x", sharding_key="s"),
+        Message(topic="orders", body=b"x", flag=1),
+        Message(topic="orders", body=b"x", keys="a b"),
+        Message(topic="orders", body=b"x", keys=["a", "b"]),
+        Message(topic="orders", body=b"x", keys=[1]),  # type: ignore[list-item]
+        Message(topic="orders", body=b"x", tags="a||b"),
+        Message(topic="orders", body=b"x", tags="\x02"),
+        Message(topic="orders", body=b"x", properties={"TAGS": "a"}),
+        Message(topic="orders", body=b"x", properties={"colour": " "}),
+        Message(topic="orders", body=b"x", properties={"colour": 7}),  # type: ignore[dict-item]
+        Message(topic="orders", body=b"x", properties={"colour": "x" * 9000}),
+    ],
+)
+def test_what_needs_a_closer_look_is_left_alone(message: Message) -> None:
+    assert usual_text(message, BELOW) is None
+
+
+@given(st.text(max_size=40), st.binary(min_size=1, max_size=40), st.integers(1, 2**31 - 1), st.integers(0, 2**62))
+def test_a_send_from_the_template_is_that_of_the_general_way(text: str, body: bytes, opaque: int, now_ms: int) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return
+    queue = MessageQueue(topic="100%-orders", broker_name="a", queue_id=3)
+    envelope = seal_plain(Message(topic="orders", body=body), KEY, SETTINGS)
+    ask = Single(envelope).request(queue, SETTINGS, now_ms)
+    general = type(ask)(
+        **{name: getattr(ask, name) for name in ask.__struct_fields__} | {"topic": queue.topic, "properties": text}
+    )
+    frame = SendTemplate(queue, SETTINGS, unit_mode=False).frame(opaque, now_ms, text, body)
+    assert frame == encode_frame(request_command(general, opaque=opaque))
+
+
+def test_a_send_that_no_frame_may_hold_is_left_to_the_general_way() -> None:
+    queue = MessageQueue(topic="orders", broker_name="a", queue_id=3)
+    assert SendTemplate(queue, SETTINGS, unit_mode=False).frame(1, 1, "\x01" * 20_000, b"x") is None
+
+
+@given(st.integers(1, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 31), st.integers(0, 2**62))
+def test_a_pull_from_the_template_is_that_of_the_general_way(opaque: int, offset: int, flags: int, commit: int) -> None:
+    ask = PullMessage(
+        consumer_group="group",
+        topic="orders",
+        queue_id=3,
+        queue_offset=QueueOffset(offset),
+        max_msg_nums=32,
+        sys_flag=flags,
+        commit_offset=QueueOffset(commit),
+        suspend_timeout_millis=15_000,
+        sub_version=17,
+        subscription="a || b",
+        expression_type="TAG",
+    )
+    frame = PullTemplate(ask).frame(opaque, offset, flags, commit)
+    assert frame == encode_frame(request_command(ask, opaque=opaque))
