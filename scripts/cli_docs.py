@@ -46,8 +46,21 @@ so does the program `mqadmin` that is installed beside `ariane`. `-n` and `-h` a
 bold is required; where there are both `-b` and `-c` for a place, one of them is. With access control, the account comes
 from `$ROCKETMQ_HOME/conf/tools.yml` as with Apache's, or from `$ARIANE_PROFILE`.
 
-They differ from Apache's in this: exit codes are those above; where a group has no offset they print `unknown` and not
-a number; times are UTC; secrets are not shown.
+They print what Apache's mqadmin 4.9.8 prints for the same broker, to the column, so that scripts which cut and grep
+go on to work; `tests/cli/test_mqadmin_formats.py` holds it fixed. They differ in this:
+
+- Exit codes are those above, and an error is one sentence on stderr: Apache's prints a stack trace and exits with 0.
+- Where a group has no offset, or nobody knows a number, `unknown` stands and not 0. `brokerConsumeStats` also shows
+  queues of which nothing was consumed yet, with `N/A` for the time.
+- Names longer than their column are printed whole; lists are sorted by name. Secrets are not shown.
+- `topicRoute` is JSON that parsers take: Apache's writes `{0:"127.0.0.1:10911"` without quotes.
+- `queryMsgById`, `queryMsgByOffset` and `queryMsgByUniqueKey` print the body too, below the path of its file, which is
+  `rocketmq/msgbodys/ID` in `$TMPDIR` (or `/tmp`) as with Apache's. A group that is offline but past the message is told
+  as `CONSUMED`.
+- `printMsg`, `printMsgByQueue` and `consumeMessage` print a message's own properties, without the `MIN_OFFSET` and
+  `MAX_OFFSET` that Java's client adds. `consumeMessage` moves no offsets.
+- `updateAclConfig` does not end with the line that is the name of a Java object, and `clusterAclConfigVersion` does not
+  know the broker's path of the file.
 
 | command | there | options | what it does |
 | --- | --- | --- | --- |

@@ -3,9 +3,11 @@
 import click
 
 from ariane.cli.asking import tell_missing
-from ariane.cli.mqadmin_shape import PLACE, Option, apache, print_columns, print_json
+from ariane.cli.mqadmin_shape import PLACE, UNKNOWN, Option, apache, print_json, print_table
+from ariane.cli.mqadmin_words import day_and_second
 from ariane.client.admin import Admin
 
+_VERSIONS = "%-16s  %-22s  %-22s  %-20s  %-22s  %-22s"
 _ACCESS_KEY = Option("a", "accessKey", "access_key", "The account.", example="operator")
 
 
@@ -65,16 +67,20 @@ async def delete_access_config(admin: Admin, access_key: str, broker: str | None
     """Delete an account. Does not ask."""
     for one in await admin.accounts.delete(access_key, broker=broker, cluster=cluster):
         click.echo(f"delete plain access config account from {one.address} success.")
+    click.echo(f"account's accesskey is:{access_key}")
 
 
 @apache("clusterAclConfigVersion", *PLACE)
 async def cluster_acl_config_version(admin: Admin, broker: str | None, cluster: str | None) -> int:
     """Show which edition of its rules each broker has."""
     told = await admin.accounts.versions(broker=broker, cluster=cluster)
-    print_columns(
-        [("Cluster Name", 16), ("Broker Name", 22), ("Broker Addr", 22), ("AclConfigVersionNum", 20)],
-        [(one.cluster, one.name, one.address, version.counter) for one, version in told.answers.items()],
-    )
+    headings = ["Cluster Name", "Broker Name", "Broker Addr", "AclFilePath", "AclConfigVersionNum", "AclLastUpdateTime"]
+    rows = [
+        (one.cluster, one.name, one.address, UNKNOWN, version.counter, day_and_second(version.timestamp))
+        for one, version in told.answers.items()
+    ]
+    print_table(_VERSIONS, headings if cluster is not None else (), rows)  # Apache's has no headings for one broker
+    click.echo(f"get {'broker' if cluster is None else 'cluster'}'s plain access config version success.")
     return tell_missing(told.failures)
 
 

@@ -1,13 +1,13 @@
-"""mqadmin's commands for brokers, nameservers and the cluster."""
+"""mqadmin's commands for brokers and nameservers."""
 
-import asyncio
+from collections.abc import Iterable
 
 import click
 
 from ariane.cli.asking import tell_missing
-from ariane.cli.mqadmin_shape import BROKER, PLACE, Option, apache, missing, print_columns, print_pairs
+from ariane.cli.mqadmin_shape import BROKER, PLACE, UNKNOWN, Option, apache, missing, print_pairs, print_table
+from ariane.cli.mqadmin_words import day_and_second
 from ariane.client.admin import Admin
-from ariane.client.admin.cluster import Runtime
 from ariane.client.admin.servers import Broker
 
 _KEY = Option("k", "key", "key", "Its name.", example="fileReservedTime")
@@ -29,9 +29,17 @@ async def get_broker_config(admin: Admin, broker: str | None, cluster: str | Non
     """Show the settings of brokers."""
     told = await admin.brokers.config(broker=broker, cluster=cluster)
     for one, table in told.answers.items():
-        click.echo(f"============{one.address}============")
+        click.echo(f"============{_place(one, told.answers) if cluster else one.address}============")
         print_pairs(sorted(table.items()))
+        click.echo("")
     return tell_missing(told.failures)
+
+
+def _place(one: Broker, others: Iterable[Broker]) -> str:
+    if one.is_master:
+        return f"Master: {one.address}"
+    master = next((other.address for other in others if other.is_master and other.name == one.name), UNKNOWN)
+    return f"My Master: {master}=====Slave: {one.address}"
 
 
 @apache("brokerStatus", *PLACE)
@@ -39,10 +47,9 @@ async def broker_status(admin: Admin, broker: str | None, cluster: str | None) -
     """Show what brokers tell of themselves."""
     told = await admin.cluster.runtime(broker=broker, cluster=cluster)
     for one, runtime in told.some("reading the state of brokers").answers.items():
-        if len(told.answers) > 1:
-            click.echo(f"============{one.address}============")
+        place = f"{one.address:<24} " if cluster else ""
         for name, value in sorted(runtime.table.items()):
-            click.echo(f"{name:<32}: {value}")
+            click.echo(f"{place}{name:<32}: {value}")
     return tell_missing(told.failures)
 
 
@@ -59,15 +66,18 @@ async def broker_consume_stats(admin: Admin, broker: str, timeout: int | None, l
     lags = [await admin.groups.lag(group) for group in await admin.groups.names()]
     ordered = await _ordered_topics(admin, broker) if order else None
     rows = [
-        (one.queue.topic, lag.group, one.queue.broker_name, one.queue.queue_id, one.end, one.offset, one.lag)
+        (
+            *(one.queue.topic, lag.group, one.queue.broker_name, one.queue.queue_id, one.end, one.offset, one.lag),
+            "N/A" if one.last_consumed_ms is None else day_and_second(one.last_consumed_ms),
+        )
         for lag in lags
         for one in lag.queues
         if one.queue.broker_name == name
         and (one.lag is None or one.lag >= level)
         and (ordered is None or one.queue.topic in ordered)
     ]
-    headings = [("Topic", 64), ("Group", 64), ("Broker Name", 32), ("QID", 4), ("Broker Offset", 20)]
-    print_columns([*headings, ("Consumer Offset", 20), ("Diff", 20)], rows)
+    headings = ["Topic", "Group", "Broker Name", "QID", "Broker Offset", "Consumer Offset", "Diff", "LastTime"]
+    print_table("%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s", headings, rows)
     known = sum(row[6] for row in rows if row[6] is not None)
     click.echo(f"\nDiff Total: {known if all(row[6] is not None for row in rows) else f'unknown, at least {known}'}")
     return tell_missing({failure.server: failure for lag in lags for failure in lag.failures}.values())
@@ -102,95 +112,6 @@ async def wipe_write_perm(admin: Admin, broker: str) -> None:
     """Take a broker out of all sends, so that it can be stopped."""
     for nameserver, topics in (await admin.cluster.wipe_write_permission(broker)).items():
         click.echo(f"wipe write perm of broker[{broker}] in name server[{nameserver}] OK, {topics}")
-
-
-# --- the cluster ----------------------------------------------------------------------------------------------------
-
-
-@apache(
-    "clusterList",
-    Option("m", "moreStats", "more", "Messages of today and yesterday instead.", flag=True),
-    Option("i", "interval", "interval", "Again after so many seconds, until Ctrl-C.", type=click.IntRange(1)),
-)
-async def cluster_list(admin: Admin, more: bool, interval: int | None) -> int:
-    """Show the brokers, and how each is doing."""
-    while True:
-        brokers, told = await admin.cluster.brokers(), await admin.cluster.runtime()
-        rows = [(one, told.answers.get(one, Runtime(table={}))) for one in brokers]
-        _print_counts(rows) if more else _print_rates(rows)
-        status = tell_missing(told.failures)
-        if interval is None:
-            return status
-        await asyncio.sleep(interval)
-        click.echo("")
-
-
-def _print_rates(rows: list[tuple[Broker, Runtime]]) -> None:
-    headings = [("Cluster Name", 16), ("Broker Name", 22), ("BID", 4), ("Addr", 22), ("Version", 16)]
-    print_columns(
-        [*headings, ("InTPS", 12), ("OutTPS", 12), ("SPACE", 10)],
-        [
-            (
-                *(one.cluster, one.name, one.broker_id, one.address, runtime.version),
-                *(_rounded(runtime.put_tps), _rounded(runtime.get_tps), _rounded(runtime.commit_log_disk_ratio, 4)),
-            )
-            for one, runtime in rows
-        ],
-    )
-
-
-def _print_counts(rows: list[tuple[Broker, Runtime]]) -> None:
-    names = ("msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow")
-    gets = ("msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning", "msgGetTotalTodayNow")
-    headings = [("Cluster Name", 16), ("Broker Name", 32), ("InTotalYest", 14), ("OutTotalYest", 14)]
-    print_columns(
-        [*headings, ("InTotalToday", 14), ("OutTotalToday", 14)],
-        [
-            (
-                *(one.cluster, one.name, _between(runtime, *names[:2]), _between(runtime, *gets[:2])),
-                *(_between(runtime, *names[1:]), _between(runtime, *gets[1:])),
-            )
-            for one, runtime in rows
-        ],
-    )
-
-
-def _between(runtime: Runtime, begin: str, end: str) -> int | None:
-    first, last = runtime.table.get(begin, ""), runtime.table.get(end, "")
-    return int(last) - int(first) if first.isdecimal() and last.isdecimal() else None
-
-
-def _rounded(value: float | None, digits: int = 2) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
-@apache(
-    "statsAll",
-    Option("a", "activeTopic", "active", "Only topics with traffic.", flag=True),
-    Option("t", "topic", "topic", "Only this topic."),
-)
-async def stats_all(admin: Admin, active: bool, topic: str | None) -> None:
-    """Show the rates and the last day's numbers of each topic and group."""
-    rows: list[tuple[object, ...]] = []
-    for name in [topic] if topic else await admin.topics.names():
-        puts = await _counter(admin, "TOPIC_PUT_NUMS", name)
-        groups = await admin.topics.groups(name)
-        gets = {group: await _counter(admin, "GROUP_GET_NUMS", f"{name}@{group}") for group in groups}
-        if active and not any(day for _, day in (puts, *gets.values())):
-            continue
-        lags = {group: (await admin.groups.lag(group, name)).total for group in groups}
-        rows += [(name, group, lags[group], puts[0], gets[group][0], puts[1], gets[group][1]) for group in groups]
-        rows += [] if groups else [(name, "", "", puts[0], "", puts[1], "NO_CONSUMER")]
-    headings = [("Topic", 64), ("Consumer Group", 64), ("Accumulation", 12), ("InTPS", 11), ("OutTPS", 11)]
-    print_columns([*headings, ("InMsg24Hour", 14), ("OutMsg24Hour", 14)], rows)
-
-
-async def _counter(admin: Admin, name: str, key: str) -> tuple[str | None, int | None]:
-    """A second's and a day's; None when no broker tells."""
-    told = (await admin.cluster.stats(name, key)).answers.values()
-    if not told:
-        return None, None
-    return f"{sum(one.stats_minute.tps for one in told):.2f}", sum(one.stats_day.sum for one in told)
 
 
 # --- nameservers ----------------------------------------------------------------------------------------------------

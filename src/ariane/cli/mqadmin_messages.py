@@ -1,32 +1,28 @@
-"""mqadmin's commands that find stored messages and print them."""
-
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+"""mqadmin's commands that find stored messages and show them."""
 
 import click
+import msgspec
 
 from ariane.cli.asking import tell_missing
 from ariane.cli.message_search import queue_named
-from ariane.cli.messages import hand_over
-from ariane.cli.mqadmin_shape import TOPIC, Option, apache, optional_moment, print_columns
-from ariane.cli.tail_rows import body_text
+from ariane.cli.mqadmin_bodies import write_body
+from ariane.cli.mqadmin_prints import body_in
+from ariane.cli.mqadmin_shape import TOPIC, Option, apache, print_json, print_table
+from ariane.cli.mqadmin_words import day_and_millisecond, java, java_map, sent_words, track_words
 from ariane.client.admin import Admin
 from ariane.client.admin.messages import FoundMessages
 from ariane.client.queue_ends import readable_queues
 from ariane.client.received import Received
-from ariane.client.subscriptions import ALL
 from ariane.errors import ClientError
+from ariane.model.message import Property
 from ariane.model.route import MessageQueue
-from ariane.store.annotate import time_text
+from ariane.wire.requests.connections import ConsumeOutcome
+from ariane.wire.requests.messages import ConsumeQueueEntry
 
 _ID = Option("i", "msgId", "message_id", "The message's id.", example="7F0000010E6C4F6B5E2D1A3B00000000")
 _TO_GROUP = Option("g", "consumerGroup", "group", "With -d: hand it to a member of this group.")
 _CLIENT = Option("d", "clientId", "client", "The member that it is handed to.")
-_BEGIN = Option("b", "beginTimestamp", "begin", "Milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
-_END = Option("e", "endTimestamp", "end", "Milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
-_TAGS = Option("s", "subExpression", "tags", "Only messages with one of these tags: a || b.", default=ALL)
-_BODY = Option("d", "printBody", "with_body", "Whether to print bodies.", type=bool, default=True)
-_CHARSET = Option("c", "charsetName", "charset", "How bodies are written.", default="UTF-8")
+_RULE = "=" * 38
 
 
 @apache(
@@ -45,7 +41,8 @@ async def query_by_id(
     for one in filter(None, message_id.split(",")):
         message = await admin.messages.by_id(one)
         if again:
-            click.echo(f"prepare resend msg. originalMsgId={one}\n{await admin.messages.resend(message)}")
+            click.echo(f"prepare resend msg. originalMsgId={one}", nl=False)
+            click.echo(sent_words(await admin.messages.resend(message)))
         elif group and client:
             status |= await _hand_over(admin, message, group, client)
         else:
@@ -57,8 +54,13 @@ async def query_by_id(
 async def query_by_key(admin: Admin, topic: str, key: str) -> int:
     """Show the ids and places of messages with a key."""
     found = await admin.messages.by_key(topic, key)
-    _print_places(found)
-    return _end(found, f"no message of {topic} has the key {key}")
+    status = _end(found, f"no message of {topic} has the key {key}")
+    print_table(
+        "%-50s %4s %40s",
+        ["Message ID", "QID", "Offset"],
+        [(one.message_id, one.queue.queue_id, one.queue_offset) for one in found.messages],
+    )
+    return status
 
 
 @apache("queryMsgByUniqueKey", TOPIC, _ID, _TO_GROUP, _CLIENT)
@@ -68,8 +70,11 @@ async def query_by_unique_key(admin: Admin, topic: str, message_id: str, group: 
     status = _end(found, f"there is no message {message_id} in {topic}")
     if group and client:
         return await _hand_over(admin, found.messages[-1], group, client) or status
-    for message in found.messages:
-        await _print_whole(admin, message)
+    if len(found.messages) > 1:
+        more = f"{len(found.messages)} messages have this id, and the first is shown"
+        click.echo(f"{more}: `ariane msg find {topic} --key {message_id}` lists all", err=True)
+    for message in found.messages[:1]:
+        await _print_whole(admin, message, with_offset_id=False)
     return status
 
 
@@ -105,105 +110,27 @@ async def query_cq(
     place = f"{names.get(broker, broker)}:{queue_id}" if broker else str(queue_id)
     queue = queue_named(place, readable_queues(topic, await admin.topics.route(topic)))
     page = await admin.queues.entries(queue, index, count, group=group)
-    click.echo(f"Queue data:\n======\nmin offset: {page.min_offset}, max offset: {page.max_offset}")
+    if page.subscription is not None:
+        click.echo("Subscription data: ")
+        print_json(msgspec.to_builtins(page.subscription))
+        click.echo(_RULE)
+    if page.note:
+        click.echo(f"Filter data: \n{page.note}\n{_RULE}")
+    click.echo(f"Queue data: \nmax: {page.max_offset}, min: {page.min_offset}\n{_RULE}")
     for number, entry in enumerate(page.entries, index):
-        passes = f", passes: {entry.eval}" if group else ""
-        click.echo(f"{number}: {entry.physic_offset}, {entry.physic_size}, {entry.tags_code}{passes}")
+        click.echo(f"idx: {number}\n{_entry_words(entry)}\n{_RULE}")
 
 
-@apache("printMsg", TOPIC, _CHARSET, _TAGS, _BEGIN, _END, _BODY)
-async def print_msg(
-    admin: Admin, topic: str, charset: str, tags: str, begin: str | None, end: str | None, with_body: bool
-) -> None:
-    """Print the messages of a topic, queue after queue, without consuming them."""
-    scan = admin.queues.scan(topic, begin=optional_moment(begin), end=optional_moment(end), expression=tags)
-    await print_all(scan, charset if with_body else None)
-
-
-@apache(
-    "printMsgByQueue",
-    TOPIC,
-    Option("a", "brokerName", "broker", "The broker's name.", example="broker-a"),
-    Option("i", "queueId", "queue_id", "The queue.", example="0", type=int),
-    _CHARSET,
-    _TAGS,
-    _BEGIN,
-    _END,
-    Option("p", "printMsg", "with_messages", "Whether to print messages.", type=bool, default=False),
-    Option("d", "printBody", "with_body", "Whether to print bodies.", type=bool, default=False),
-    Option("f", "calculate", "by_tag", "Count messages by tag.", type=bool, default=False),
-)
-async def print_msg_by_queue(
-    admin: Admin,
-    topic: str,
-    broker: str,
-    queue_id: int,
-    charset: str,
-    tags: str,
-    begin: str | None,
-    end: str | None,
-    with_messages: bool,
-    with_body: bool,
-    by_tag: bool,
-) -> None:
-    """Print or count the messages of one queue, without consuming them."""
-    queue = _queue(topic, broker, queue_id)
-    scan = admin.queues.scan(
-        topic, begin=optional_moment(begin), end=optional_moment(end), expression=tags, queues=[queue]
+def _entry_words(entry: ConsumeQueueEntry) -> str:
+    return (
+        f"ConsumeQueueData{{physicOffset={entry.physic_offset}, physicSize={entry.physic_size}, "
+        f"tagsCode={entry.tags_code}, extendDataJson='{java(entry.extend_data_json)}', bitMap='{java(entry.bit_map)}', "
+        f"eval={java(entry.eval)}, msg='{java(entry.msg)}'}}"
     )
-    counts: dict[str, int] = {}
-    async with aclosing(scan) as messages:
-        async for message in messages:
-            counts[message.tags or ""] = counts.get(message.tags or "", 0) + 1
-            if with_messages:
-                print_message(message, charset if with_body else None)
-    for tag, count in sorted(counts.items(), key=lambda pair: -pair[1]) if by_tag else ():
-        click.echo(f"Tag: {tag:<30} Count: {count}")
-
-
-# --- shared with the commands that send and consume -----------------------------------------------------------------
-
-
-async def print_all(scan: AsyncGenerator[Received, None], charset: str | None, limit: int | None = None) -> int:
-    """How many there were."""
-    count = 0
-    async with aclosing(scan) as messages:
-        async for message in messages:
-            if count == limit:
-                click.echo(f"stopped after {limit} messages: there are more", err=True)
-                break
-            print_message(message, charset)
-            count += 1
-    return count
-
-
-def print_message(message: Received, charset: str | None) -> None:
-    """A line for each; without a charset, without its body."""
-    body = "NOT PRINT BODY" if charset is None else _text(message.body, charset)
-    click.echo(
-        f"MSGID: {message.message_id} queueId={message.queue.queue_id} queueOffset={message.queue_offset} "
-        f"storeTime={time_text(message.store_timestamp_ms)} properties={message.properties} BODY: {body}"
-    )
-
-
-def _text(body: bytes, charset: str) -> str:
-    try:
-        return body.decode(charset)
-    except UnicodeDecodeError:
-        return f"base64:{body_text(body)[0]}"
-    except LookupError:
-        raise click.UsageError(f"{charset} is no charset that is known", click.get_current_context()) from None
 
 
 def _queue(topic: str, broker: str, queue_id: int) -> MessageQueue:
     return MessageQueue(topic=topic, broker_name=broker, queue_id=queue_id)
-
-
-def _print_places(found: FoundMessages) -> None:
-    print_columns(
-        [("Message ID", 50), ("QID", 4), ("Offset", 12)],
-        [(one.message_id, one.queue.queue_id, one.queue_offset) for one in found.messages],
-    )
 
 
 def _end(found: FoundMessages, none: str) -> int:
@@ -215,31 +142,37 @@ def _end(found: FoundMessages, none: str) -> int:
 
 
 async def _hand_over(admin: Admin, message: Received, group: str, client: str) -> int:
-    row, is_ok = await hand_over(admin, message, group, client)
-    click.echo(", ".join(f"{name}={value}" for name, value in row.items()))
-    return 0 if is_ok else 1
+    told = await admin.messages.consume_directly(group, message, client_id=client)
+    click.echo(
+        f"ConsumeMessageDirectlyResult [order={java(told.order)}, autoCommit={java(told.auto_commit)}, "
+        f"consumeResult={java(told.consume_result)}, remark={java(told.remark)}, "
+        f"spentTimeMills={told.spent_time_mills}]"
+    )
+    return 0 if told.consume_result in (ConsumeOutcome.CR_SUCCESS, ConsumeOutcome.CR_COMMIT) else 1
 
 
-async def _print_whole(admin: Admin, message: Received) -> None:
+async def _print_whole(admin: Admin, message: Received, *, with_offset_id: bool = True) -> None:
     pairs = {
-        "OffsetID": message.offset_message_id,
+        **({"OffsetID": message.offset_message_id} if with_offset_id else {}),
         "Topic": message.queue.topic,
-        "Tags": f"[{message.tags}]",
-        "Keys": f"[{' '.join(message.keys)}]",
+        "Tags": f"[{java(message.tags)}]",
+        "Keys": f"[{java(message.properties.get(Property.KEYS))}]",
         "Queue ID": message.queue.queue_id,
         "Queue Offset": message.queue_offset,
         "CommitLog Offset": message.physical_offset,
         "Reconsume Times": message.reconsume_times,
-        "Born Timestamp": time_text(message.born_timestamp_ms),
-        "Store Timestamp": time_text(message.store_timestamp_ms),
+        "Born Timestamp": day_and_millisecond(message.born_timestamp_ms),
+        "Store Timestamp": day_and_millisecond(message.store_timestamp_ms),
         "Born Host": message.born_host,
         "Store Host": message.store_host,
         "System Flag": message.sys_flag,
-        "Properties": message.properties,
-        "Message Body": _text(message.body, "utf-8"),
+        "Properties": java_map(message.properties),
+        "Message Body Path": write_body(message),
+        "Message Body": body_in(message.body, "utf-8"),
     }
     for name, value in pairs.items():
         click.echo(f"{name + ':':<20} {value}")
-    click.echo("")
-    for track in await admin.messages.tracks(message):
-        click.echo(f"MessageTrack [consumerGroup={track.group}, trackType={track.state}]")
+    tracks = await admin.messages.tracks(message)
+    click.echo("\n" if tracks else "\n\nWARN: No Consumer")
+    for track in tracks:
+        click.echo(track_words(track))

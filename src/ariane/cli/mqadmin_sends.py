@@ -1,22 +1,25 @@
 """mqadmin's commands that send and consume."""
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import click
 
 from ariane.cli.message_search import queue_named
-from ariane.cli.mqadmin_messages import print_all
-from ariane.cli.mqadmin_shape import TOPIC, Option, apache, optional_moment, print_columns
+from ariane.cli.mqadmin_prints import print_message
+from ariane.cli.mqadmin_shape import TOPIC, Option, apache, optional_moment, print_table
+from ariane.cli.mqadmin_words import java, queue_words, sent_words
 from ariane.client.admin import Admin
 from ariane.client.producer import Producer
 from ariane.client.queue_ends import readable_queues
 from ariane.client.received import Received
+from ariane.client.send_result import SendResult
 from ariane.errors import ArianeError, ClientError
 from ariane.model.route import MessageQueue
 
 _GROUP = "TOOLS_PRODUCER"
+_SENT = "%-32s  %-4s  %-20s    %s"
 
 
 @apache(
@@ -41,8 +44,9 @@ async def send_message(
             raise ClientError(f"broker {broker} has no queue {'' if queue_id is None else queue_id} of {topic}")
         queue = fitting[0] if broker is not None else None
         sent = await producer.send(topic, body.encode(), keys=[key] if key else (), tags=tags, queue=queue)
-    print_columns(
-        [("Broker Name", 32), ("QID", 4), ("Send Result", 20), ("MsgId", 32)],
+    print_table(
+        _SENT,
+        ["Broker Name", "QID", "Send Result", "MsgId"],
         [(sent.queue.broker_name, sent.queue.queue_id, sent.status, sent.message_id)],
     )
     return 0 if sent.is_ok else 1
@@ -72,11 +76,31 @@ async def consume_message(
 ) -> None:
     """Print messages of a topic or a queue, without moving any group's offset."""
     queues = await _queues(admin, topic, broker, queue_id)
-    if offset is not None and len(queues) == 1:
-        await _from_offset(admin, queues[0], offset, count)
-        return
-    scan = admin.queues.scan(topic, begin=optional_moment(begin), end=optional_moment(end), queues=queues)
-    await print_all(scan, "utf-8", count)
+    ends = (await admin.topics.stats(topic)).by_queue()
+    begin_ms, end_ms, left = optional_moment(begin), optional_moment(end), count
+    first = offset if offset is not None and len(queues) == 1 else 0
+    for queue in queues:
+        scan = _at_least(admin.queues.scan(topic, begin=begin_ms, end=end_ms, queues=[queue]), first)
+        left -= await _print_queue(scan, queue, ends[queue].max_offset, left)
+        if not left:
+            click.echo(f"stopped after {count} messages: there may be more", err=True)
+            break
+
+
+async def _print_queue(scan: AsyncGenerator[Received, None], queue: MessageQueue, end: int, limit: int) -> int:
+    """How many there were, `limit` at most."""
+    count = 0
+    async with aclosing(scan) as messages:
+        async for message in messages:
+            if count == 0:
+                click.echo("Consume ok")
+            print_message(message, "utf-8")
+            count += 1
+            if count == limit:
+                end = message.queue_offset + 1
+                break
+    click.echo(f"{queue_words(queue)} print msg finished. status=NO_NEW_MSG, offset={end}")
+    return count
 
 
 async def _queues(admin: Admin, topic: str, broker: str | None, queue_id: int | None) -> list[MessageQueue]:
@@ -84,10 +108,6 @@ async def _queues(admin: Admin, topic: str, broker: str | None, queue_id: int | 
     if queue_id is not None:
         return [queue_named(f"{broker}:{queue_id}" if broker else str(queue_id), queues)]
     return [one for one in queues if broker in (None, one.broker_name)]
-
-
-async def _from_offset(admin: Admin, queue: MessageQueue, offset: int, count: int) -> None:
-    await print_all(_at_least(admin.queues.scan(queue.topic, queues=[queue]), offset), "utf-8", count)
 
 
 async def _at_least(scan: AsyncGenerator[Received, None], offset: int) -> AsyncGenerator[Received, None]:
@@ -106,7 +126,18 @@ async def _at_least(scan: AsyncGenerator[Received, None], offset: int) -> AsyncG
 async def check_msg_send_rt(admin: Admin, topic: str, size: int, amount: int) -> int:
     """Send messages to a topic, one after the other, and tell how long each took. They stay in the topic."""
     async with Producer(settings=admin.client_settings, group=_GROUP) as producer:
-        return await _send_and_time(producer, await producer.queues(topic), amount, size)
+        queues = await producer.queues(topic)
+        rows, spent = [], []
+        for number in range(amount):
+            queue = queues[number % len(queues)]
+            sent, spent_ms = await _send_timed(producer, queue, size)
+            is_ok = sent is not None and sent.is_ok
+            rows.append((queue.broker_name, queue.queue_id, java(is_ok), f"{spent_ms:.0f}"))
+            spent.append(spent_ms)
+    print_table(_SENT, ["Broker Name", "QID", "Send Result", "RT"], rows)
+    counted = spent[1:] or spent  # the first opens the connection: Apache's tool leaves it out, too
+    click.echo(f"Avg RT: {sum(counted) / len(counted):.2f}")
+    return 0 if all(row[2] == "true" for row in rows) else 1
 
 
 @apache(
@@ -118,21 +149,22 @@ async def check_msg_send_rt(admin: Admin, topic: str, size: int, amount: int) ->
 async def send_msg_status(admin: Admin, broker: str, size: int, count: int) -> int:
     """Send test messages to a broker, to the topic that has its name, and tell how long each took."""
     async with Producer(settings=admin.client_settings, group=_GROUP) as producer:
-        return await _send_and_time(producer, await producer.queues(broker), count, size)
+        status = 0
+        queues = await producer.queues(broker)
+        for number in range(count):
+            sent, spent_ms = await _send_timed(producer, queues[number % len(queues)], size)
+            if sent is not None:
+                click.echo(f"rt={spent_ms:.0f}ms, SendResult={sent_words(sent)}")
+            status |= 0 if sent is not None and sent.is_ok else 1
+        return status
 
 
-async def _send_and_time(producer: Producer, queues: Sequence[MessageQueue], count: int, size: int) -> int:
-    rows, spent = [], []
-    for number in range(count):
-        queue = queues[number % len(queues)]
-        began = time.perf_counter()
-        try:
-            is_ok = (await producer.send(queue.topic, b"a" * size, queue=queue)).is_ok
-        except ArianeError as error:
-            click.echo(f"{queue.broker_name}:{queue.queue_id}: {error}", err=True)
-            is_ok = False
-        spent.append((time.perf_counter() - began) * 1000)
-        rows.append((queue.broker_name, queue.queue_id, str(is_ok).lower(), f"{spent[-1]:.2f}"))
-    print_columns([("Broker Name", 32), ("QID", 4), ("Send Result", 20), ("RT", 10)], rows)
-    click.echo(f"Avg RT: {sum(spent) / len(spent):.2f}")
-    return 0 if all(row[2] == "true" for row in rows) else 1
+async def _send_timed(producer: Producer, queue: MessageQueue, size: int) -> tuple[SendResult | None, float]:
+    """Milliseconds. A send that failed is told, and has no result."""
+    began = time.perf_counter()
+    try:
+        sent = await producer.send(queue.topic, b"a" * size, queue=queue)
+    except ArianeError as error:
+        click.echo(f"{queue.broker_name}:{queue.queue_id}: {error}", err=True)
+        sent = None
+    return sent, (time.perf_counter() - began) * 1000

@@ -125,18 +125,24 @@ UNKNOWN = "unknown"
 """Where Apache's tool prints a number that nobody knows."""
 
 
-def print_columns(headings: Sequence[tuple[str, int]], rows: Iterable[Sequence[object]]) -> None:
-    """Apache's tables: headings begin with `#`, columns have a least width and two blanks between them."""
-    widths = [width for _, width in headings]
-    for row in ([f"#{text}" for text, _ in headings], *rows):
-        cells = (f"{UNKNOWN if value is None else value!s:<{width}}" for value, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+def print_table(
+    layout: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, head_layout: str | None = None
+) -> None:
+    """Apache's tables: headings begin with `#`, and each table has its own widths, as scripts cut by column.
+
+    `layout` is a template such as `%-32s  %-4s`. A value that is longer than its column is not cut.
+    """
+    if headings:
+        click.echo((head_layout or layout) % tuple(f"#{text}" for text in headings))
+    for row in rows:
+        click.echo(layout % tuple(UNKNOWN if value is None else value for value in row))
 
 
-def print_pairs(pairs: Iterable[tuple[str, object]], separator: str = "  =  ") -> None:
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     for name, value in pairs:
-        click.echo(f"{name:<50}{separator}{value}")
+        click.echo(f"{name:<50}=  {value}")
 
 
-def print_json(value: object) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent="\t"))
+def print_json(value: object, *, indent: str | None = "\t") -> None:
+    """Names in order, no blank behind a colon: lines such as `"perm":6,` are what scripts look for."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":"), sort_keys=True))
