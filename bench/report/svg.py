@@ -44,7 +44,7 @@ def _axis(top: float, unit: str) -> Iterator[str]:
         y = _y(value, top)
         yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#dddddd"/>'
         yield _text(LEFT - 6, y + 4, f"{value:,.4g}" if value < 1000 else f"{value:,.0f}", anchor="end")
-    yield _text(LEFT - 6, TOP - 12, unit, anchor="end")
+    yield _text(2, TOP - 10, unit)  # from the left edge: a wide font would run out of the picture
 
 
 def _legend(names: Sequence[str]) -> Iterator[str]:
