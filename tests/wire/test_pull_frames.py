@@ -30,7 +30,7 @@ def frame(ask: Pull = PULL, opaque: int = 7) -> bytes:
 
 
 def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str]]:  # noqa: B008
-    return [(end, opaque, fields.topic) for end, opaque, fields in pull_frames(data, position, limits)]
+    return [(end, opaque, fields.topic) for end, opaque, fields, _ in pull_frames(data, position, limits)]
 
 
 def general(data: bytes) -> Pull:
@@ -86,7 +86,7 @@ def test_pulls_of_real_clients_are_taken_as_the_general_way_reads_them() -> None
     recorded = [data for data in raw_frames() if begins_with_pull(data, 0)]
     assert len(recorded) >= 9
     for data in recorded:
-        ((end, _, fields),) = pull_frames(data, 0, FrameLimits())
+        ((end, _, fields, _),) = pull_frames(data, 0, FrameLimits())
         assert end == len(data)
         assert values(fields) == values(general(data))
 
@@ -113,7 +113,7 @@ def test_the_fields_are_those_of_the_general_way(
     more = dict(zip(("subscription", "expression_type", "max_msg_bytes"), options, strict=True))
     asked: dict[str, Any] = {"consumer_group": names[0], "topic": names[1], **numbers, **more}
     data = frame(kind(**asked), opaque)
-    ((end, number, fields),) = pull_frames(data, 0, FrameLimits())
+    ((end, number, fields, _),) = pull_frames(data, 0, FrameLimits())
     assert (end, number) == (len(data), opaque)
     assert values(fields) == values(general(data))
 
@@ -127,5 +127,5 @@ def test_any_bytes_are_left_alone(data: bytes, position: int) -> None:
 def test_a_pull_with_any_byte_changed_is_taken_as_it_is_read_or_left(place: int, byte: int) -> None:
     data = bytearray(frame())
     data[place % len(data)] = byte
-    for _, _, fields in pull_frames(bytes(data), 0, FrameLimits()):
+    for _, _, fields, _ in pull_frames(bytes(data), 0, FrameLimits()):
         assert values(fields) == values(general(bytes(data)))

@@ -22,9 +22,9 @@ from ariane.broker.flow_control import FlowControl
 from ariane.broker.intake import Intake, means_durable
 from ariane.broker.property_text import read_property_text
 from ariane.broker.send_answers import is_plain
-from ariane.broker.send_checks import SendChecks, born_host
+from ariane.broker.send_checks import SendChecks, are_taken, born_host
 from ariane.broker.send_lane import MULTI_TAGS, TRANSACTION_BITS
-from ariane.errors import MessageRefused, RequestFailed
+from ariane.errors import MessageRefused
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicFilterType
@@ -76,7 +76,7 @@ class BatchLane:
 
     def take(self, connection: Connection, data: bytes, position: int) -> int:
         """Stores the batches in `data` from `position` on; where the first frame begins that it leaves to others."""
-        while begins_with_batch(data, position) and self._is_open():
+        while begins_with_batch(data, position) and are_taken(self._flow, self._checks):
             run = self._gather(data, position)
             if run is not None and _is_alone(run):
                 self._together = min(2 * self._together, _TOGETHER_MAX)
@@ -91,15 +91,6 @@ class BatchLane:
             position = run.end
         return position
 
-    def _is_open(self) -> bool:
-        """Whether sends are taken now; why they are not is told by the general way."""
-        try:
-            self._flow.admit()
-            self._checks.admit()
-        except RequestFailed:
-            return False
-        return True
-
     def _append(self, drafts: DraftBatches) -> Sequence[AppendedBatch | Exception]:
         """What became of each batch, or the mistake of ours that kept it from having an outcome."""
         try:
@@ -112,12 +103,13 @@ class BatchLane:
     def _gather(self, data: bytes, position: int) -> _Run | None:
         """The usual batches that come next, as far as they can go together; None when the first is not usual."""
         run: _Run | None = None
-        for end, opaque, fields, body in send_frames(data, position, self._limits, batches=True):
+        for end, opaque, fields, body_at in send_frames(data, position, self._limits, batches=True):
             topic = fields.topic
             place = self._places.get(topic) or self._place(topic)
             wishes = self._wishes(fields.properties)
             if place is None or wishes is None or not _is_usual(fields, place):
                 break
+            body = data[body_at:end]
             shape = shape_of(body)
             if run is None:
                 run = _Run(topic, shape, place.sys_flag)

@@ -51,7 +51,7 @@ class PullLane:
             return position
         pieces: list[bytes | memoryview] = []
         written = 0
-        for end, opaque, ask in pull_frames(data, position, self._limits):
+        for end, opaque, ask, _ in pull_frames(data, position, self._limits):
             group = self._admissions.find(ask)  # checks as they were passed before: 0.6 us against 1.2
             queue = self._queues.get(ask.topic, ask.queue_id)
             if group is None or queue is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
+from ariane.broker.flow_control import FlowControl
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.system_topics import is_writable_by_clients
 from ariane.broker.topics import Topics
@@ -100,6 +101,16 @@ def check_body(body: bytes) -> None:
         raise RequestFailed(
             ResponseCode.MESSAGE_ILLEGAL, "the body is empty: 4.x consumers fail on such a message, so send a byte"
         )
+
+
+def are_taken(flow: FlowControl, checks: SendChecks) -> bool:
+    """Whether sends are taken now, for the lanes; why they are not is told by the general way."""
+    try:
+        flow.admit()
+        checks.admit()
+    except RequestFailed:
+        return False
+    return True
 
 
 @lru_cache(maxsize=4096)

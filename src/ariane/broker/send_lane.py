@@ -17,9 +17,9 @@ from ariane.broker.incoming import index_keys
 from ariane.broker.property_shapes import NO_SHAPE, Shape, Shapes
 from ariane.broker.property_text import read_property_text
 from ariane.broker.send_answers import Asked, is_plain
-from ariane.broker.send_checks import SendChecks, born_host
+from ariane.broker.send_checks import SendChecks, are_taken, born_host
 from ariane.broker.staged_sends import SendStage
-from ariane.errors import MessageRefused, RequestFailed
+from ariane.errors import MessageRefused
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
@@ -76,14 +76,14 @@ class SendLane:
 
     def take(self, connection: Connection, data: bytes, position: int) -> int:
         """Stages the sends in `data` from `position` on; where the first frame begins that it leaves to others."""
-        if not begins_with_send(data, position) or not self._is_open():
+        if not begins_with_send(data, position) or not are_taken(self._flow, self._checks):
             return position
         places, began = self._places, position
         host = born_host(connection.peer)
         drafts: list[Draft] = []
         asked: list[Asked] = []
         ordered: list[int] = []
-        for end, opaque, fields, body in send_frames(data, position, self._limits):
+        for end, opaque, fields, body_at in send_frames(data, position, self._limits):
             topic, queue_id, sys_flag = fields.topic, fields.queue_id, fields.sys_flag
             place = places.get(topic) or self._place(topic)
             if (
@@ -91,7 +91,7 @@ class SendLane:
                 or not 0 <= queue_id < place.queues
                 or sys_flag & TRANSACTION_BITS
                 or fields.batch is True
-                or not body
+                or body_at == end
             ):
                 break
             text = fields.properties or ""
@@ -115,7 +115,7 @@ class SendLane:
                 Draft(
                     topic=topic,
                     queue_id=queue_id,
-                    body=body,
+                    body=data[body_at:end],
                     properties=encoded,
                     born_timestamp_ms=fields.born_timestamp,
                     born_host=host,
@@ -133,15 +133,6 @@ class SendLane:
         if drafts:
             self._stage.add(connection, drafts, asked, ordered, position - began)
         return position
-
-    def _is_open(self) -> bool:
-        """Whether sends are taken now; why they are not is told by the general way."""
-        try:
-            self._flow.admit()
-            self._checks.admit()
-        except RequestFailed:
-            return False
-        return True
 
     def _place(self, topic: str) -> _Place | None:
         """None for a topic that has not passed its checks yet, and for retries, which may become dead letters."""
