@@ -12,21 +12,13 @@ import argparse
 import asyncio
 import cProfile
 import pstats
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from ariane.broker.app import running
-from ariane.broker.handlers import handler_table
-from ariane.broker.settings import BrokerSettings
-from ariane.clock import Clock
-from ariane.errors import sole_cause
-from ariane.rpc.dispatcher import Dispatcher
 from ariane.store.message_store import MessageStore
-from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.connection import Connection
-from ariane.transport.settings import TransportSettings
+from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 from bench.load.names import topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
 from bench.load.rocketmq import OFFSET_FIRST
@@ -39,31 +31,11 @@ FILLED = OFFSET_FIRST + 4_096
 """Messages of each queue."""
 
 
-class Nowhere(asyncio.Transport):
-    """A transport that keeps the last thing that was written to it."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50_000)})
-        self.last = b""
-
-    def is_closing(self) -> bool:
-        return False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def write(self, data: Any) -> None:
-        self.last = data
-
-
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     write_topics(root, Setup(queues=chosen.queues))
-    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
-    async with running(settings, Clock()) as broker:
-        dispatcher = Dispatcher(handler_table(broker.parts))
-        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
-        transport = Nowhere()
-        connection.connection_made(transport)
+    async with broker_on(root) as broker:
+        transport = Nowhere(kept=1)
+        connection = connection_to(broker, transport)
         await fill(connection, chosen)
         plan = plan_of(chosen, Kind.PULL)
         chunks = chunks_of(plan, chosen.chunk)
@@ -136,7 +108,7 @@ def copy(store: MessageStore, chosen: argparse.Namespace) -> float:
 def check(plan: LoadPlan, transport: Nowhere, chosen: argparse.Namespace) -> None:
     """The last pulls were answered in full, or the figure would be that of refusals."""
     answers = answers_of(plan)
-    answered = len(answers.feed(transport.last))
+    answered = len(answers.feed(transport.written[-1]))
     assert not answers.refused, answers.refusal
     assert answered, "nothing was answered"
     assert answers.messages == answered * chosen.count, f"{answers.messages} messages in {answered} answers"
@@ -149,11 +121,7 @@ def main() -> None:
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--queues", type=int, default=8)
     options.add_argument("--profile", action="store_true")
-    with tempfile.TemporaryDirectory() as root:
-        try:
-            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
-        except ExceptionGroup as error:
-            raise sole_cause(error) from None
+    on_a_store(partial(measure, options.parse_args()))
 
 
 if __name__ == "__main__":

@@ -10,26 +10,18 @@ import argparse
 import asyncio
 import cProfile
 import pstats
-import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from ariane.broker.app import running
-from ariane.broker.handlers import handler_table
-from ariane.broker.settings import BrokerSettings
-from ariane.clock import Clock
-from ariane.errors import sole_cause
-from ariane.rpc.dispatcher import Dispatcher
-from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.connection import Connection
-from ariane.transport.settings import TransportSettings
 from ariane.wire.batch import BatchItem, encode_batch
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
 from ariane.wire.properties import encode_properties
 from ariane.wire.requests.send import SendBatch
+from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 from bench.load.names import PRODUCER_GROUP, topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
 from bench.load.rocketmq import OPAQUE_FIRST, body_of
@@ -40,31 +32,11 @@ from bench.systems.system import Setup
 ROUNDS, ROUND_MESSAGES = 12, 8_192
 
 
-class Nowhere(asyncio.Transport):
-    """A transport that counts what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50_000)})
-        self.written: list[bytes] = []
-
-    def is_closing(self) -> bool:
-        return False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def write(self, data: Any) -> None:
-        self.written.append(data)
-
-
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     write_topics(root, Setup())
-    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
-    async with running(settings, Clock()) as broker:
-        dispatcher = Dispatcher(handler_table(broker.parts))
-        connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
+    async with broker_on(root) as broker:
         transport = Nowhere()
-        connection.connection_made(transport)
+        connection = connection_to(broker, transport)
         plan = plan_of(chosen)
         requests = ROUND_MESSAGES // chosen.batch // chosen.chunk * chosen.chunk
         best_us = float("inf")
@@ -158,11 +130,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
     options.add_argument("--uneven", action="store_true", help="batches of messages of unequal lengths")
     options.add_argument("--profile", action="store_true")
-    with tempfile.TemporaryDirectory() as root:
-        try:
-            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
-        except ExceptionGroup as error:
-            raise sole_cause(error) from None
+    on_a_store(partial(measure, options.parse_args()))
 
 
 if __name__ == "__main__":

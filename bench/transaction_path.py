@@ -10,21 +10,13 @@ import argparse
 import asyncio
 import cProfile
 import pstats
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.app import Broker, running
-from ariane.broker.handlers import handler_table
-from ariane.broker.settings import BrokerSettings
-from ariane.clock import Clock
-from ariane.errors import sole_cause
+from ariane.broker.app import Broker
 from ariane.model.ids import PhysicalOffset, QueueOffset
-from ariane.rpc.dispatcher import Dispatcher
-from ariane.store.settings import FlushDiskType, StoreSettings
-from ariane.transport.connection import Connection
-from ariane.transport.settings import TransportSettings
 from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Request
@@ -32,7 +24,7 @@ from ariane.wire.frame import FrameDecoder, encode_frame
 from ariane.wire.properties import encode_properties
 from ariane.wire.requests.send import SendMessageV2
 from ariane.wire.requests.transactions import Decision, EndTransaction
-from bench.send_path import Nowhere
+from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 
 TOPIC, GROUP = "transactions", "payers"
 ROUNDS, ROUND_MESSAGES = 24, 1_024
@@ -42,10 +34,8 @@ class Desk:
     """A broker's connection that is fed with chunks, and what each kind of request cost at best."""
 
     def __init__(self, broker: Broker, chosen: argparse.Namespace) -> None:
-        dispatcher = Dispatcher(handler_table(broker.parts))
-        self._connection = Connection(dispatcher.receive, TransportSettings(), Clock(), _nobody, dispatcher.lane)
         self._transport = Nowhere()
-        self._connection.connection_made(self._transport)
+        self._connection = connection_to(broker, self._transport)
         self._chosen = chosen
         self.profile = cProfile.Profile()
         self.best_us: dict[str, float] = {}
@@ -76,10 +66,6 @@ class Desk:
         answers = sorted(decoder, key=lambda command: command.opaque)
         assert all(answer.code == 0 for answer in answers), "a refusal is no measure"
         return answers
-
-
-def _nobody(_: Connection) -> None:
-    pass
 
 
 def sends(number: int, body: bytes, *, is_half: bool) -> list[Request[Any]]:
@@ -115,8 +101,7 @@ def ends(answers: list[Command], decision: Decision) -> list[Request[Any]]:
 
 
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
-    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
-    async with running(settings, Clock()) as broker:
+    async with broker_on(root) as broker:
         broker.parts.topics.ensure(TOPIC, 4)
         desk, body, oneway = Desk(broker, chosen), bytes(chosen.body), not chosen.answered
         for number in range(0, ROUNDS * 4 * ROUND_MESSAGES, 4 * ROUND_MESSAGES):
@@ -138,11 +123,7 @@ def main() -> None:
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--answered", action="store_true", help="outcomes want an answer, as those of C++ clients")
     options.add_argument("--profile", choices=("plain", "half", "commit", "rollback"))
-    with tempfile.TemporaryDirectory() as root:
-        try:
-            asyncio.run(measure(options.parse_args(), Path(root) / "store"))
-        except ExceptionGroup as error:
-            raise sole_cause(error) from None
+    on_a_store(partial(measure, options.parse_args()))
 
 
 if __name__ == "__main__":

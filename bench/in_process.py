@@ -1,0 +1,57 @@
+"""A whole broker without sockets: what is left is its own code. For bench.send_path, pull_path and transaction_path."""
+
+import asyncio
+import tempfile
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from ariane.broker.app import Broker, running
+from ariane.broker.handlers import handler_table
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import sole_cause
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.connection import Connection
+from ariane.transport.settings import TransportSettings
+
+
+class Nowhere(asyncio.Transport):
+    """A transport that keeps what was written to it, or only the last `kept` of it."""
+
+    def __init__(self, kept: int | None = None) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000)})
+        self.written: deque[bytes] = deque(maxlen=kept)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+
+def broker_on(root: Path) -> AbstractAsyncContextManager[Broker]:
+    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
+    return running(settings, Clock())
+
+
+def connection_to(broker: Broker, transport: Nowhere) -> Connection:
+    dispatcher = Dispatcher(handler_table(broker.parts))
+    connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
+    connection.connection_made(transport)
+    return connection
+
+
+def on_a_store(measure: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
+    """Runs it with the path of a store that is not there yet, and removes the store in the end."""
+    with tempfile.TemporaryDirectory() as root:
+        try:
+            asyncio.run(measure(Path(root) / "store"))
+        except ExceptionGroup as error:
+            raise sole_cause(error) from None
