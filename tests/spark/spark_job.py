@@ -58,7 +58,7 @@ class Job:
             "store": bodies(
                 self.spark.read.format("rocketmq").option("storePath", store).option("topic", topic).load()
             ),
-            "workers": workers(batch),
+            **workers(batch),
         }
 
     def reader(self, reader: Any) -> Any:
@@ -86,17 +86,20 @@ def bodies(frame: DataFrame) -> list[str]:
     return sorted(bytes(row.body).decode() for row in frame.select("body").collect())
 
 
-def workers(frame: DataFrame) -> list[str]:
-    """The directories that the tasks ran in: every executor has its own."""
+def workers(frame: DataFrame) -> dict[str, list[str]]:
+    """The directories that the tasks ran in, every executor has its own; and where they have the package from."""
 
-    def directory(batches: Any) -> Any:
+    def places(batches: Any) -> Any:
         import pyarrow as pa
+
+        import ariane
 
         for _ in batches:
             pass
-        yield pa.RecordBatch.from_pydict({"directory": [os.getcwd()]})
+        yield pa.RecordBatch.from_pydict({"directory": [os.getcwd()], "package": [ariane.__file__]})
 
-    return sorted({row.directory for row in frame.mapInArrow(directory, "directory STRING").collect()})
+    rows = frame.mapInArrow(places, "directory STRING, package STRING").collect()
+    return {"workers": sorted({row.directory for row in rows}), "packages": sorted({row.package for row in rows})}
 
 
 if __name__ == "__main__":

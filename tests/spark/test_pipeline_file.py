@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.errors import SettingsError
+from ariane.errors import SettingsError, StoreMismatch
 from ariane.spark.pipeline.checks import sources_of, view_order
+from ariane.spark.pipeline.job_checks import look_up_places
 from ariane.spark.pipeline.load import load_params, load_pipeline
 from ariane.spark.pipeline.model import Mode, Pipeline, SinkKind, SourceKind, SqlStep
 from ariane.spark.pipeline.shipped import find, shipped
@@ -216,10 +217,54 @@ def test_a_stream_from_latest_needs_a_group(tmp_path: Path) -> None:
 
 
 def test_a_file_with_jobs_has_nothing_else(tmp_path: Path) -> None:
-    job = "pipeline: keep\nsteps:\n  all:\n    job: archive\n    options: {topic: orders, path: out}\n"
-    assert load(tmp_path, job).jobs[0].options == {"topic": "orders", "path": "out"}
+    job = "pipeline: keep\nsteps:\n  all:\n    job: archive\n    options: {topic: orders, archivePath: out}\n"
+    assert load(tmp_path, job).jobs[0].options == {"topic": "orders", "archivePath": "out"}
     assert "nothing else" in mistake(tmp_path, job + "sinks: {t: {from: all, console: 3}}\n")
     assert "did you mean archive?" in mistake(tmp_path, job.replace("job: archive", "job: archve"))
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "told"),
+    [
+        ("archive", "{archivePath: out}", ":4: step all: give topic, topicPattern or storePath: what to archive"),
+        (
+            "archive",
+            "\n      topic: orders\n      archivPath: out",
+            ":7: step all: option archivPath is unknown: did you mean archivePath?",
+        ),
+        ("replay", "{topic: orders}", "step all: the job replay needs the options topic and toTopic"),
+        ("replay", "{topic: orders, toTopic: orders}", "orders would be replayed into itself"),
+        (
+            "replay",
+            "\n      topic: orders\n      toTopic: other\n      speed: fast",
+            ":8: step all: option speed is 'fast': a number above 0, such as 1.0 or 10, or max",
+        ),
+        ("rebuild", "{}", "the job rebuild needs the option storePath"),
+        ("rebuild", "{storePath: s, queues: false, index: false}", "there is nothing to rebuild"),
+    ],
+)
+def test_a_mistake_in_the_options_of_a_job_is_told_with_its_line(
+    tmp_path: Path, job: str, options: str, told: str
+) -> None:
+    text = f"pipeline: keep\nsteps:\n  all:\n    job: {job}\n    options: {options}\n"
+    assert told in mistake(tmp_path, text)
+
+
+def test_one_name_in_two_clusters_is_not_a_replay_into_itself(tmp_path: Path) -> None:
+    options = "{topic: orders, toTopic: orders, sourceNameServer: '10.0.0.1:9876'}"
+    text = f"pipeline: keep\nsteps:\n  all:\n    job: replay\n    options: {options}\n"
+    assert load(tmp_path, text).jobs[0].job == "replay"
+    assert "into itself" in mistake(tmp_path, text.replace("10.0.0.1:9876", NAMESRV))
+
+
+def test_a_place_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    for source, told in ((f"store: {nowhere}", "is no store"), (f"archive: {nowhere}", "there is no archive")):
+        with pytest.raises(StoreMismatch, match=rf"shop.yaml:7: .*{told}"):
+            look_up_places(load(tmp_path, changed("topic: orders", source)), {})
+    job = f"pipeline: keep\nsteps:\n  all:\n    job: rebuild\n    options: {{storePath: {nowhere}}}\n"
+    with pytest.raises(StoreMismatch, match=r"shop.yaml:4: .*is no store"):
+        look_up_places(load(tmp_path, job.replace("options", "cluster: false\n    options")), {})
 
 
 def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Path) -> None:
@@ -233,7 +278,9 @@ def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Pat
 def test_every_shipped_pipeline_is_right_as_it_is(name: str) -> None:
     path = shipped()[name]
     about, params = load_params(path)
-    needed = {param.name: "some" for param in params.values() if param.is_required}
+    needed = {param.name: param.name for param in params.values() if param.is_required}
+    if name == "archive":  # of a topic, of several or of a store: one of them
+        needed["topic"] = "orders"
     pipeline = load_pipeline(path, needed, NAMESRV, path.name)
     assert pipeline.about == about
 

@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.pipeline_commands import run_to_its_end
 from tests.spark.spark_servers import run_job, standalone_cluster
 from tests.spark.stage import Stage
+from tests.spark.test_spark_archive import visible
+from tests.spark.test_spark_sink import everything
 from tests.spark.test_spark_store import until_noted
 
 
@@ -33,3 +37,37 @@ def test_reads_streams_stores_and_sinks_run_on_a_standalone_cluster(
         tmp_path / "worker-0",
         tmp_path / "worker-1",
     }
+
+
+STREAM = """\
+pipeline: copies
+mode: stream
+checkpoint: work/checkpoint
+spark: {spark.executor.memory: 512m, spark.sql.shuffle.partitions: 2}
+params: {topic: null, to: null}
+sources:
+  originals: {topic: "${topic}"}
+steps:
+  texts: {sql: "SELECT concat('copy of ', cast(body AS STRING)) AS body FROM originals"}
+sinks:
+  topic: {from: texts, topic: "${to}"}
+  lake: {from: texts, parquet: work/lake}
+"""
+
+
+@pytest.mark.long
+def test_pipelines_and_jobs_run_on_a_standalone_cluster(
+    stage: Stage, filled: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    topic, sent = filled
+    out = stage.topic(queues=2)
+    (tmp_path / "copies.yaml").write_text(STREAM)
+    given = ("--set", f"topic={topic}")
+    with standalone_cluster(tmp_path) as master:
+        run_to_its_end(stage.nameserver, tmp_path, "archive", *given, "--set", "archive=kept", "--master", master)
+        copies = ("copies.yaml", *given, "--set", f"to={out}", "--once", "--master", master)
+        run_to_its_end(stage.nameserver, tmp_path, *copies)
+    assert len(visible(tmp_path / "kept")) == len(sent)
+    copied = [message.body.decode() for message in everything(stage, out)]
+    assert sorted(copied) == sorted(f"copy of {body}" for body in sent)
+    assert sorted(pq.read_table(tmp_path / "work" / "lake").column("body").to_pylist()) == sorted(copied)

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.spark.broker_processes import broker_processes
 from tests.spark.stage import Stage
-from tests.spark.test_spark_restart import processes
 from tests.spark.test_spark_sink import everything
 from tests.spark.test_spark_stream import PATIENCE_S
 
@@ -48,14 +48,14 @@ def test_a_micro_batch_that_is_written_twice_has_the_same_unique_keys(
 
 
 def test_a_sink_waits_for_a_broker_that_comes_back(spark: SparkSession, tmp_path: Path) -> None:
-    with processes(tmp_path) as (stage, broker, loop):
+    with broker_processes(tmp_path, "broker-a") as brokers:
+        stage = brokers.stage
         topic = stage.topic(queues=2)
-        loop.run(broker.kill())
+        brokers.kill("broker-a")
         frame = spark.range(300).selectExpr("cast(id AS string) AS body")
         source = frame.write.format("rocketmq").option("nameServer", stage.nameserver).option("topic", topic)
         with ThreadPoolExecutor(1) as thread:
-            starting = thread.submit(lambda: loop.run(broker.start()))
+            starting = thread.submit(brokers.start, "broker-a")
             source.mode("append").save()
             starting.result()
-        stage.cluster.calls.close()
         assert sorted(int(message.body) for message in everything(stage, topic)) == list(range(300))

@@ -52,7 +52,7 @@ def test_spark_answers_and_says_what_it_reads(broker: BrokerForTests) -> None:
     sql = f"select tags, count(*) as n, {last} as last from orders group by tags order by 1"
     rows, sentences = ask(sql, broker)
     assert rows == [{"tags": "even", "n": 10, "last": "8"}, {"tags": "odd", "n": 10, "last": "9"}]
-    assert sentences == [f"Spark reads orders, {COUNT} messages in 2 queues: all of it that the query needs"]
+    assert sentences == [f"scanned up to {COUNT} messages of orders (2 queues) by Spark, complete"]
 
 
 def test_mistakes_are_told_with_their_place_and_the_nearest_topic(broker: BrokerForTests) -> None:

@@ -45,10 +45,12 @@ class PipelineSession:
             raise SettingsError("a pipeline needs Spark, which is not installed: pip install 'ariane[spark]'") from None
         from ariane.spark.pipeline.connection import connection_options
         from ariane.spark.pipeline.frames import look_up_topics
+        from ariane.spark.pipeline.job_checks import look_up_places
         from ariane.spark.pipeline.metrics import MetricsFile
         from ariane.spark.pipeline.run import PipelineRun
 
         options = connection_options(self.connection.settings)
+        look_up_places(self.pipeline, options)
         pipeline = look_up_topics(self.pipeline, options)
         metrics = self.metrics or pipeline.metrics
         file = None if metrics is None else MetricsFile.at(pipeline.name, metrics)

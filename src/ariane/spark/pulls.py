@@ -163,9 +163,8 @@ class RangePull:
         return goes_on
 
     def _lose(self, start: int, end: int, why: str) -> None:
-        report_loss(
-            f"{self._name}: messages {start} to {end - 1} are gone ({why})", fail=self._settings.fail_on_data_loss
-        )
+        what = f"{self._name}: messages {start} to {end - 1} are gone, {end - start} in number ({why})"
+        report_loss(what, fail=self._settings.fail_on_data_loss)
 
     @property
     def _name(self) -> str:

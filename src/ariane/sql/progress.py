@@ -51,7 +51,7 @@ class Progress:
     def _scanned(self) -> str:
         scanned = max(scan.scanned for scan in self.scans)
         again = f", each {len(self.scans)} times" if len(self.scans) > 1 else ""
-        what = f"messages of {self.name} ({_counted(self.queues, 'queue')}){again}"
+        what = f"messages of {self.name} ({counted(self.queues, 'queue')}){again}"
         if not all(scan.is_done for scan in self.scans):
             return f"scanned {scanned:,} of {self.total:,} {what}: the query needed no more"
         if self.left_out:
@@ -66,5 +66,5 @@ class Progress:
 _TROUBLES_TOLD = 5
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

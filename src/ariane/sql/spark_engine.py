@@ -4,15 +4,16 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
-from ariane.errors import ArianeError, ClientError, ExpressionError, SettingsError
+from ariane.errors import ArianeError, ExpressionError, SettingsError, StoreError
 from ariane.sql.answers import Answer
-from ariane.sql.columns import named_body_columns, named_columns
+from ariane.sql.columns import BODY_JSON, BODY_TEXT, named_body_columns, named_columns
 from ariane.sql.missing_tables import MissingTable
 from ariane.sql.silence import java_silenced
 from ariane.sql.spark_options import SparkPlace
-from ariane.sql.values import once_each, printable
+from ariane.sql.values import once_each
 
 _MISSING = "TABLE_OR_VIEW_NOT_FOUND"
 _NAME = re.compile(r"`((?:[^`]|``)*)`$")
@@ -78,10 +79,9 @@ class _Query:
         topics = self._place.catalog.topics()
         if name not in topics:
             raise MissingTable(name).explained(topics, (), self._place.catalog.place)
-        options, note = self._place.table(name, named_columns(self._sql))
-        frame = self._spark.read.format("rocketmq").options(**options).load()
-        for column in named_body_columns(self._sql):
-            frame = frame.withColumn(column, frame.body.cast("string"))
+        parts, note = self._place.table(name, named_columns(self._sql))
+        frames = [self._spark.read.format("rocketmq").options(**part).load() for part in parts]
+        frame = _with_body_columns(reduce(lambda one, other: one.union(other), frames), self._sql)
         frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
         self._tables.append(name)
         self._answer.notes.append(note)
@@ -92,9 +92,12 @@ class _Query:
             self._spark.catalog.dropTempView(name)
 
     def _rows(self, frame: Any) -> Iterator[dict[str, object]]:
+        from ariane.sql.spark_values import converter
+
         names = list(self._answer.columns)
+        converts = [converter(field.dataType) for field in frame.schema.fields]
         for row in frame.toLocalIterator():
-            yield {name: _value(value) for name, value in zip(names, row, strict=True)}
+            yield {name: convert(value) for name, convert, value in zip(names, converts, row, strict=True)}
 
     @contextmanager
     def our_errors(self) -> Iterator[None]:
@@ -106,6 +109,15 @@ class _Query:
             raise _as_ours(error, self._sql) from error
 
 
+def _with_body_columns(frame: Any, sql: str) -> Any:
+    """As text both: Spark's SQL looks into JSON by functions. Null when the body is none, as with the other engine."""
+    from pyspark.sql import functions as F
+
+    text = F.try_validate_utf8(frame.body.cast("string"))
+    made = {BODY_TEXT: text, BODY_JSON: F.when(F.try_parse_json(text).isNotNull(), text)}
+    return frame.withColumns({name: made[name] for name in named_body_columns(sql)})
+
+
 def _missing_name(parameters: Mapping[str, str]) -> str:
     found = _NAME.search(parameters.get("relationName", ""))
     return found[1].replace("``", "`") if found else parameters.get("relationName", "?")
@@ -113,11 +125,22 @@ def _missing_name(parameters: Mapping[str, str]) -> str:
 
 def _as_ours(error: Any, sql: str) -> ArianeError:
     said = str(error)
-    reason = " ".join(said.split("SQLSTATE", 1)[0].split("\n\n", 1)[0].split()).rstrip(".")
     if type(error).__name__ not in _WRONG_QUERY:
-        return ClientError(f"the query failed: {reason}")
+        return _failed(error)
+    reason = " ".join(said.split("SQLSTATE", 1)[0].split("\n\n", 1)[0].split()).rstrip(".")
     position = _position(said, sql)
     return SettingsError(f"the query is wrong: {reason}") if position is None else ExpressionError(reason, position)
+
+
+def _failed(error: Any) -> ArianeError:
+    """A task's own error, when that was one of ours. Its cure is an option of Spark, which nobody here has given."""
+    from ariane.spark.pipeline.spark_faults import our_error
+
+    ours = our_error(error, "the query failed")
+    told, is_loss, _ = str(ours).partition(". The query stops because failOnDataLoss is true")
+    if not is_loss:
+        return ours
+    return StoreError(f"{told}; the answer would not be complete: --engine duckdb gives it without them, and says so")
 
 
 def _position(said: str, sql: str) -> int | None:
@@ -127,13 +150,3 @@ def _position(said: str, sql: str) -> int | None:
         return None
     before = sql.splitlines(keepends=True)[: int(found[1]) - 1]
     return sum(map(len, before)) + int(found[2]) + 1
-
-
-def _value(value: Any) -> object:
-    if isinstance(value, dict):
-        return {str(key): _value(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "asDict"):
-        return {name: _value(item) for name, item in value.asDict().items()}
-    if isinstance(value, list | tuple):
-        return [_value(item) for item in value]
-    return printable(bytes(value) if isinstance(value, bytearray) else value)

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ariane.arrow.log_queues import open_queues
 from ariane.client.settings import ClientSettings
 from ariane.errors import SettingsError
 from ariane.settings import Secret
 from ariane.spark.ranges import QueueRange
 from ariane.sql.broker_table import plan_ranges
 from ariane.sql.catalogs import ClusterCatalog, StoreCatalog
+from ariane.sql.progress import counted
 from ariane.sql.tables import Catalog
 from ariane.sql.wanted import Wanted
+from ariane.store.layout import Layout
 
 Options = dict[str, str]
 
@@ -30,8 +33,6 @@ class SparkPlace:
     def __post_init__(self) -> None:
         if self.wanted.limit is not None:
             raise SettingsError("--limit-scan is for the embedded engine: Spark is for reading all; leave it out")
-        if len(self.stores) > 1:
-            raise SettingsError("--engine spark reads one --store: give a glob such as '/data/*/store' for several")
 
     @property
     def catalog(self) -> Catalog:
@@ -39,18 +40,28 @@ class SparkPlace:
             return StoreCatalog(self.stores, self.wanted)
         return ClusterCatalog(self.settings, self.wanted)
 
-    def table(self, topic: str, columns: Sequence[str]) -> tuple[Options, str]:
-        """The options, and a sentence on what is scanned."""
-        options = {"topic": topic, "columns": ",".join(columns), **_chosen(self.wanted)}
+    def table(self, topic: str, columns: Sequence[str]) -> tuple[list[Options], str]:
+        """The options of each part of the table, and a sentence on what is scanned, true when no part has failed."""
+        chosen = {"topic": topic, "columns": ",".join(columns), **_chosen(self.wanted)}
         if self.stores:
-            times = {"startingTimestamp": self.wanted.since_ms, "endingTimestamp": self.wanted.until_ms}
-            given = {name: str(value) for name, value in times.items() if value is not None}
-            note = f"Spark reads {topic} from {self.stores[0]}: all of it that the query needs"
-            return {**options, **given, "storePath": str(self.stores[0])}, note
+            return self._of_stores(topic, chosen)
         ranges = plan_ranges(self.settings, topic, self.wanted)
-        total = sum(map(len, ranges))
-        note = f"Spark reads {topic}, {total:,} messages in {len(ranges)} queues: all of it that the query needs"
-        return {**options, **_connection(self.settings), **_offsets(ranges)}, note
+        options = {**chosen, **_connection(self.settings), **_offsets(ranges)}
+        return [options], _scanned(topic, sum(map(len, ranges)), len(ranges))
+
+    def _of_stores(self, topic: str, chosen: Options) -> tuple[list[Options], str]:
+        """One part for each store that has the topic."""
+        times = {"startingTimestamp": self.wanted.since_ms, "endingTimestamp": self.wanted.until_ms}
+        given = {name: str(value) for name, value in times.items() if value is not None}
+        queues = {root: list(open_queues(Layout.under(root), [topic])) for root in self.stores}
+        parts = [{**chosen, **given, "storePath": str(root)} for root, found in queues.items() if found]
+        every = [queue for found in queues.values() for queue in found]
+        return parts, _scanned(topic, sum(map(len, every)), len(every))
+
+
+def _scanned(topic: str, messages: int, queues: int) -> str:
+    """Spark does not tell how many of them it needed. Had one been gone or damaged, there would be no answer."""
+    return f"scanned up to {messages:,} messages of {topic} ({counted(queues, 'queue')}) by Spark, complete"
 
 
 def _chosen(wanted: Wanted) -> Options:

@@ -7,6 +7,7 @@
     sql_names.py    the views that a SQL text reads
     document.py     from YAML to the model
     document_parts.py  the same for sources, steps and sinks
+    job_checks.py   options of jobs, and places that must be there
     checks.py       what can be wrong although each part is right: unknown views, cycles, options, functions
     load.py         all of the above; shipped.py has the files that come with Ariane
     frames.py views.py outputs.py  the same as data frames, for Spark

@@ -6,6 +6,7 @@ from ariane.errors import SettingsError
 from ariane.spark.delta_options import DeltaOptions
 from ariane.spark.option_values import read_options
 from ariane.spark.pipeline.functions import check_function
+from ariane.spark.pipeline.job_checks import check_job
 from ariane.spark.pipeline.mistakes import Mistakes, nearest
 from ariane.spark.pipeline.model import JobStep, Mode, Pipeline, PythonStep, Sink, SinkKind, Source, SourceKind, SqlStep
 from ariane.spark.pipeline.sql_names import views_read
@@ -26,9 +27,9 @@ _BATCH_MODES = {
 }
 
 
-def check(pipeline: Pipeline, mistakes: Mistakes) -> None:
+def check(pipeline: Pipeline, namesrv: str, mistakes: Mistakes) -> None:
     if pipeline.jobs:
-        _check_jobs(pipeline, mistakes)
+        _check_jobs(pipeline, namesrv, mistakes)
         return
     _check_shape(pipeline, mistakes)
     for source in pipeline.sources.values():
@@ -80,7 +81,9 @@ def _check_shape(pipeline: Pipeline, mistakes: Mistakes) -> None:
         mistakes.add(1, "interval is for streams: leave it out, or say `mode: stream`")
 
 
-def _check_jobs(pipeline: Pipeline, mistakes: Mistakes) -> None:
+def _check_jobs(pipeline: Pipeline, namesrv: str, mistakes: Mistakes) -> None:
+    for job in pipeline.jobs:
+        check_job(job, namesrv, mistakes)
     others = [step for step in pipeline.steps.values() if not isinstance(step, JobStep)]
     for other in (*others, *pipeline.sources.values(), *pipeline.sinks.values()):
         mistakes.add(other.line, f"{other.name} stands beside a job: a file with jobs has nothing else")

@@ -1,6 +1,17 @@
 """How the command reaches the cluster, as options of sources and sinks."""
 
+from collections.abc import Mapping
+
 from ariane.client.settings import ClientSettings
+
+Connection = Mapping[str, str]
+"""Options by which sources, sinks and jobs reach the cluster."""
+
+
+def merged(connection: Connection, own: Mapping[str, str]) -> dict[str, str]:
+    """What the file says wins, in whatever case it says it: for Spark nameserver and nameServer are one option."""
+    said = {name.lower() for name in own}
+    return {**{name: text for name, text in connection.items() if name.lower() not in said}, **own}
 
 
 def connection_options(settings: ClientSettings) -> dict[str, str]:

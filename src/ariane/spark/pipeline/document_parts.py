@@ -134,7 +134,8 @@ def read_step(document: Document, name: str, node: Node) -> Step | None:
     if kind == "job":
         _refuse_others(section, kind, ("job", "options", "cluster"))
         job = section.choice("job", JOBS, JOBS[0])
-        return JobStep(name, section.line, job, section.texts("options"), section.boolean("cluster", default=True))
+        options, lines = section.texts("options"), section.lines_in("options")
+        return JobStep(name, section.line, job, options, section.boolean("cluster", default=True), lines)
     return None
 
 

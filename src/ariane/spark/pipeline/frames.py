@@ -1,7 +1,6 @@
 """Sources as data frames."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,19 +12,11 @@ from ariane.errors import SettingsError
 from ariane.spark.cluster import cluster_for
 from ariane.spark.offsets import to_nested
 from ariane.spark.option_values import read_options
+from ariane.spark.pipeline.connection import Connection, merged
 from ariane.spark.pipeline.json_rows import bad_rows, columns_to_read, good_rows, parsed
 from ariane.spark.pipeline.model import Mode, Pipeline, Source, SourceKind
 from ariane.spark.planning import Planner
 from ariane.spark.read_options import ReadOptions
-
-Connection = Mapping[str, str]
-"""Options by which sources and sinks reach the cluster."""
-
-
-def merged(connection: Connection, own: Mapping[str, str]) -> dict[str, str]:
-    """What the file says wins, in whatever case it says it: for Spark nameserver and nameServer are one option."""
-    said = {name.lower() for name in own}
-    return {**{name: text for name, text in connection.items() if name.lower() not in said}, **own}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ariane.errors import SettingsError
-from ariane.spark.pipeline.frames import Connection, merged
+from ariane.spark.pipeline.connection import Connection
+from ariane.spark.pipeline.job_checks import job_texts
 from ariane.spark.pipeline.model import JobStep, Pipeline
 from ariane.spark.pipeline.progress import SinkProgress
 from ariane.spark.pipeline.spark_faults import our_error
@@ -27,9 +28,8 @@ def run_jobs(
         state.state = "running"
         report()
         began = monotonic()
-        options = merged(connection, job.options) if job.needs_cluster else dict(job.options)
         try:
-            told = find_job(pipeline, job)(spark, options, _teller(state, report))
+            told = find_job(pipeline, job)(spark, job_texts(job, connection), _teller(state, report))
         except KeyboardInterrupt:
             state.state = "stopped"
             raise

@@ -33,7 +33,7 @@ def load_pipeline(path: Path, given: Mapping[str, str], namesrv: str, shown_as: 
     document = Document(_values(params, given, namesrv, mistakes), mistakes)
     pipeline = _pipeline(document, root, path, file, params)
     if not mistakes:
-        check(pipeline, mistakes)
+        check(pipeline, namesrv, mistakes)
     mistakes.raise_if_any()
     return pipeline
 

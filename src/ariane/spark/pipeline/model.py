@@ -86,6 +86,7 @@ class JobStep:
     job: str
     options: Mapping[str, str]
     needs_cluster: bool = True
+    option_lines: Mapping[str, int] = field(default_factory=dict)
 
 
 Step = SqlStep | PythonStep | JobStep

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ariane.errors import SettingsError
-from ariane.spark.pipeline.frames import Connection, merged
+from ariane.spark.pipeline.connection import Connection, merged
 from ariane.spark.pipeline.model import Pipeline, Sink, SinkKind
 from ariane.spark.pipeline.progress import ROWS_METRIC, Screen
 from ariane.spark.pipeline.views import Views

@@ -7,7 +7,7 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from ariane.spark.pipeline.batch_run import run_batch
-from ariane.spark.pipeline.frames import Connection
+from ariane.spark.pipeline.connection import Connection
 from ariane.spark.pipeline.jobs_run import run_jobs
 from ariane.spark.pipeline.metrics import MetricsFile
 from ariane.spark.pipeline.model import Mode, Pipeline

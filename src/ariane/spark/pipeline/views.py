@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ariane.errors import SettingsError
 from ariane.spark.pipeline.checks import sources_of, view_order
-from ariane.spark.pipeline.frames import Connection, SourceFrames, source_frames
+from ariane.spark.pipeline.connection import Connection
+from ariane.spark.pipeline.frames import SourceFrames, source_frames
 from ariane.spark.pipeline.functions import find_function
 from ariane.spark.pipeline.model import Mode, Pipeline, PythonStep, Source, SqlStep
 from ariane.spark.pipeline.spark_faults import our_error
