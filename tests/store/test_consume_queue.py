@@ -88,7 +88,11 @@ def test_any_range_is_read_across_files_and_memory(
     offset = data.draw(st.integers(-3, queue.max_offset + 3), "offset")
     count = data.draw(st.integers(-1, 300), "count")
     expected = range(offset, min(offset + count, queue.max_offset)) if offset >= 0 else ()
-    assert [tags for _, _, tags in ENTRY.iter_unpack(queue.entries(offset, count))] == list(expected)
+    found = queue.entries(offset, count)
+    assert [tags for _, _, tags in ENTRY.iter_unpack(found)] == list(expected)
+    begin = offset * ENTRY_BYTES
+    in_one_file = begin // FILE_BYTES == (begin + len(found) - 1) // FILE_BYTES
+    assert queue.cached_entries(offset, count) in ([found] if in_one_file or not found else [found, None])
     close_queues()
 
 

@@ -226,6 +226,12 @@ def test_what_was_just_written_is_cached(disk: Disk, path: Path) -> None:
     assert file.is_cached(PAGE - 1)
 
 
+def test_a_read_of_what_is_cached_is_a_read_or_none_when_the_file_ends_before(disk: Disk, path: Path) -> None:
+    file = fill(disk, path, b"as written")
+    assert file.read_cached(7, 3) == b"written"
+    assert file.read_cached(8, 3) is None
+
+
 def test_a_disk_tells_times_and_use(disk: Disk, path: Path) -> None:
     fill(disk, path, b"-")
     assert disk.modified_ms(path) > 1_500_000_000_000

@@ -65,6 +65,9 @@ class WatchedFile(RealFile):
     def is_cached(self, position: int) -> bool:
         return self._disk.is_cached
 
+    def read_cached(self, length: int, position: int) -> bytes | None:
+        return super().read_cached(length, position) if self._disk.is_cached else None
+
 
 class WatchedDisk(RealDisk):
     def __init__(self) -> None:
@@ -477,6 +480,21 @@ async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
         for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
             assert place == again
             assert (first == "MainThread", second == "MainThread") == (False, True)
+
+
+async def test_a_read_fetches_cold_entries_by_a_thread_first(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(settings) as service:
+        for number in range(300):  # so many that the first ones are in the files alone
+            service.store.append([draft(b"%d" % number)])
+        service.store.make_durable()
+        disk.is_cached = False
+        disk.entry_readers.clear()
+        assert service.store.reader.straight(queue_of(service), 13, 8, 1 << 20) is None
+        found = await service.read("orders", 0, 13, 8)
+        assert found.next_offset == 21
+        first, *others = [thread for thread, _, _ in disk.entry_readers]
+        assert first != "MainThread"
+        assert set(others) == {"MainThread"}
 
 
 async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_size(settings: StoreSettings) -> None:

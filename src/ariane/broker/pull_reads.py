@@ -41,7 +41,10 @@ def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
     """What there is; None when it has to come from the disk."""
     scan = _Scan(reading)
     while True:
-        page = store.reader.read(*scan.next_page())
+        ask = scan.next_page()
+        if store.reader.cold_entry(*ask[:3]) is not None:
+            return scan.so_far()
+        page = store.reader.read(*ask)
         if not store.is_cached(page.ranges):
             return scan.so_far()
         result = scan.take(page)

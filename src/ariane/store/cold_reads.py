@@ -17,6 +17,9 @@ from ariane.store.queue_entry import ENTRY_BYTES
 from ariane.store.queue_files import ColdEntry
 from ariane.store.segments import Segments
 
+_ENTRIES_BYTES = 1024 * ENTRY_BYTES
+"""What is brought in with an entry: more than one read looks at."""
+
 
 def fetch(segments: Segments, places: Iterable[Place]) -> None:
     """Reads what stands there into the page cache. For a thread."""
@@ -35,13 +38,13 @@ def _read_ahead(file: File, size: int, position: int) -> None:
             raise
 
 
-def _fetch_entry(disk: Disk, entry: ColdEntry) -> None:
+def fetch_entry(disk: Disk, entry: ColdEntry) -> None:
     """Through a descriptor of the thread's own, since the queue's may be closed at any time to make room for another.
 
     What goes wrong here goes wrong again when the queue reads it, which tells.
     """
     with suppress(OSError), closing(disk.open(Path(entry.path), writable=False)) as file:
-        file.read(ENTRY_BYTES, entry.position)
+        file.read(_ENTRIES_BYTES, entry.position)
 
 
 async def offset_by_time(store: MessageStore, topic: str, queue_id: int, timestamp_ms: int) -> int:
@@ -51,7 +54,7 @@ async def offset_by_time(store: MessageStore, topic: str, queue_id: int, timesta
         while True:
             place = next(search)
             if isinstance(place, ColdEntry):
-                await asyncio.to_thread(_fetch_entry, store.parts.disk, place)
+                await asyncio.to_thread(fetch_entry, store.parts.disk, place)
             elif not store.is_cached([place]):
                 await asyncio.to_thread(fetch, store.parts.commit_log.segments, [place])
     except StopIteration as found:

@@ -132,6 +132,15 @@ class ConsumeQueue:
         end = min(offset + count, self.max_offset)
         return self._read(offset, end) if self.min_offset <= offset < end else b""
 
+    def cached_entries(self, offset: int, count: int) -> bytes | None:
+        """The same, if that does not wait for the disk; None when it might."""
+        end, tail_offset = min(offset + count, self.max_offset), self._tail_offset
+        if offset >= tail_offset or not self.min_offset <= offset < end:
+            return self.entries(offset, count)
+        from_file = min(end, tail_offset)
+        found = self._files.read_cached(offset * ENTRY_BYTES, (from_file - offset) * ENTRY_BYTES)
+        return found if found is None or from_file == end else found + self._read(from_file, end)
+
     def cold_entry(self, offset: int) -> ColdEntry | None:
         """Where the entry stands, when reading it would wait for the disk; None when it would not."""
         return self._files.cold_entry(offset * ENTRY_BYTES) if offset < self._tail_offset else None

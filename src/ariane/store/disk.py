@@ -13,6 +13,8 @@ import errno
 import mmap
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -30,11 +32,18 @@ class File(Protocol):
     def read(self, length: int, position: int) -> bytes:
         """At most `length` bytes; fewer at the end of the file."""
 
+    def read_cached(self, length: int, position: int) -> bytes | None:
+        """The same when it is in the page cache; None when it is not, or when the file ends before."""
+
     def next_data(self, position: int) -> int | None:
         """The first position from here on that may hold something else than zeros; None when there is none."""
 
     def view(self) -> memoryview:
         """The whole file, read-only, mapped once. It stays valid while somebody holds it, even after `close`."""
+
+    def window(self, begin: int, end: int) -> AbstractContextManager[memoryview]:
+        """These bytes, mapped only while they are looked at, so that they do not count as this process's memory."""
+        ...
 
     def writable_view(self, length: int) -> memoryview:
         """The first `length` bytes, which must be allocated."""
@@ -102,6 +111,18 @@ class RealFile:
     def read(self, length: int, position: int) -> bytes:
         return os.pread(self._descriptor, length, position)
 
+    def read_cached(self, length: int, position: int) -> bytes | None:
+        """Where the kernel cannot tell, it is taken to be there."""
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:  # this file system does not know RWF_NOWAIT
+            buffer = bytearray(self.read(length, position))
+            count = len(buffer)
+        return bytes(buffer) if count == length else None
+
     def next_data(self, position: int) -> int | None:
         # Without this, a read of what is found would read ahead into the hole, whose pages would then count as data.
         os.posix_fadvise(self._descriptor, position, 0, os.POSIX_FADV_RANDOM)
@@ -118,6 +139,17 @@ class RealFile:
             self._check_open()
             self._view = memoryview(mmap.mmap(self._descriptor, self._size, prot=mmap.PROT_READ))
         return self._view
+
+    @contextmanager
+    def window(self, begin: int, end: int) -> Iterator[memoryview]:
+        self._check_open()
+        start = begin - begin % mmap.ALLOCATIONGRANULARITY
+        with (
+            mmap.mmap(self._descriptor, end - start, prot=mmap.PROT_READ, offset=start) as mapped,
+            memoryview(mapped) as whole,
+            whole[begin - start :] as view,
+        ):
+            yield view
 
     def writable_view(self, length: int) -> memoryview:
         self._check_open()

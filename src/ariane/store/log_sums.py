@@ -4,8 +4,9 @@
     durable ─────────────────────────────────────────────────> flushed
     summed ────────────────────────────────────> covered, and known up to there in commitlog_sums/
 
-Only what is durable is summed, so no crash leaves a sum without its bytes. It is read through the mapping, just
-after it was written, by a thread that lets go of the interpreter meanwhile: an append does not know of it. A block that
+Only what is durable is summed, so no crash leaves a sum without its bytes. It is read just after it was written, by a
+thread that lets go of the interpreter meanwhile: an append does not know of it. And through a mapping of its own that
+goes again: through that of the readers, all that was ever summed would count as memory of this process. A block that
 was summed in part is gone on with from its sum, not from its bytes: what changed in them is not summed anew.
 
 Sums are a help and not the data. When they cannot be written, the blocks stay unknown, which `ariane store verify`
@@ -94,20 +95,22 @@ class LogSums:
                 self._pass_over(end)
                 return
             file = self._file_of(segment)
-            stop = min(end, segment.end) if with_rest else file.blocks.whole_below(end)
+            stop = min(end, segment.end, self._at + STEP_BYTES) if with_rest else file.blocks.whole_below(end)
             if stop <= self._at:
                 return
-            self._sum_within(segment, file, stop)
+            with segment.file.window(self._at - segment.base, stop - segment.base) as view:
+                self._sum_within(view, file, stop)
 
-    def _sum_within(self, segment: Segment, file: SumsFile, stop: int) -> None:
-        view, base, blocks = segment.file.view(), segment.base, file.blocks
-        at, crc = self._at, self._crc
+    def _sum_within(self, view: memoryview, file: SumsFile, stop: int) -> None:
+        """`view` is the log from where the sums are to `stop`."""
+        begin, blocks = self._at, file.blocks
+        at, crc = begin, self._crc
         first = number = blocks.number_at(at)
         sums: list[Sum] = []
         while at < stop:
             block_end = blocks.end_of(number)
             end = min(block_end, stop)
-            crc = crc32_onward(view[at - base : end - base], crc)
+            crc = crc32_onward(view[at - begin : end - begin], crc)
             sums.append(Sum(end, crc))
             at, number = end, number + 1
             if end == block_end:

@@ -156,8 +156,14 @@ class Reader:
 
     def straight(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> Run | None:
         """What `read` finds without a filter, when it is as simple as it nearly always is (straight_read.py)."""
-        entries = queue.entries(offset, min(count_max, COUNT_MAX_IN_MEMORY))
-        return straight_run(self._log, entries, bytes_max, self._memory_bytes_max)
+        entries = queue.cached_entries(offset, min(count_max, COUNT_MAX_IN_MEMORY))
+        return None if entries is None else straight_run(self._log, entries, bytes_max, self._memory_bytes_max)
+
+    def cold_entry(self, topic: str, queue_id: int, offset: int) -> ColdEntry | None:
+        """Where the entry stands that `read` begins with, when it would wait for the disk."""
+        queue = self._queues.get(topic, queue_id)
+        inside = queue is not None and queue.min_offset <= offset < queue.max_offset
+        return queue.cold_entry(offset) if queue is not None and inside else None
 
     def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
         at = extension_offset(tags_code)

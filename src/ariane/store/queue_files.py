@@ -154,10 +154,22 @@ class QueueFiles:
             yield position - at, at, step
             position += step
 
-    def _read_one(self, base: int, at: int, length: int) -> bytes:
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        """What `read` gives, if it is in one file and in the page cache. What cannot be read is `read`'s to tell."""
+        at = position % self.segment_bytes
+        if at + length > self.segment_bytes:
+            return None
+        with suppress(OSError):
+            return self._open_files.get(self._path_to_read(position - at)).read_cached(length, at)
+        return None
+
+    def _path_to_read(self, base: int) -> str:
         if base != self._read_base:  # a path costs as much as the read itself
             self._read_base, self._read_path = base, self.path(base)
-        path = self._read_path
+        return self._read_path
+
+    def _read_one(self, base: int, at: int, length: int) -> bytes:
+        path = self._path_to_read(base)
         try:
             data = self._open_files.get(path).read(length, at)
         except OSError as error:
@@ -169,7 +181,7 @@ class QueueFiles:
     def cold_entry(self, position: int) -> ColdEntry | None:
         """Where these bytes are, when reading them would wait for the disk. What cannot be read is `read`'s to tell."""
         at = position % self.segment_bytes
-        path = self.path(position - at)
+        path = self._path_to_read(position - at)
         with suppress(OSError):
             return None if self._open_files.get(path).is_cached(at) else ColdEntry(path, at)
         return None

@@ -12,7 +12,7 @@ from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreReadOnly
 from ariane.lifecycle import Job, background, every
 from ariane.store.append import Outcome
-from ariane.store.cold_reads import fetch
+from ariane.store.cold_reads import fetch, fetch_entry
 from ariane.store.draft import Appended, Draft
 from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
@@ -141,6 +141,9 @@ class StoreService:
         record_match: RecordMatch | None = None,
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
+        cold = self.store.reader.cold_entry(topic, queue_id, offset)
+        if cold is not None:
+            await asyncio.get_running_loop().run_in_executor(self._executor, fetch_entry, self.store.parts.disk, cold)
         result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match, record_match)
         if not self.store.is_cached(result.ranges):
             await self._fetch(result.ranges)

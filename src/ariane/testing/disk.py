@@ -16,6 +16,8 @@ be taken of one disk, at little cost: they share its pages.
 import errno
 import random
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,8 +76,16 @@ class SimulatedFile:
         with self._disk._lock:
             return self._content().map_writable(length)
 
+    @contextmanager
+    def window(self, begin: int, end: int) -> Iterator[memoryview]:
+        yield self.view()[begin:end]
+
     def is_cached(self, position: int) -> bool:
         return not self._disk.is_cold
+
+    def read_cached(self, length: int, position: int) -> bytes | None:
+        data = b"" if self._disk.is_cold else self.read(length, position)
+        return data if len(data) == length else None
 
     def sync(self) -> None:
         with self._disk._lock:
