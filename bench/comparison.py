@@ -16,6 +16,7 @@ from interop.processes import InteropError
 
 class Comparison:
     def __init__(self, peers: Sequence[System], brokers: int, effort: Effort) -> None:
+        self._load_average = os.getloadavg()[0]  # here, for later it is mostly that of the scenario before
         self._effort = effort
         self._missing: dict[str, str] = {}
         self._versions: dict[str, str] = {}
@@ -45,7 +46,7 @@ class Comparison:
             began=now(),
             machine=machine(),
             cores=os.cpu_count() or 1,
-            load_average=os.getloadavg()[0],
+            load_average=self._load_average,
             seconds=self._effort.seconds,
             repeats=self._effort.repeats,
             is_quick=self._effort.is_quick,

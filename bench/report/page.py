@@ -58,9 +58,9 @@ def _circumstances(outcome: Outcome) -> Iterator[str]:
     yield f"{outcome.began}, {outcome.machine}. Medians of {outcome.repeats}, {outcome.seconds:g} s each. {versions}."
     if outcome.was_shared:
         yield (
-            f"**Others used the machine** (load average {outcome.load_average:.1f} at the beginning): all of it is "
-            "only indicative. A server of many threads then gets more of the machine than one of a single thread, so "
-            "compare CPU rather than rates."
+            f"**The machine was busy before** (load average {outcome.load_average:.1f} at the beginning): if others "
+            "used it meanwhile, all of it is only indicative. A server of many threads then gets more of the machine "
+            "than one of a single thread, so compare CPU rather than rates."
         )
 
 

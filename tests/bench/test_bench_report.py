@@ -79,8 +79,8 @@ def test_a_missing_peer_is_in_the_report() -> None:
 
 
 def test_a_shared_machine_is_told() -> None:
-    assert "Others used the machine" not in "\n".join(part({"sends-async": outcome()}))
-    assert "**Others used the machine** (load average 3.0" in "\n".join(
+    assert "The machine was busy before" not in "\n".join(part({"sends-async": outcome()}))
+    assert "**The machine was busy before** (load average 3.0" in "\n".join(
         part({"sends-async": outcome(load_average=3.0)})
     )
 
