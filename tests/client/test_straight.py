@@ -6,7 +6,9 @@ import pytest
 
 from ariane.client.producer import Producer
 from ariane.client.send_result import SendStatus
+from ariane.client.settings import ClientSettings
 from ariane.errors import MessageRejected, SendFailed
+from ariane.settings import Secret
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.command import Command
 from ariane.wire.frame import encode_frame
@@ -29,8 +31,12 @@ async def test_many_at_a_time_each_get_their_own_result() -> None:
         assert result.queue.queue_id == sends[body].queue_id
 
 
-async def test_queues_take_turns() -> None:
-    async with cluster("T") as servers, producer(servers) as sender:
+@pytest.mark.parametrize("signs", [False, True])
+async def test_queues_take_turns(signs: bool) -> None:
+    """Also of signed sends, which leave the line after their queue was chosen."""
+    account = {"access_key": "me", "secret_key": Secret("12345678")} if signs else {}
+    settings = ClientSettings(**account)  # type: ignore[arg-type]
+    async with cluster("T") as servers, producer(servers, settings=settings) as sender:
         results = [await sender.send("T", b"x") for _ in range(8)]
     numbers = [result.queue.queue_id for result in results]
     assert sorted(numbers) == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -51,6 +51,8 @@ class _Sending:
     parcel: Parcel
     fixed: MessageQueue | None
     deadline: float
+    first: MessageQueue | None = None
+    """Where the first attempt goes, when a queue has been taken in its turn already."""
     failures: list[str] = field(default_factory=list)
     refusals: int = 0
     """How many of the failures say for sure that nothing was stored."""
@@ -115,11 +117,15 @@ class Delivery:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def send(
-        self, parcel: Parcel, queue: MessageQueue | None = None, timeout_s: float | None = None
+        self,
+        parcel: Parcel,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+        first: MessageQueue | None = None,
     ) -> list[SendResult]:
-        """A result for each message. With a `queue`, every attempt goes there."""
+        """A result for each message. With a `queue`, every attempt goes there; `first` is for the first one only."""
         timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
-        sending = _Sending(parcel, queue, self._instance.clock.monotonic() + timeout_s)
+        sending = _Sending(parcel, queue, self._instance.clock.monotonic() + timeout_s, first)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._attempts(sending, self._settings.retries)
@@ -157,7 +163,8 @@ class Delivery:
     ) -> list[SendResult]:
         for retries_left in range(retries, -1, -1):
             queues = await self.queues(sending.parcel.topic)
-            queue = sending.fixed or self.choose(queues, sending.last_broker)
+            queue = sending.fixed or sending.first or self.choose(queues, sending.last_broker)
+            sending.first = None
             if queue.broker_name == sending.last_broker:
                 # The same broker once more, for want of another: it needs a moment more than we do.
                 await self._instance.clock.sleep(sending.backoff.next_s())

@@ -15,7 +15,6 @@ from ariane.client.short_calls import short_call
 from ariane.errors import RequestFailed, TransportError, WireError
 from ariane.model.message import Message
 from ariane.model.route import MessageQueue
-from ariane.transport.connection import Connection
 from ariane.wire.message_id import UniqueKeys
 from ariane.wire.requests.send import SendMessageV2
 
@@ -38,16 +37,20 @@ class StraightLine:
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         unique_key = self._keys.next_at(now_ms)
         text = f"{text}UNIQ_KEY\x01{unique_key}\x02"
-        place = self._place(message.topic)
-        if place is None:
-            return await self._general(message, unique_key, text, timeout_s)
-        queue, connection, has_choice = place
+        queues = self._delivery.known_queues(message.topic)
+        if queues is None:
+            return await self._general(message, unique_key, text, timeout_s, None)
+        queue = self._delivery.choose(queues)
+        connection = self._instance.ready_master(queue.broker_name)
+        if connection is None:
+            return await self._general(message, unique_key, text, timeout_s, queue)
         opaque = connection.next_opaque()
         frame = self._template(queue).frame(opaque, now_ms, text, message.body)
         if frame is None:
-            return await self._general(message, unique_key, text, timeout_s)
+            return await self._general(message, unique_key, text, timeout_s, queue)
         try:
             # Half of the time while another broker could be tried, as in delivery.py.
+            has_choice = self._settings.retries and queues[0].broker_name != queues[-1].broker_name
             limit_s = timeout_s / 2 if has_choice else timeout_s
             answer = await short_call(connection, SendMessageV2, opaque, frame, limit_s)
         except (TransportError, RequestFailed, WireError) as error:
@@ -59,17 +62,6 @@ class StraightLine:
             self._delivery.took(queue, self._clock.monotonic() - began)
         return result_of(answer, queue, unique_key)
 
-    def _place(self, topic: str) -> tuple[MessageQueue, Connection, bool] | None:
-        """The next queue in turn, the connection to its broker, and whether another broker could be tried."""
-        queues = self._delivery.known_queues(topic)
-        if queues is None:
-            return None
-        queue = self._delivery.choose(queues)
-        connection = self._instance.ready_master(queue.broker_name)
-        if connection is None:
-            return None
-        return queue, connection, bool(self._settings.retries) and queues[0].broker_name != queues[-1].broker_name
-
     def _template(self, queue: MessageQueue) -> SendTemplate:
         template = self._templates.get(queue)
         if template is None:
@@ -78,8 +70,11 @@ class StraightLine:
             template = self._templates[queue] = SendTemplate(queue, self._settings, unit_mode=self._unit_mode)
         return template
 
-    async def _general(self, message: Message, unique_key: str, text: str, timeout_s: float) -> SendResult:
-        (result,) = await self._delivery.send(self._parcel(message, unique_key, text), None, timeout_s)
+    async def _general(
+        self, message: Message, unique_key: str, text: str, timeout_s: float, first: MessageQueue | None
+    ) -> SendResult:
+        """`first` has had its turn: another would leave queues without messages."""
+        (result,) = await self._delivery.send(self._parcel(message, unique_key, text), None, timeout_s, first)
         return result
 
     def _parcel(self, message: Message, unique_key: str, text: str) -> Single:
