@@ -9,11 +9,11 @@ import pytest
 from pyarrow import dataset
 
 from ariane.cli.up_orders import OrderStream
-from ariane.client.trace_text import TraceKind, published
 from tests.spark.pipeline_commands import left_behind, run_to_its_end, under_way
 from tests.spark.stage import Stage, cluster_in_thread
 from tests.spark.test_spark_rebuild import content
 from tests.spark.test_spark_sink import everything
+from tests.spark.trace_samples import a_send_of_m1
 from tests.store.golden_stores import unpack
 
 pytestmark = pytest.mark.long
@@ -57,21 +57,7 @@ def test_dead_letters_and_traces(stage: Stage, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "letters").num_rows == 2
 
     topic = stage.topic(queues=1, brokers=["broker-a"], name="trace")
-    sent = published(
-        timestamp_ms=1_000_000,
-        region="r",
-        group="makers",
-        topic="orders",
-        message_id="M1",
-        tags=None,
-        keys=("o-1",),
-        store_host="127.0.0.1:1",
-        body_length=10,
-        cost_ms=20,
-        kind=TraceKind.NORMAL,
-        offset_message_id="OFF",
-        success=True,
-    )
+    sent = a_send_of_m1()
     stage.send(topic, [sent.text.encode()])
     traces = run_to_its_end(stage.nameserver, tmp_path, "trace", "--set", f"topic={topic}")
     assert [(row["message"], row["send_ms"]) for row in traces.rows("waterfall")] == [("M1", 20)]

@@ -6,10 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ariane.cli.up_orders import OrderStream
-from ariane.client.trace_text import ContextCode, TraceKind, after_consumption, before_consumption, published
+from ariane.client.trace_text import ContextCode, after_consumption, before_consumption
 from ariane.spark.pipeline.shipped import shipped
 from tests.spark.pipeline_screen import Recorder, run_file
 from tests.spark.stage import Stage
+from tests.spark.trace_samples import a_send_of_m1
 
 
 @pytest.mark.long
@@ -57,21 +58,7 @@ def test_a_cluster_without_dead_letters_has_an_empty_report(spark: SparkSession,
 
 def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: Stage) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"], name="trace")
-    sent = published(
-        timestamp_ms=1_000_000,
-        region="r",
-        group="makers",
-        topic="orders",
-        message_id="M1",
-        tags=None,
-        keys=("o-1",),
-        store_host="127.0.0.1:1",
-        body_length=10,
-        cost_ms=20,
-        kind=TraceKind.NORMAL,
-        offset_message_id="OFF",
-        success=True,
-    )
+    sent = a_send_of_m1()
     begun = before_consumption(
         timestamp_ms=1_000_050, region="r", group="takers", request_id="R1", message_id="M1", retries=0, keys=()
     )
