@@ -4,18 +4,17 @@
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
 machine that others use too, only that can be compared. Logs lie in the page cache. What is printed is also in
-bench/results/spark.json.
+bench/results/spark.json, from where `python -m bench.report` takes it to docs/performance.md.
 """
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,32 +32,29 @@ from ariane.store.shape import shape_of
 from bench.arrow import SEVEN, known_starts, make_log, starts_of
 from bench.spark_broker import brokered
 from bench.spark_cost import Cost, best_cost
+from bench.spark_figures import KEPT, Figure, keep, run_name
 from bench.spark_reads import direct, discard, tuples, write_parquet
 from bench.spark_store import BenchStore, make_store
 from bench.timing import us_per_call
 
-RESULTS = Path(__file__).parent / "results" / "spark.json"
 SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    name: str
-    value: float
-    unit: str
-    goal: str = ""
+_FLAT = 1.1  # a cost that grows by less has not grown
 
 
 @dataclass
 class Bench:
     arguments: argparse.Namespace
     directory: Path
+    run: str
     figures: list[Figure]
 
-    def add(self, name: str, value: float, unit: str, goal: str = "") -> None:
-        self.figures.append(Figure(name, round(value, 3), unit, goal))
-        print(f"  {name:<66}{value:>12,.2f} {unit:<16}{goal}", flush=True)
+    def add(
+        self, name: str, value: float, unit: str, *, at_least: float | None = None, at_most: float | None = None
+    ) -> None:
+        figure = Figure(name=name, value=round(value, 3), unit=unit, at_least=at_least, at_most=at_most, run=self.run)
+        self.figures.append(figure)
+        print(f"  {figure.line()}", flush=True)
 
     @property
     def rounds(self) -> int:
@@ -89,8 +85,8 @@ class Bench:
             log = make_log(size, BATCH_BYTES)
             starts = [starts_of(log)]
             us = us_per_call(partial(known_starts, log, SEVEN, starts))
-            goal = {"1 KiB": ">= 4", "100 B": ">= 15"}[label]
-            self.add(f"decode, 7 columns, {label}", len(starts[0]) / us, "Mrow/core-s", goal)
+            goal = {"1 KiB": 4, "100 B": 15}[label]
+            self.add(f"decode, 7 columns, {label}", len(starts[0]) / us, "Mrow/core-s", at_least=goal)
 
     def direct(self) -> None:
         with self.spark() as spark:
@@ -108,9 +104,10 @@ class Bench:
         with self.store(size, TUPLE_MIB) as small:
             cost = best_cost(spark, lambda: discard(tuples(spark, small)), 1)
         self.add(f"tuple path, {label}", cost.per_core_s(small.rows) / 1e3, "krow/core-s")
-        goals = {"1 KiB": (">= 0.75", ">= 5"), "100 B": (">= 0.55", ">= 8")}[label]
-        self.add(f"direct / Parquet, {label}", parquet.cpu_s / ours.cpu_s, "x", goals[0])
-        self.add(f"direct / tuples, {label}", ours.per_core_s(store.rows) / cost.per_core_s(small.rows), "x", goals[1])
+        goals = {"1 KiB": (0.75, 5), "100 B": (0.55, 8)}[label]
+        self.add(f"direct / Parquet, {label}", parquet.cpu_s / ours.cpu_s, "x", at_least=goals[0])
+        faster = ours.per_core_s(store.rows) / cost.per_core_s(small.rows)
+        self.add(f"direct / tuples, {label}", faster, "x", at_least=goals[1])
 
     def _read(self, spark: SparkSession, name: str, store: BenchStore) -> Cost:
         cost = best_cost(spark, lambda: discard(direct(spark, store)), self.rounds)
@@ -135,7 +132,7 @@ class Bench:
                 shutil.rmtree(path, ignore_errors=True)
         for name, cost in zip(("job archive", "Spark's own writer, the same columns"), costs, strict=True):
             self.add(f"{name}, zstd, 1 KiB", cost.per_core_s(store.rows) / 1e3, "krow/core-s")
-        self.add("archive / Spark's own writer", costs[1].cpu_s / costs[0].cpu_s, "x", ">= 2")
+        self.add("archive / Spark's own writer", costs[1].cpu_s / costs[0].cpu_s, "x", at_least=2)
 
     def broker(self) -> None:
         count = int(self.arguments.messages)
@@ -144,15 +141,15 @@ class Bench:
             sink = on.sink(topic, count, 1024, self.rounds)
             rows, read = on.read(topic, self.rounds)
         shutil.rmtree(self.directory / "cluster", ignore_errors=True)
-        self.add("topic sink, at least once, 1 KiB", sink.per_s(count) / 1e3, "krow/s", ">= 100")
+        self.add("topic sink, at least once, 1 KiB", sink.per_s(count) / 1e3, "krow/s", at_least=100)
         self.add("topic sink, broker's time included", sink.per_core_s(count) / 1e3, "krow/core-s")
-        self.add("read through the broker, 1 KiB", read.per_s(rows) / 1e3, "krow/s", ">= 300")
+        self.add("read through the broker, 1 KiB", read.per_s(rows) / 1e3, "krow/s", at_least=300)
         self.add("read through the broker, broker's time included", read.per_core_s(rows) / 1e3, "krow/core-s")
 
     def idle(self) -> None:
         with self.spark() as spark, brokered(spark, self.directory / "cluster") as on:
             idle_ms = on.idle_ms(on.topic("bench-idle"), self.directory / "checkpoint", self.arguments.batches)
-        self.add("micro-batch of one message, median", idle_ms, "ms", "<= 300")
+        self.add("micro-batch of one message, median", idle_ms, "ms", at_most=300)
 
     def scaling(self) -> None:
         with self.store(1024, self.arguments.mib) as store:
@@ -160,7 +157,7 @@ class Bench:
             for cores in (1, 2):
                 with self.spark(cores) as spark:
                     walls.append(best_cost(spark, lambda: discard(direct(spark, store)), self.rounds).wall_s)
-        self.add("direct reader, 1 -> 2 cores, wall", walls[0] / walls[1], "x", ">= 1.7")
+        self.add("direct reader, 1 -> 2 cores, wall", walls[0] / walls[1], "x", at_least=1.7)
 
     def sizes(self) -> None:
         costs: list[float] = []
@@ -171,7 +168,7 @@ class Bench:
                     cost = best_cost(spark, lambda: discard(direct(spark, store)), 2)
                 costs.append(cost.cpu_s / store.rows * 1e6)
                 self.add(f"direct reader, log of {mib} MiB", costs[-1], "core-us/row")
-        self.add(f"cost of a row, {sizes[-1]} MiB / {sizes[0]} MiB", costs[-1] / costs[0], "x", "flat")
+        self.add(f"cost of a row, {sizes[-1]} MiB / {sizes[0]} MiB", costs[-1] / costs[0], "x", at_most=_FLAT)
 
     def rebuild(self) -> None:
         with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
@@ -191,7 +188,7 @@ class Bench:
             cost = best_cost(spark, lambda: rebuild.run(spark, options, lambda told: None), self.rounds)
         self.add("rebuild in one process, wall", store.rows / alone_s / 1e3, "krow/s")
         self.add("job rebuild, wall", cost.per_s(store.rows) / 1e3, "krow/s")
-        self.add("job rebuild / one process, wall", alone_s / cost.wall_s, "x", ">= 5")
+        self.add("job rebuild / one process, wall", alone_s / cost.wall_s, "x", at_least=5)
 
 
 PARTS = ("decode", "direct", "archive", "broker", "idle", "scaling", "sizes", "rebuild")
@@ -209,22 +206,16 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = [part for part in PARTS if part in arguments.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="bench-spark-", dir=arguments.directory) as directory:
-        bench = Bench(arguments, Path(directory), [])
+        told = run_name(
+            os.getloadavg()[0], log=f"{arguments.mib} MiB", rounds=arguments.rounds, messages=arguments.messages
+        )
+        bench = Bench(arguments, Path(directory), told, [])
         for part in wanted:
             print(f"\n{part}", flush=True)
             run: Callable[[], None] = getattr(bench, part)
             run()
-            _save(bench, arguments)
-    print(f"\n{RESULTS.name} written")
-
-
-def _save(bench: Bench, arguments: argparse.Namespace) -> None:
-    """What was measured this time replaces what was there under the same name; the rest stays."""
-    known = {one["name"]: one for one in json.loads(RESULTS.read_text())["figures"]} if RESULTS.exists() else {}
-    known |= {figure.name: asdict(figure) for figure in bench.figures}
-    RESULTS.parent.mkdir(exist_ok=True)
-    about = {"spark": spark_version, "cores": os.cpu_count(), "mib": arguments.mib, "messages": arguments.messages}
-    RESULTS.write_text(json.dumps({"about": about, "figures": list(known.values())}, indent=1) + "\n")
+            keep(bench.figures, spark_version)
+    print(f"\n{KEPT.name} written")
 
 
 if __name__ == "__main__":

@@ -8,16 +8,19 @@ from bench.report.goals import goal_lines
 from bench.report.plots import plots
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
+from bench.spark_figures import KEPT, Kept, read_kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN = "<!-- begin: written by `python -m bench.report` from bench/results; do not edit -->"
 END = "<!-- end of the part written by `python -m bench.report` -->"
+SPARK_BEGIN = "<!-- begin: written by `python -m bench.report` from bench/results/spark.json; do not edit -->"
+SPARK_END = "<!-- end of Spark's part -->"
 
 
 def write_page(docs: Path = DOCS, results: Path = RESULTS) -> Path:
     outcomes = read_all(results)
     page = docs / "performance.md"
-    page.write_text(with_part(page.read_text(), "\n".join(part(outcomes))))
+    page.write_text(with_results(page.read_text(), outcomes, read_kept(results / KEPT.name)))
     drawn = docs / "plots"
     drawn.mkdir(exist_ok=True)
     for plot, picture in plots(outcomes):
@@ -26,16 +29,29 @@ def write_page(docs: Path = DOCS, results: Path = RESULTS) -> Path:
 
 
 def read_all(results: Path = RESULTS) -> dict[str, Outcome]:
-    return {outcome.scenario: outcome for outcome in map(read, sorted(results.glob("*.json")))}
+    paths = {scenario.name: results / f"{scenario.name}.json" for scenario in all_scenarios()}
+    return {name: read(path) for name, path in sorted(paths.items()) if path.exists()}
 
 
-def with_part(page: str, written: str) -> str:
+def with_results(page: str, outcomes: Mapping[str, Outcome], spark: Kept | None) -> str:
+    page = with_part(page, "\n".join(part(outcomes)))
+    return with_part(page, "\n".join(spark_part(spark)), SPARK_BEGIN, SPARK_END)
+
+
+def with_part(page: str, written: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """The page with the part between the marks replaced."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise ValueError(f"the page has no marks: put {BEGIN!r} and {END!r} where the results go")
-    return f"{before}{BEGIN}\n{written}\n{END}{after}"
+        raise ValueError(f"the page has no marks: put {begin_mark!r} and {end_mark!r} where the results go")
+    return f"{before}{begin_mark}\n{written}\n{end_mark}{after}"
+
+
+def spark_part(kept: Kept | None) -> Iterator[str]:
+    if kept is None:
+        yield "No results are kept yet: `make spark-bench` makes them."
+        return
+    yield from ("", f"{kept.machine}, Spark {kept.spark}, a session of 2 cores.", "", "```", *kept.lines(), "```", "")
 
 
 def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:

@@ -5,12 +5,24 @@ import pytest
 
 from bench.outcome import Outcome, Sample, read, save
 from bench.report.goals import goals
-from bench.report.page import BEGIN, DOCS, END, part, read_all, with_part, write_page
+from bench.report.page import (
+    BEGIN,
+    DOCS,
+    END,
+    SPARK_BEGIN,
+    SPARK_END,
+    part,
+    read_all,
+    with_part,
+    with_results,
+    write_page,
+)
 from bench.report.plots import plots
 from bench.report.svg import Bars, bar_chart
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
 from bench.scenarios.scenario import LOAD_COLUMNS, Column
+from bench.spark_figures import Figure, keep, read_kept
 
 
 def outcome(scenario: str = "sends-async", load_average: float = 0.1, **missing: str) -> Outcome:
@@ -94,7 +106,7 @@ def test_only_the_part_between_the_marks_is_replaced() -> None:
 
 def test_the_report_links_each_plot_that_it_draws(tmp_path: Path) -> None:
     save(outcome(), tmp_path / "results")
-    (tmp_path / "performance.md").write_text(f"{BEGIN}\n{END}\n")
+    (tmp_path / "performance.md").write_text(f"{BEGIN}\n{END}\n{SPARK_BEGIN}\n{SPARK_END}\n")
     text = write_page(tmp_path, tmp_path / "results").read_text()
     drawn = [path.name for path in (tmp_path / "plots").iterdir()]
     assert drawn
@@ -104,9 +116,27 @@ def test_the_report_links_each_plot_that_it_draws(tmp_path: Path) -> None:
 def test_the_page_in_the_docs_is_what_the_kept_results_say() -> None:
     page = (DOCS / "performance.md").read_text()
     outcomes = read_all()
-    assert with_part(page, "\n".join(part(outcomes))) == page
+    assert with_results(page, outcomes, read_kept()) == page
     for plot, picture in plots(outcomes):
         assert (DOCS / "plots" / plot.file_name).read_text() == picture
+
+
+def test_figures_of_spark_measured_again_replace_the_old_ones(tmp_path: Path) -> None:
+    def figure(name: str, value: float, run: str) -> Figure:
+        return Figure(name=name, value=value, unit="x", at_least=5, run=run)
+
+    path = tmp_path / "spark.json"
+    keep([figure("read", 6, "first"), figure("write", 7, "first")], "4.3.0", path)
+    keep([figure("read", 4, "second")], "4.3.0", path)
+    kept = read_kept(path)
+    assert kept is not None
+    words = [line.split() for line in kept.lines()]
+    assert words == [
+        ["first"],
+        ["write", "7", "x", ">=", "5", "met"],
+        ["second"],
+        ["read", "4", "x", ">=", "5", "missed"],
+    ]
 
 
 def test_a_chart_is_well_formed_and_escapes_names() -> None:
