@@ -42,10 +42,19 @@ def broker_on(root: Path) -> AbstractAsyncContextManager[Broker]:
 
 
 def connection_to(broker: Broker, transport: Nowhere) -> Connection:
+    return connections_to(broker, transport, 1)[0]
+
+
+def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Connection]:
+    """They share their handlers, and with them what is staged in a turn of the loop."""
     dispatcher = Dispatcher(handler_table(broker.parts))
-    connection = Connection(dispatcher.receive, TransportSettings(), Clock(), lambda _: None, dispatcher.lane)
-    connection.connection_made(transport)
-    return connection
+    settings, clock = TransportSettings(), Clock()
+    connections = [
+        Connection(dispatcher.receive, settings, clock, lambda _: None, dispatcher.lane) for _ in range(count)
+    ]
+    for connection in connections:
+        connection.connection_made(transport)
+    return connections
 
 
 def on_a_store(measure: Callable[[Path], Coroutine[Any, Any, None]]) -> None:

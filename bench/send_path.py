@@ -1,6 +1,9 @@
 """CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
 
-    python -m bench.send_path [--chunk 16] [--turn 1] [--body 1024] [--batch 32] [--uneven] [--profile]
+    python -m bench.send_path [--chunk 16] [--turn 1] [--connections 1] [--body 1024] [--batch 32] [--uneven]
+
+    --batch 500 --chunk 1                                       a client that waits for each of its large batches
+    --batch 32 --body 100 --chunk 4 --connections 16 --turn 16  many clients, each with few batches in flight
 
 The broker is whole, with store, index and counters; only the kernel's part of the network is left out, so the figures
 hold on a busy machine, too. --profile shows where the time goes: shares, not microseconds, for profiling slows calls.
@@ -13,6 +16,7 @@ import pstats
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from ariane.transport.connection import Connection
@@ -21,36 +25,41 @@ from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
 from ariane.wire.properties import encode_properties
 from ariane.wire.requests.send import SendBatch
-from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
+from bench.in_process import Nowhere, broker_on, connections_to, on_a_store
 from bench.load.names import PRODUCER_GROUP, topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.ring import Ring
 from bench.load.rocketmq import OPAQUE_FIRST, body_of
 from bench.load.wires import answers_of, ring_of
 from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
 
 ROUNDS, ROUND_MESSAGES = 12, 8_192
+READ_BYTES = 256_000  # of uvloop
 
 
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     write_topics(root, Setup())
     async with broker_on(root) as broker:
         transport = Nowhere()
-        connection = connection_to(broker, transport)
+        connections = connections_to(broker, transport, chosen.connections)
         plan = plan_of(chosen)
         requests = ROUND_MESSAGES // chosen.batch // chosen.chunk * chosen.chunk
         best_us = float("inf")
         profile = cProfile.Profile()
+        ring = ring_of(plan)
         for number in range(ROUNDS):
-            chunks = list((uneven_chunks_of if chosen.uneven else chunks_of)(plan, requests, chosen.chunk))
+            uneven = uneven_chunks_of(plan, requests, chosen.chunk)
+            chunks = list(uneven if chosen.uneven else chunks_of(ring, requests, chosen.chunk))
             if chosen.profile and number:
                 profile.enable()
-            spent_s = await feed(connection, chunks, chosen.turn)
+            spent_s = await feed(connections, chunks, chosen.turn)
             profile.disable()
             best_us = min(best_us, spent_s / requests / chosen.batch * 1e6)
             check(plan, transport, requests)
             await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
-    print(f"{best_us:.2f} us a message: best of {ROUNDS}, chunks of {chosen.chunk} x {chosen.batch} x {chosen.body} B")
+    came = f"chunks of {chosen.chunk}, {chosen.turn} a turn to {chosen.connections} connections"
+    print(f"{best_us:.2f} us a message: {chosen.batch} x {chosen.body} B, {came}; best of {ROUNDS}")
     if chosen.profile:
         pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
 
@@ -67,8 +76,7 @@ def plan_of(chosen: argparse.Namespace) -> LoadPlan:
     )
 
 
-def chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[bytes]:
-    ring = ring_of(plan)
+def chunks_of(ring: Ring, requests: int, chunk: int) -> Iterator[bytes]:
     for _ in range(0, requests, chunk):
         yield b"".join(bytes(piece.data) for piece in ring.take(chunk))
 
@@ -103,10 +111,13 @@ def _uneven_item(number: int, size: int) -> BatchItem:
     return BatchItem(body_of(size), encode_properties(names))
 
 
-async def feed(connection: Connection, chunks: list[bytes], turn: int) -> float:
+async def feed(connections: list[Connection], chunks: list[bytes], turn: int) -> float:
+    """The connections' chunks in turn; those that are larger than what a socket gives at once come in pieces."""
+    reads = [[chunk[at : at + READ_BYTES] for at in range(0, len(chunk), READ_BYTES)] for chunk in chunks]
     began = time.process_time()
-    for number, chunk in enumerate(chunks, start=1):
-        connection.data_received(chunk)
+    for number, (connection, pieces) in enumerate(zip(cycle(connections), reads, strict=False), start=1):
+        for piece in pieces:
+            connection.data_received(piece)
         if number % turn == 0:
             await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -126,6 +137,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--chunk", type=int, default=16, help="requests in one read")
     options.add_argument("--turn", type=int, default=1, help="reads in one turn of the loop")
+    options.add_argument("--connections", type=int, default=1, help="to which the reads come in turn")
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
     options.add_argument("--uneven", action="store_true", help="batches of messages of unequal lengths")

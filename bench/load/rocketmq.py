@@ -14,6 +14,8 @@ OPAQUE_FIRST, OPAQUE_DIGITS = 100_000, 6
 OFFSET_FIRST = 1_000
 """Pulls begin here: all offsets have four digits."""
 ROWS_MIN = 4_096
+RING_BYTES_MAX = 64 * 1024 * 1024
+"""Of bodies: large batches have fewer rows."""
 
 SEND, SEND_BATCH, PULL = 310, 320, 11
 SUSPEND, SUBSCRIPTION = 2, 4
@@ -30,9 +32,10 @@ def ring_of(plan: LoadPlan) -> Ring:
 
 
 def _row_count(plan: LoadPlan) -> int:
-    """At least `ROWS_MIN`, and each queue of each topic as often as any other."""
+    """At least `ROWS_MIN` unless they are large, and each queue of each topic as often as any other."""
     places = plan.topics * plan.queues
-    return places * -(-ROWS_MIN // places)
+    rows = min(ROWS_MIN, RING_BYTES_MAX // (plan.messages_a_request * max(plan.body_bytes, 1)))
+    return places * max(1, -(-rows // places))
 
 
 def _places(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:

@@ -1,7 +1,7 @@
 """Several batches into the log at once: what they would leave one by one, in the log, the queues and the index."""
 
 import errno
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from ariane.wire.batch import BatchColumns, join_batch
 from ariane.wire.host import encode_host
 from tests.store.stores import BOOT, HOST, bodies, draft, entries, opened, put
 
+OTHER_HOST = encode_host(HostPort(IPv4Address("192.0.2.8"), 50_001))
 V6 = encode_host(HostPort(IPv6Address("::1"), 10911))
-PLAN = BatchPlan(2, 0, 0, 1, 0)
+PLAN = BatchPlan(2, 0, 0, 1, HOST, 0)
 
 
 def columns_of(plans: list[BatchPlan], contents: list[bytes], **changes: Any) -> DraftBatches:
@@ -31,7 +32,7 @@ def columns_of(plans: list[BatchPlan], contents: list[bytes], **changes: Any) ->
     keys = BatchKeys([key for n in range(count) for key in (f"U{n:03d}", f"k{n:03d}")], 2)
     items = BatchColumns([contents[n % len(contents)] for n in range(count)], texts, list(range(count)))
     codes = np.arange(count, dtype=np.int64) % 3 - 1
-    fields = {"topic": "orders", "born_host": HOST, "items": items, "tags_codes": codes, "keys": keys, **changes}
+    fields = {"topic": "orders", "items": items, "tags_codes": codes, "keys": keys, **changes}
     return DraftBatches(plans=plans, **fields)
 
 
@@ -64,12 +65,17 @@ plans = st.builds(
     queue_id=st.integers(0, 2),
     sys_flag=st.sampled_from([0, 1, 2, 0x30]),
     born_timestamp_ms=st.integers(0, 2**63 - 1),
+    born_host=st.sampled_from([HOST, OTHER_HOST]),
     reconsume_times=st.integers(0, 2**31 - 1),
 )
-runs = st.lists(plans, min_size=1, max_size=5)
+mixed_runs = st.lists(plans | plans.map(lambda plan: plan._replace(born_host=V6)), min_size=1, max_size=5)
+runs = (
+    st.lists(plans, min_size=1, max_size=5)
+    | mixed_runs.map(lambda run: [plan._replace(born_host=V6) for plan in run])
+    | mixed_runs
+)
 shared = st.fixed_dictionaries(
     {
-        "born_host": st.sampled_from([HOST, V6]),
         "properties_end": st.sampled_from([b"", b"\x02"]),
         "topic": st.sampled_from(["orders", "o", "t" * 127]),
     }
@@ -126,7 +132,8 @@ class TestEither:
     @pytest.mark.parametrize("field", ["born_timestamp_ms", "reconsume_times", "queue_id"])
     def test_a_field_out_of_its_range_is_refused(self, make: Any, field: str) -> None:
         store = opened(SimulatedDisk())
-        (refused,) = store.append_batches(make(columns_of([PLAN._replace(**{field: 2**63})], [b"a"])))
+        beyond: dict[str, Any] = {field: 2**63}
+        (refused,) = store.append_batches(make(columns_of([PLAN._replace(**beyond)], [b"a"])))
         assert isinstance(refused, MessageRefused)
 
     def test_a_write_that_fails_leaves_nothing(self, make: Any) -> None:

@@ -1,6 +1,6 @@
 """What became of batches that were stored together, told to those who sent them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ariane.broker.intake import Intake
@@ -36,13 +36,11 @@ class BatchAnswers:
         self._store = store
         self._answers = answers
 
-    def tell(
-        self, connection: Connection, asked: list[AskedBatch], outcomes: Sequence[AppendedBatch | Exception]
-    ) -> None:
+    def tell(self, connection: Connection, outcomes: Iterable[tuple[AskedBatch, AppendedBatch | Exception]]) -> None:
         """All answers that need not wait for a sync in one write, the others in one task."""
         parts: list[bytes | None] = []
         waiting: Waiting = []
-        for ask, outcome in zip(asked, outcomes, strict=True):
+        for ask, outcome in outcomes:
             if not isinstance(outcome, AppendedBatch):
                 parts.append(self._refused(connection, ask, outcome))
             elif ask.wait and self._intake.is_sync and not self._intake.is_safe(outcome[-1]):

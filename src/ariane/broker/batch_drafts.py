@@ -10,7 +10,7 @@ from ariane.broker.property_text import read_property_text
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.store.draft_batch import DraftBatch
-from ariane.wire.batch import split_batch
+from ariane.wire.batch import BatchColumns, split_batch
 from ariane.wire.requests.send import Send
 from ariane.wire.sys_flag import SysFlag
 
@@ -27,12 +27,7 @@ def draft_batch(ask: Send, queue_id: int, sys_flag: int, born_host: bytes) -> Dr
     if sys_flag & _TRANSACTION_BITS:
         raise MessageRefused(f"a batch with sysFlag {sys_flag:#x}: a transaction is a single message")
     check_no_single(read_property_text(ask.properties or "")[0])
-    try:
-        bodies, texts, flags = split_batch(ask.body, count_max=BATCH_COUNT_MAX)
-    except RecordError as error:
-        raise MessageRefused(str(error)) from None
-    if not bodies or not all(bodies):
-        raise MessageRefused("a message of the batch has an empty body: 4.x consumers fail on it, so send a byte")
+    bodies, texts, flags = items_of(ask.body)
     properties = BatchProperties(texts)
     return DraftBatch(
         topic=ask.topic,
@@ -48,3 +43,14 @@ def draft_batch(ask: Send, queue_id: int, sys_flag: int, born_host: bytes) -> Dr
         sys_flag=sys_flag,
         reconsume_times=ask.reconsume_times or 0,
     )
+
+
+def items_of(body: bytes) -> BatchColumns:
+    """MessageRefused when the body is no batch, or when one of its messages has no body."""
+    try:
+        items = split_batch(body, count_max=BATCH_COUNT_MAX)
+    except RecordError as error:
+        raise MessageRefused(str(error)) from None
+    if not items.bodies or not all(items.bodies):
+        raise MessageRefused("a message of the batch has an empty body: 4.x consumers fail on it, so send a byte")
+    return items

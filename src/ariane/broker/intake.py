@@ -1,5 +1,6 @@
 """The one way into the log: for sends, retries, transactions, deliveries and replies alike."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -61,9 +62,14 @@ class Intake:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
         return self.take_together([draft_of(message) for message in messages])
 
-    def before_others(self, store_staged: Callable[[], None]) -> None:
-        """What is called before anything else goes to the log: who stages messages keeps their order so."""
+    def stage(self, store_staged: Callable[[], None]) -> None:
+        """Calls `store_staged` when this turn of the loop ends, or before anything else goes to the log or is staged.
+
+        So whoever stages messages keeps the order in which they came. It may be called when there is nothing to store.
+        """
+        self._store_staged()
         self._store_staged = store_staged
+        asyncio.get_running_loop().call_soon(store_staged)
 
     def take(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""

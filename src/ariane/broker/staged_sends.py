@@ -10,7 +10,6 @@ append and 16 writes, and a message takes two thirds of what it takes with an ap
 SYNC_FLUSH all messages of a connection wait for one sync in one task.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from typing import Any
@@ -41,7 +40,6 @@ class SendStage:
         self._chunks: list[tuple[Connection, list[Asked]]] = []
         self._ordered: list[int] = []
         self._bytes = 0
-        intake.before_others(self.settle)
 
     def add(
         self, connection: Connection, drafts: list[Draft], asked: list[Asked], ordered: Sequence[int], size: int
@@ -49,7 +47,7 @@ class SendStage:
         """Drafts from one connection, in its order. `ordered` are the numbers of those that have a sharding key."""
         chunks = self._chunks
         if not chunks:
-            asyncio.get_running_loop().call_soon(self.settle)
+            self._intake.stage(self.settle)
         if ordered:
             self._ordered += [len(self._drafts) + number for number in ordered]
         self._drafts += drafts

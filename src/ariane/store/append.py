@@ -229,7 +229,7 @@ class Appender:
     def append_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
         """Several batches, each all or none: with one write if they can be, else one by one."""
         together: list[AppendedBatch] | None = None
-        if not self._sealed:
+        if not self._sealed and not drafts.are_few:
             self._begin(())
             parts = self._log, self._queues, self._dispatcher
             limit = min(self._max_message_bytes, self._log.room_max)

@@ -34,7 +34,7 @@ class BatchRecords:
         self._items = drafts.items
         self._end = drafts.properties_end
         self._counts = [plan.messages for plan in drafts.plans]
-        shape = record_shape(0, drafts.born_host, store_host, topic)
+        shape = record_shape(0, _one_length(drafts), store_host, topic)
         self._topic = shape.topic
         self._heads = _pack_heads(drafts, shape.magic, shape.sys_flag, store_host, store_timestamp_ms)
         self._head_bytes = head_of(shape.sys_flag).size
@@ -45,7 +45,7 @@ class BatchRecords:
             )
         self.sizes: Int64s = lengths + (shape.bare_bytes + len(shape.topic) + len(self._end))
 
-    def pack(self, physical_offsets: Int64s, queue_offsets: Int64s) -> bytes:
+    def pack(self, physical_offsets: Int64s, queue_offsets: Int64s) -> bytes | memoryview:
         """The records back to back."""
         items = self._items
         rows = np.repeat(np.frombuffer(b"".join(self._heads), f"V{self._head_bytes}"), self._counts)
@@ -62,7 +62,7 @@ class BatchRecords:
         heads["crc"] = _crcs(items.bodies)
         return self._pack_columns(rows, items)
 
-    def _pack_table(self, heads: Rows, items: ItemTable) -> bytes:
+    def _pack_table(self, heads: Rows, items: ItemTable) -> memoryview:
         _, body_bytes, text_bytes = items.shape
         lengths = _Lengths(self._head_bytes, body_bytes, len(self._topic), text_bytes, len(self._end))
         records: Rows = np.empty(len(heads), _record_type(lengths))
@@ -72,7 +72,7 @@ class BatchRecords:
         records["text"] = items.rows["text"]
         if self._end:
             records["end"] = np.void(self._end)
-        return records.tobytes()
+        return records.view(np.uint8).data
 
     def _pack_columns(self, heads: Rows, items: BatchColumns) -> bytes:
         topic, end_bytes = self._topic, len(self._end)
@@ -100,11 +100,19 @@ def _lengths(items: ItemTable | BatchColumns) -> tuple[int | Int64s, int, Int64s
     return bodies, int(texts.max()), bodies + texts
 
 
+def _one_length(drafts: DraftBatches) -> bytes:
+    """Any of the born hosts: packed with the length of another, one would be cut or filled up in silence."""
+    hosts = {len(plan.born_host): plan.born_host for plan in drafts.plans}
+    if len(hosts) > 1:
+        raise RecordError(f"born hosts of {sorted(hosts)} bytes: append batches of each length by themselves")
+    return hosts.popitem()[1]
+
+
 def _pack_heads(
     drafts: DraftBatches, magic: int, host_bits: int, store_host: bytes, store_timestamp_ms: int
 ) -> list[bytes]:
     """One for each batch, with zeros for what differs from message to message."""
-    pack, born_host, hosts = head_of(host_bits).pack, drafts.born_host, ~HOST_BITS
+    pack, hosts = head_of(host_bits).pack, ~HOST_BITS
     try:
         return [
             pack(
@@ -117,7 +125,7 @@ def _pack_heads(
                 0,
                 plan.sys_flag & hosts | host_bits,
                 plan.born_timestamp_ms,
-                born_host,
+                plan.born_host,
                 store_timestamp_ms,
                 store_host,
                 plan.reconsume_times,

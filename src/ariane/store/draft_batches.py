@@ -11,6 +11,8 @@ from ariane.store.item_table import Bytes2D, ItemTable
 from ariane.store.key_hash import Int64s
 from ariane.wire.batch import BatchColumns
 
+_FEW = 256
+
 
 class BatchPlan(NamedTuple):
     """One client's batch: how many of the messages are its own, and what they share."""
@@ -19,12 +21,13 @@ class BatchPlan(NamedTuple):
     queue_id: int
     sys_flag: int
     born_timestamp_ms: int
+    born_host: bytes
+    """Of one length in all batches: records with an address of IPv6 are longer."""
     reconsume_times: int
 
 
 class DraftBatches(msgspec.Struct, kw_only=True, gc=False):
     topic: str
-    born_host: bytes
     plans: list[BatchPlan]
     """At least one, in the order of their messages."""
     items: ItemTable | BatchColumns
@@ -36,30 +39,40 @@ class DraftBatches(msgspec.Struct, kw_only=True, gc=False):
     keys: list[Bytes2D] | BatchKeys
     """For the index. Of a table: a column of unique keys, then one of the users' keys, either may be missing; ASCII."""
 
+    @property
+    def are_few(self) -> bool:
+        """Whether what numpy costs has too few messages to share it. Already two batches save more than that."""
+        return len(self.plans) == 1 and len(self) < _FEW and not isinstance(self.items, ItemTable)
+
     def each(self) -> list[DraftBatch]:
         """Batch by batch, for who has to look at each."""
-        columns, codes, keys = self._columns(), self._tags_codes(), self._keys()
+        columns, codes = self._columns(), self._tags_codes()
+        if len(self.plans) == 1 and isinstance(self.keys, BatchKeys):
+            return [self._batch(self.plans[0], columns, codes, self.keys)]
+        keys, batches = self._keys(), list[DraftBatch]()
         ends = accumulate((plan.messages for plan in self.plans), initial=0)
-        batches: list[DraftBatch] = []
         for plan, (first, end) in zip(self.plans, pairwise(ends), strict=True):
-            own = keys[first:end]
-            batches.append(
-                DraftBatch(
-                    topic=self.topic,
-                    queue_id=plan.queue_id,
-                    bodies=columns.bodies[first:end],
-                    properties=columns.properties[first:end],
-                    properties_end=self.properties_end,
-                    flags=columns.flags[first:end],
-                    tags_codes=codes[first:end],
-                    keys=BatchKeys([key for one in own for key in one], [len(one) for one in own]),
-                    born_timestamp_ms=plan.born_timestamp_ms,
-                    born_host=self.born_host,
-                    sys_flag=plan.sys_flag,
-                    reconsume_times=plan.reconsume_times,
-                )
-            )
+            mine = slice(first, end)
+            own = BatchColumns(columns.bodies[mine], columns.properties[mine], columns.flags[mine])
+            own_keys = BatchKeys([key for one in keys[mine] for key in one], [len(one) for one in keys[mine]])
+            batches.append(self._batch(plan, own, codes[mine], own_keys))
         return batches
+
+    def _batch(self, plan: BatchPlan, columns: BatchColumns, codes: list[int], keys: BatchKeys) -> DraftBatch:
+        return DraftBatch(
+            topic=self.topic,
+            queue_id=plan.queue_id,
+            bodies=columns.bodies,
+            properties=columns.properties,
+            properties_end=self.properties_end,
+            flags=columns.flags,
+            tags_codes=codes,
+            keys=keys,
+            born_timestamp_ms=plan.born_timestamp_ms,
+            born_host=plan.born_host,
+            sys_flag=plan.sys_flag,
+            reconsume_times=plan.reconsume_times,
+        )
 
     def __len__(self) -> int:
         """How many messages."""

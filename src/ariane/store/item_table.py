@@ -38,7 +38,7 @@ class ItemShape(NamedTuple):
     text_bytes: int
 
 
-def shape_of(batch: bytes) -> ItemShape | None:
+def shape_of(batch: bytes | memoryview) -> ItemShape | None:
     """The lengths of the first item; None when they are empty, or when not all items can have them."""
     if len(batch) <= _BARE_BYTES:
         return None
@@ -54,7 +54,7 @@ class ItemTable(NamedTuple):
     shape: ItemShape
 
     @classmethod
-    def of(cls, batches: bytes, shape: ItemShape) -> "ItemTable | None":
+    def of(cls, batches: bytes | memoryview, shape: ItemShape) -> "ItemTable | None":
         """None when a row has other lengths than `shape`, which is the shape of each batch's first item."""
         rows = np.frombuffer(batches, _item_type(shape))
         for name, length in zip(("size", "body_bytes", "text_bytes"), shape, strict=True):

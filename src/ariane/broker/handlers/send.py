@@ -21,6 +21,7 @@ from ariane.broker.send_answers import SendAnswers, asked_by
 from ariane.broker.send_checks import SendChecks, born_host, check_body, queue_of
 from ariane.broker.send_lane import MULTI_TAGS, NOT_PLAIN, TRANSACTION_BITS, SendLane
 from ariane.broker.settings import BrokerSettings
+from ariane.broker.staged_batches import BatchStage
 from ariane.broker.staged_sends import SendStage
 from ariane.broker.system_topics import TRANS_HALF
 from ariane.broker.topics import Topics
@@ -74,8 +75,8 @@ class SendHandlers:
         transport = self.settings.transport
         limits = FrameLimits(transport.frame_bytes_max, transport.header_bytes_max)
         self._lane = SendLane(self.checks, self.flow, self._stage, self._marks_text, limits)
-        batch_answers = BatchAnswers(self.intake, self.store, self.answers)
-        self._batch_lane = BatchLane(self.checks, self.flow, self.intake, batch_answers, limits)
+        batch_stage = BatchStage(self.intake, BatchAnswers(self.intake, self.store, self.answers))
+        self._batch_lane = BatchLane(self.checks, self.flow, batch_stage, limits)
 
     @lane
     def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
