@@ -1,17 +1,20 @@
 """Ariane's own client, as a program would use it."""
 
 import asyncio
+from collections import deque
 
 import uvloop
 
 from ariane.client.producer import Producer
 from ariane.client.push_consumer import PushConsumer
 from ariane.client.received import Received
+from ariane.client.send_result import SendResult
 from bench.clients.plan import ClientPlan, ClientResult, Job
 from bench.clients.stopwatch import Stopwatch
 
 IN_FLIGHT = 256
 GATHERED_IN_FLIGHT = 2_048
+SENDERS = {Job.SEND_ONE_BY_ONE: 1, Job.SEND_IN_FLIGHT: IN_FLIGHT, Job.SEND_GATHERED: GATHERED_IN_FLIGHT}
 LINGER_MS = 2.0
 
 
@@ -21,22 +24,38 @@ def run(plan: ClientPlan) -> ClientResult:
 
 
 async def _send(plan: ClientPlan) -> ClientResult:
-    linger_ms = LINGER_MS if plan.job is Job.SEND_GATHERED else 0.0
-    senders = {Job.SEND_ONE_BY_ONE: 1, Job.SEND_IN_FLIGHT: IN_FLIGHT, Job.SEND_GATHERED: GATHERED_IN_FLIGHT}[plan.job]
-    body = b"x" * plan.body_bytes
+    linger_ms = LINGER_MS if plan.job in (Job.SEND_GATHERED, Job.SEND_NOWAIT) else 0.0
     async with Producer(plan.nameserver, group="bench-client", batch_linger_ms=linger_ms) as producer:
-        await producer.send(plan.topic, body)  # finds the route and connects
-        turns = iter(range(plan.messages))
-
-        async def send_some() -> None:
-            for _ in turns:
-                await producer.send(plan.topic, body, keys="order-1", tags="paid")
-
+        await producer.send(plan.topic, b"x" * plan.body_bytes)  # finds the route and connects
         watch = Stopwatch()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(senders):
-                group.create_task(send_some())
+        await (_send_nowait(producer, plan) if plan.job is Job.SEND_NOWAIT else _send_and_await(producer, plan))
         return watch.result(plan.messages)
+
+
+async def _send_and_await(producer: Producer, plan: ClientPlan) -> None:
+    """Many tasks, of which each awaits the result of a message before it sends the next."""
+    body = b"x" * plan.body_bytes
+    turns = iter(range(plan.messages))
+
+    async def send_some() -> None:
+        for _ in turns:
+            await producer.send(plan.topic, body, keys="order-1", tags="paid")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(SENDERS[plan.job]):
+            group.create_task(send_some())
+
+
+async def _send_nowait(producer: Producer, plan: ClientPlan) -> None:
+    """One task, which awaits the result of each message as well, but some messages later."""
+    body = b"x" * plan.body_bytes
+    sent: deque[asyncio.Future[SendResult]] = deque()
+    for _ in range(plan.messages):
+        sent.append(producer.send_nowait(plan.topic, body, keys="order-1", tags="paid"))
+        if len(sent) == GATHERED_IN_FLIGHT:
+            await sent.popleft()
+    for future in sent:
+        await future
 
 
 async def _consume(plan: ClientPlan) -> ClientResult:

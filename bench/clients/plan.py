@@ -12,6 +12,8 @@ class Job(StrEnum):
     SEND_IN_FLIGHT = "256 in flight"
     SEND_GATHERED = "gathered"
     """As many in one request as the client's own means allow: our linger, the C++ client's send_batch."""
+    SEND_NOWAIT = "gathered, send_nowait"
+    """The same without a task for each sender: a program that has many to send, and looks at the results later."""
     CONSUME = "consume"
 
 

@@ -10,7 +10,14 @@ from bench.scenarios.pulls import fill
 from bench.scenarios.scenario import Column, Effort, Measured, Scenario
 from bench.systems.system import Running
 
-MESSAGES = {Job.SEND_ONE_BY_ONE: 10_000, Job.SEND_IN_FLIGHT: 50_000, Job.SEND_GATHERED: 100_000, Job.CONSUME: 100_000}
+MESSAGES = {
+    Job.CONSUME: 100_000,  # first: afterwards the topic holds what the others have sent as well
+    Job.SEND_ONE_BY_ONE: 10_000,
+    Job.SEND_IN_FLIGHT: 50_000,
+    Job.SEND_GATHERED: 100_000,
+    Job.SEND_NOWAIT: 100_000,
+}
+OURS_ALONE = {Job.SEND_NOWAIT}
 QUICK_SHARE = 20
 
 
@@ -26,15 +33,14 @@ class PythonClients(Scenario):
     def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
         share = QUICK_SHARE if effort.is_quick else 1
         fill(running, MESSAGES[Job.CONSUME] // share)
-        # Consuming first: afterwards the topic holds what the others have sent as well.
-        for job in (Job.CONSUME, Job.SEND_ONE_BY_ONE, Job.SEND_IN_FLIGHT, Job.SEND_GATHERED):
-            for client in installed_clients():
+        for job, messages in MESSAGES.items():
+            for client in ["ariane"] if job in OURS_ALONE else installed_clients():
                 plan = ClientPlan(
                     client=client,
                     job=job,
                     nameserver=running.nameserver,
                     topic=topic_name(0),
-                    messages=MESSAGES[job] // share,
+                    messages=messages // share,
                 )
                 yield _measured(plan)
 

@@ -59,8 +59,8 @@ from ariane.client.admin.topic_stats import TopicStats
 from ariane.client.admin.traces import MessageTrace
 from ariane.client.admin.tracks import Track
 from ariane.client.allocation import Allocation
+from ariane.client.callbacks import Callback
 from ariane.client.handler_calls import Handler, OnError, TopicCounts
-from ariane.client.producer import Callback
 from ariane.client.producer_settings import ProducerOptions, ProducerSettings
 from ariane.client.push_options import PushOptions
 from ariane.client.rebalance import QueuesChanged
@@ -353,6 +353,10 @@ class AccountAdmin:
         """The accounts and white lists of each broker, without secrets: Apache's brokers tell them, we do not."""
     def versions(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[DataVersion]:
         """Which edition of its rules each broker has: brokers of a cluster should not differ."""
+    def file_versions(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[dict[str | None, DataVersion]]:
+        """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
     def put(
         self,
         access_key: str,

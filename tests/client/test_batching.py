@@ -10,7 +10,7 @@ from ariane.client.producer import Producer
 from ariane.errors import MessageRejected, RecordError, SendFailed
 from ariane.model.message import Message
 from ariane.testing import FakeClock
-from ariane.wire.batch import BatchItem, decode_batch, encode_batch, join_batch
+from ariane.wire.batch import BatchItem, batch_pieces, decode_batch, encode_batch, join_batch
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import decode_properties
 from tests.client.scripted import Cluster, cluster, refusal
@@ -132,9 +132,18 @@ async def test_a_body_that_is_no_bytes_is_refused_before_anything_leaves() -> No
 @given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.integers(-9, 9))))
 def test_a_batch_of_columns_is_the_batch_of_its_items(rows: list[tuple[bytes, bytes, int]]) -> None:
     columns = [[row[index] for row in rows] for index in range(3)]
-    assert join_batch(*columns) == encode_batch(BatchItem(*row) for row in rows)  # type: ignore[arg-type]
+    joined = join_batch(*columns)  # type: ignore[arg-type]
+    assert joined == encode_batch(BatchItem(*row) for row in rows)
+    assert batch_pieces(*columns)[1] == len(joined)  # type: ignore[arg-type]
 
 
-def test_what_fits_no_item_is_refused() -> None:
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9), st.integers(-9, 9))
+def test_neighbours_of_one_size_share_their_lengths(count: int, body_size: int, text_size: int, flag: int) -> None:
+    row = (b"b" * body_size, b"t" * text_size, flag)
+    assert join_batch(*([field] * count for field in row)) == encode_batch([BatchItem(*row)] * count)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("texts", [[b"x" * 32768], [b"x" * 32768, b""]])
+def test_what_fits_no_item_is_refused(texts: list[bytes]) -> None:
     with pytest.raises(RecordError):
-        join_batch([b""], [b"x" * 32768], [0])
+        join_batch([b""] * len(texts), texts, [0] * len(texts))

@@ -117,6 +117,38 @@ async def test_handlers_that_do_not_wait_get_message_after_message() -> None:
     assert seen == [0, 1, 2, -1], "the messages behind it are for somebody else"
 
 
+async def test_a_batch_that_waits_is_the_last_of_its_row() -> None:
+    seen: list[list[int]] = []
+
+    async def handle(messages: list[Received]) -> None:
+        seen.append([message.queue_offset for message in messages])
+        if messages[0].queue_offset == 2:
+            await asyncio.sleep(0)
+
+    done, rest = calls_of(handle, batch=2).start([message(offset) for offset in range(6)])
+    assert rest is not None
+    assert (done, (await rest).done, seen) == (2, 2, [[0, 1], [2, 3]])
+
+
+async def test_one_that_fails_before_its_first_wait_ends_the_row() -> None:
+    async def handle(message: Received) -> None:
+        if message.queue_offset == 1:
+            raise ValueError("no")
+
+    done, rest = calls_of(handle).start([message(offset) for offset in range(3)])
+    assert rest is not None
+    verdict = await rest
+    assert (done, verdict.done, str(verdict.error)) == (1, 0, "no")
+
+
+async def test_what_a_handler_returns_after_a_wait_counts() -> None:
+    async def handle(message: Received) -> object:
+        await asyncio.sleep(0)
+        return Retry(delay_level=5)
+
+    assert await verdict_of(handle) == Verdict(0, 5)
+
+
 async def test_they_are_counted_as_well() -> None:
     async def handle(messages: list[Received]) -> None: ...
 

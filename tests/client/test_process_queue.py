@@ -97,6 +97,18 @@ def test_count_bytes_and_span_are_each_a_limit() -> None:
     assert FlowLimits(span=39).exceeded_by(process, ordered=True) is None
 
 
+def test_the_limits_may_be_asked_about_an_answer_before_it_is_read() -> None:
+    process = ProcessQueue(0)
+    process.put([message(0, b"x" * 50), message(40)], 41)
+    assert not FlowLimits().exceeded_with(process, 32, 1000, 73)
+    assert FlowLimits(count=33).exceeded_with(process, 32, 1000, 73)
+    assert not FlowLimits(count=34).exceeded_with(process, 32, 1000, 73)
+    assert FlowLimits(bytes=1053).exceeded_with(process, 32, 1000, 73)
+    assert FlowLimits(span=71).exceeded_with(process, 32, 1000, 73)
+    assert not FlowLimits(span=72).exceeded_with(process, 32, 1000, 73)
+    assert not FlowLimits(span=71).exceeded_with(process, 32, 1000, 73, ordered=True)
+
+
 @given(st.lists(st.integers(0, 200), unique=True, min_size=1), st.randoms(use_true_random=False))
 def test_in_any_order_of_finishing_nothing_unfinished_is_passed(offsets: list[int], chance: object) -> None:
     process = ProcessQueue(0)

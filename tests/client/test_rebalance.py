@@ -70,6 +70,7 @@ async def test_a_job_that_ended_by_a_mistake_is_started_anew() -> None:
     queue = ScriptedQueue()
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print) as consumer:
         await until(lambda: len(consumer.queues) == 2)
+        await queue.until_heard(RequestCode.PULL_MESSAGE, 2)  # one of each queue: the next is of the job started anew
         held: HeldQueue = next(one for one in consumer._running[1].member.held.all() if one.queue.topic == TOPIC)
         held._tasks.cancel()
         pulls = len(queue.heard_of(RequestCode.PULL_MESSAGE))

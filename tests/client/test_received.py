@@ -99,6 +99,23 @@ def test_reading_usual_records_in_one_go_finds_what_reading_one_by_one_finds(
     assert receive_all(records, queue, 9) == one_by_one(records, queue)
 
 
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.text("aä\u20ac", max_size=4)), min_size=1, max_size=6),
+    st.integers(0, 3),
+)
+def test_neighbours_of_one_topic_may_differ_in_all_their_lengths(
+    bodies_and_keys: list[tuple[bytes, str]], missing: int
+) -> None:
+    made = [
+        encode(replace(message(offset, body), properties={"KEYS": key, "TAGS": "t"} if key else {}))
+        for offset, (body, key) in enumerate(bodies_and_keys)
+    ]
+    records = b"".join(made)
+    assert receive_all(records, QUEUE, 9) == one_by_one(records, QUEUE)
+    cut = records[: len(records) - missing]
+    assert outcome(lambda: receive_all(cut, QUEUE, 9)) == outcome(lambda: one_by_one(cut, QUEUE))
+
+
 @given(st.binary(max_size=20), st.integers(0, 200), st.integers(1, 3))
 def test_damage_is_met_alike(junk: bytes, position: int, length: int) -> None:
     records = bytearray(encode(message(0)) + encode(message(1)))

@@ -9,7 +9,7 @@ from ariane.client.parcel import Single
 from ariane.client.producer_settings import ProducerSettings
 from ariane.client.pull_template import PullTemplate
 from ariane.client.send_template import SendTemplate
-from ariane.client.usual import usual_text
+from ariane.client.usual import usual_text, words_text
 from ariane.errors import MessageRejected
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Message
@@ -47,6 +47,19 @@ def test_what_is_written_is_what_the_general_way_writes(message: Message) -> Non
     text = usual_text(message, BELOW)
     if text is not None:
         assert f"{text}UNIQ_KEY\x01{KEY}\x02" == general_text(message)
+
+
+@given(words | st.lists(words, max_size=3) | st.sampled_from(["order-1", "a b"]), st.none() | words)
+def test_the_words_of_a_message_are_those_of_the_general_way(keys: str | list[str], tags: str | None) -> None:
+    text = words_text(keys, tags)
+    if text is not None:
+        general = general_text(Message(topic="orders", body=b"x", keys=keys, tags=tags))
+        assert f"{text}WAIT\x01true\x02UNIQ_KEY\x01{KEY}\x02" == general
+
+
+@pytest.mark.parametrize(("keys", "tags"), [(5, None), ({"a"}, None), ([["a"]], None), ("", 5), ("k", ["a"])])
+def test_words_of_odd_kinds_are_left_to_the_general_way(keys: object, tags: object) -> None:
+    assert words_text(keys, tags) is None
 
 
 @pytest.mark.parametrize(

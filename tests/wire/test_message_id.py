@@ -11,6 +11,7 @@ from ariane.errors import RecordError, WireError
 from ariane.model.message import HostPort
 from ariane.wire.host import encode_host
 from ariane.wire.message_id import (
+    UNIQUE_KEY_CHARS_MAX,
     UniqueKeys,
     decode_offset_message_id,
     offset_message_id,
@@ -116,6 +117,16 @@ def test_the_counter_starts_again_after_65536_keys() -> None:
     made = [keys.next()[-4:] for _ in range(65537)]
     assert (made[0], made[65535], made[65536]) == ("0000", "FFFF", "0000")
     assert len(set(made[:65536])) == 65536
+
+
+@pytest.mark.parametrize("ip", [LOCALHOST, IPv6Address("::1")])
+def test_many_keys_at_once_are_those_that_come_one_by_one(ip: IPv4Address | IPv6Address) -> None:
+    singles, many = (UniqueKeys(ip, 1, SALT, at(ms(2024, 5, 31)), UTC) for _ in range(2))
+    assert many.many(0) == []
+    made = [key for count in (1, 65_000, 1_000, 2) for key in many.many(count)]
+    assert made == [singles.next() for _ in made]
+    assert many.next() == singles.next()
+    assert {len(key) for key in made} <= {32, UNIQUE_KEY_CHARS_MAX}
 
 
 def test_the_time_starts_again_with_the_month() -> None:

@@ -58,8 +58,8 @@ class Concurrently:
     def arrived(self, held: HeldQueue) -> None:
         process = held.process
         self.offsets.advance(held.queue, process.commit_offset)
-        for _, messages in groupby(process.take(process.waiting), key=batch_key):
-            self._ready.put_nowait(_Run(held, process, list(messages)))
+        for messages in _runs_of(process.take(process.waiting)):
+            self._ready.put_nowait(_Run(held, process, messages))
 
     def jobs(self) -> list[Job]:
         return [self._work] * self.concurrency
@@ -119,3 +119,12 @@ class Concurrently:
     async def _try_again(self, run: _Run) -> None:
         await self.instance.clock.sleep(_KEPT_BACK_S)
         self._ready.put_nowait(run)
+
+
+def _runs_of(messages: list[Received]) -> list[list[Received]]:
+    """Neighbours that share a `batch_key`. Mostly all do, and to see that takes less than half of the time."""
+    if not messages:
+        return []
+    topic = messages[0].topic
+    odd = [message for message in messages if message.fault is not None or message.topic != topic]
+    return [list(run) for _, run in groupby(messages, key=batch_key)] if odd else [messages]

@@ -24,3 +24,12 @@ class FlowLimits:
         if held.bytes > self.bytes:
             return "bytes"
         return "span" if held.span > self.span and not ordered else None
+
+    def exceeded_with(
+        self, held: ProcessQueue, count: int, size: int, next_offset: int, *, ordered: bool = False
+    ) -> bool:
+        """Whether `held` is over a limit once it has an answer, not read yet, of up to `count` messages in `size` bytes
+        before `next_offset`. (Compressed bodies may turn out larger, by one answer at most.)"""
+        if len(held) + count > self.count or held.bytes + size > self.bytes:
+            return True
+        return next_offset - 1 - held.commit_offset > self.span and not ordered

@@ -6,7 +6,7 @@ that raises has not. A coroutine function runs on the event loop, any other func
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -93,18 +93,17 @@ class HandlerCalls:
 
     def _step(self, handler: Handler, messages: Sequence[Received]) -> tuple[int, Awaitable[object] | None]:
         """Up to the first handler that waits, fails or does not want its message."""
-        done = 0
-        for given in messages if self.batch == 1 else _batches(messages, self.batch):
-            work = handler(given)
-            try:
-                return done, go_on(work, work.send(None))
-            except StopIteration as end:
-                if end.value is not None and (end.value is False or isinstance(end.value, Retry)):
-                    return done, _returning(end.value)
-            except Exception as error:
-                return done, _raising(error)
-            done += self.batch
-        return len(messages), None
+        row = _Row()
+        work = row.run(handler, messages if self.batch == 1 else _batches(messages, self.batch))
+        try:
+            waits_for = work.send(None)
+        except StopIteration as end:
+            rest = None if end.value is None else _returning(end.value)
+        except Exception as error:
+            rest = _raising(error)
+        else:
+            row.has_waited, rest = True, go_on(work, waits_for)
+        return (len(messages), None) if rest is None else (row.done * self.batch, rest)
 
     async def _call(self, handler: Handler | None, messages: Sequence[Received]) -> object:
         if handler is None:
@@ -156,6 +155,31 @@ class HandlerCalls:
                 await outcome
         except Exception:
             log.exception("on_error itself failed", extra={"message_id": message.message_id})
+
+
+class _Row:
+    """Handlers called one after the other, in one coroutine that is taken as far as it goes without a wait.
+
+    An `await` that need not wait costs nothing. To take the first step of each handler by hand would cost an exception
+    for each message: that is how a coroutine tells its driver that it has returned.
+    """
+
+    __slots__ = ("done", "has_waited")
+
+    def __init__(self) -> None:
+        self.done = 0
+        """How many have returned, and wanted what they got."""
+        self.has_waited = False
+        """Then the handler that waited is the last: the messages behind it are for somebody else."""
+
+    async def run(self, handler: Handler, row: Iterable[object]) -> object:
+        """None when all are done, or what the last handler returned."""
+        for given in row:
+            returned = await handler(given)
+            if self.has_waited or (returned is not None and (returned is False or isinstance(returned, Retry))):
+                return returned
+            self.done += 1
+        return None
 
 
 def _batches(messages: Sequence[Received], size: int) -> Iterator[list[Received]]:

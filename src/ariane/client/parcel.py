@@ -9,7 +9,7 @@ from ariane.client.envelope import Envelope
 from ariane.client.producer_settings import ProducerSettings
 from ariane.model.message import Property
 from ariane.model.route import MessageQueue
-from ariane.wire.batch import join_batch
+from ariane.wire.batch import batch_pieces
 from ariane.wire.requests.send import SendBatch, SendByLetters, SendMessageV2, SendReplyV2
 
 
@@ -83,6 +83,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
             unit_mode=unit_mode,
         )
 
+    def pieces(self) -> tuple[list[bytes], int]:
+        """The body, to be joined, and how many bytes that will be."""
+        return batch_pieces(self.bodies, self.texts, self.flags)
+
     def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
         return SendBatch(
             producer_group=settings.group,
@@ -97,5 +101,5 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
             reconsume_times=0,
             unit_mode=self.unit_mode,
             batch=True,
-            body=join_batch(self.bodies, self.texts, self.flags),
+            body=b"".join(self.pieces()[0]),
         )

@@ -11,11 +11,9 @@ unfinished offset: after a crash a message may come twice, never not at all.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from operator import attrgetter, lt
+from operator import lt
 
 from ariane.client.received import Received
-
-_offset_of, _body_of = attrgetter("queue_offset"), attrgetter("body")
 
 
 class ProcessQueue:
@@ -54,11 +52,11 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[Received], next_offset: int) -> None:
         """What a pull brought. Offsets that were here before are passed over: a broker may repeat itself."""
-        offsets = list(map(_offset_of, messages))
+        offsets = [message.queue_offset for message in messages]
         if not _rises(offsets, self.next_offset):
             messages = list(_rising(messages, self.next_offset))
-            offsets = list(map(_offset_of, messages))
-        sizes = list(map(len, map(_body_of, messages)))
+            offsets = [message.queue_offset for message in messages]
+        sizes = [len(message.body) for message in messages]
         self._waiting.extend(messages)
         self._order.extend(offsets)
         self._unfinished.update(zip(offsets, sizes, strict=True))

@@ -6,12 +6,12 @@ async with Producer("127.0.0.1:9876", group="orders") as producer:
 
 import asyncio
 import dataclasses
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TypeVar, Unpack
 
+from ariane.client.callbacks import Callback, call_back
 from ariane.client.instance import Instance
 from ariane.client.lifetime import Lifetime
 from ariane.client.parts import PlainProducer, ProducerPart
@@ -27,10 +27,6 @@ from ariane.lifecycle import TaskSet
 from ariane.model.message import Message, MessageFields, StoredMessage
 from ariane.model.route import MessageQueue
 
-log = logging.getLogger(__name__)
-
-Callback = Callable[[SendResult | None, Exception | None], None]
-"""Called once: with the result, or with the error."""
 P = TypeVar("P", bound="Producer")
 
 
@@ -101,6 +97,7 @@ class Producer:
             try:
                 yield sender
             finally:
+                await sender.gatherer.close()
                 await instance.unregister_producer(self.settings.group)
 
     def _part(self, sender: Sender) -> ProducerPart:
@@ -125,7 +122,7 @@ class Producer:
 
         `queue` is a queue, or a function of the queues and the message that chooses one.
         """
-        return await self._lifetime.value.begin(message_of(message, body, fields), queue, timeout_s)
+        return await self._begin(message, body, queue, timeout_s, fields)
 
     def send_nowait(
         self,
@@ -138,14 +135,29 @@ class Producer:
         **fields: Unpack[MessageFields],
     ) -> "asyncio.Future[SendResult]":
         """Returns at once with a future. TooManyInFlight when `in_flight_max` messages already wait."""
-        if len(self._nowait) >= self.settings.in_flight_max:
+        gatherer = self._lifetime.value.gatherer
+        waiting = len(self._nowait) + gatherer.watched
+        if waiting >= self.settings.in_flight_max:
             raise TooManyInFlight(
-                f"{len(self._nowait)} messages already wait for their results: await some of them, or use send()"
+                f"{waiting} messages already wait for their results: await some of them, or use send()"
             )
-        work = self._lifetime.value.begin(message_of(message, body, fields), queue, timeout_s)
+        work = self._begin(message, body, queue, timeout_s, fields)
+        if isinstance(work, asyncio.Future):  # a batch has it, whose end will tell
+            gatherer.watch(callback)
+            return work
         future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         self._nowait.spawn(_settle(future, work, callback))
         return future
+
+    def _begin(
+        self, message: Message | str, body: bytes | None, queue: Choice, timeout_s: float | None, fields: MessageFields
+    ) -> Awaitable[SendResult]:
+        sender = self._lifetime.value
+        if queue is None and sender.gathers_usual and isinstance(message, str):
+            waiter = sender.gather(message, body, fields)
+            if waiter is not None:
+                return waiter
+        return sender.begin(message_of(message, body, fields), queue, timeout_s)
 
     async def send_oneway(
         self,
@@ -224,11 +236,4 @@ async def _settle(future: "asyncio.Future[SendResult]", work: Awaitable[SendResu
     if callback is not None:
         if failure is not None and not future.cancelled():
             future.exception()  # the callback is told, so nobody needs to await the future
-        _call_back(callback, result, failure)
-
-
-def _call_back(callback: Callback, result: SendResult | None, failure: Exception | None) -> None:
-    try:
-        callback(result, failure)
-    except Exception:  # the edge of a user's function
-        log.exception("the callback of a send failed")
+        call_back(callback, result, failure)

@@ -1,7 +1,6 @@
 """One pull: a request for messages of one queue from one offset, and what came of it."""
 
 from enum import StrEnum
-from operator import attrgetter
 
 import msgspec
 
@@ -9,7 +8,7 @@ from ariane.client.instance import Instance
 from ariane.client.pull_template import PullTemplate
 from ariane.client.queue_ends import broker_of
 from ariane.client.received import BODY_BYTES_MAX, Received, receive_all
-from ariane.client.short_calls import short_call
+from ariane.client.short_calls import CallUnderWay
 from ariane.client.subscriptions import passing
 from ariane.errors import RecordError, TransportError
 from ariane.model.group import Subscription
@@ -34,8 +33,6 @@ class PullStatus(StrEnum):
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
     """Before the first or behind the last message: `next_offset` is where the broker says to go on."""
 
-
-_offset_of = attrgetter("queue_offset")
 
 _STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -77,14 +74,35 @@ class Puller:
         self._templates: dict[MessageQueue, tuple[object, PullTemplate]] = {}
 
     async def pull(self, ask: PullAsk) -> PullResult:
-        address, broker_id = self._address(ask.queue) or (await broker_of(self._instance, ask.queue), MASTER_ID)
+        return self.result(ask, await self.answer(ask))
+
+    async def answer(self, ask: PullAsk, ahead: CallUnderWay | None = None) -> PullAnswer:
+        """What the broker says to `ask`, for `result` to read; `ahead` is where it has been asked already."""
         try:
-            answer = await self._answer(address, ask, _flags(ask, from_slave=broker_id != MASTER_ID))
+            answer: PullAnswer = await (self._call(ask) if ahead is None else ahead.answer())
         except TransportError:
             self._suggested.pop(ask.queue, None)  # the slave that was suggested may be the one that is gone
             raise
         self._suggested[ask.queue] = answer.suggest_which_broker_id
-        return self._result(ask, answer)
+        return answer
+
+    def ask_ahead(self, ask: PullAsk) -> CallUnderWay | None:
+        """Asks now, for `answer` to be awaited later; None where that would take the general way, or cannot be done."""
+        known = self._address(ask.queue)
+        try:
+            return None if known is None else self._ask(*known, ask)
+        except TransportError:
+            return None
+
+    def result(self, ask: PullAsk, answer: PullAnswer) -> PullResult:
+        status = _STATUS[answer.code]
+        messages: tuple[Received, ...] = ()
+        if status is PullStatus.FOUND:
+            found = receive_all(answer.body, ask.queue, answer.max_offset, self._body_bytes_max)
+            _check_offsets(ask, answer, found)
+            messages = tuple(passing(ask.subscription, found))
+            status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MSG
+        return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)
@@ -93,16 +111,22 @@ class Puller:
     def _address(self, queue: MessageQueue) -> tuple[str, int] | None:
         return self._instance.routes.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
 
-    async def _answer(self, address: str, ask: PullAsk, flags: int) -> PullAnswer:
-        timeout_s = ask.wait_s + _SLACK_S
+    async def _call(self, ask: PullAsk) -> PullAnswer:
+        address, broker_id = self._address(ask.queue) or (await broker_of(self._instance, ask.queue), MASTER_ID)
+        call = self._ask(address, broker_id, ask)
+        if call is not None:
+            answer: PullAnswer = await call.answer()
+            return answer
+        return await self._instance.call(address, self._request(ask, _flags(ask, broker_id)), ask.wait_s + _SLACK_S)
+
+    def _ask(self, address: str, broker_id: int, ask: PullAsk) -> CallUnderWay | None:
+        """None when it takes the general way: there is no open connection, or no form."""
         connection = self._instance.ready(address)
-        if connection is not None:
-            opaque = connection.next_opaque()
-            frame = self._template(ask).frame(opaque, ask.offset, flags, ask.commit_offset or 0)
-            if frame is not None:
-                answer: PullAnswer = await short_call(connection, PullMessage, opaque, frame, timeout_s)
-                return answer
-        return await self._instance.call(address, self._request(ask, flags), timeout_s)
+        if connection is None:
+            return None
+        opaque = connection.next_opaque()
+        frame = self._template(ask).frame(opaque, ask.offset, _flags(ask, broker_id), ask.commit_offset or 0)
+        return None if frame is None else CallUnderWay(connection, PullMessage, opaque, frame, ask.wait_s + _SLACK_S)
 
     def _template(self, ask: PullAsk) -> PullTemplate:
         """Kept for each queue, as long as it is asked for in the same way."""
@@ -127,20 +151,10 @@ class Puller:
             expression_type=ask.subscription.expression_type,
         )
 
-    def _result(self, ask: PullAsk, answer: PullAnswer) -> PullResult:
-        status = _STATUS[answer.code]
-        messages: tuple[Received, ...] = ()
-        if status is PullStatus.FOUND:
-            found = receive_all(answer.body, ask.queue, answer.max_offset, self._body_bytes_max)
-            _check_offsets(ask, answer, found)
-            messages = tuple(passing(ask.subscription, found))
-            status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MSG
-        return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
 
-
-def _flags(ask: PullAsk, *, from_slave: bool) -> int:
+def _flags(ask: PullAsk, broker_id: int) -> int:
     flags = 0
-    if ask.commit_offset is not None and not from_slave:
+    if ask.commit_offset is not None and broker_id == MASTER_ID:
         flags |= _COMMIT_OFFSET
     if ask.wait_s > 0:
         flags |= _SUSPEND
@@ -151,7 +165,7 @@ def _flags(ask: PullAsk, *, from_slave: bool) -> int:
 
 def _check_offsets(ask: PullAsk, answer: PullAnswer, messages: list[Received]) -> None:
     """What is committed later comes from these numbers, so they must lie where the broker says it looked."""
-    offsets = list(map(_offset_of, messages))
+    offsets = [message.queue_offset for message in messages]
     for offset in (min(offsets), max(offsets)) if offsets else ():
         if not ask.offset <= offset < answer.next_begin_offset:
             raise RecordError(

@@ -1,5 +1,6 @@
 """The one loop that keeps a queue's messages coming, for every kind of consumer that does not pull by hand."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,16 +10,21 @@ from ariane.client.held_queue import HeldQueue
 from ariane.client.instance import Instance
 from ariane.client.offsets import OffsetTable
 from ariane.client.pull import PullAsk, Puller, PullResult, PullStatus
+from ariane.client.short_calls import CallUnderWay
 from ariane.errors import ArianeError, RequestFailed
 from ariane.lifecycle import Backoff
 from ariane.model.group import Subscription
 from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.pull import PullAnswer
 
 log = logging.getLogger(__name__)
 
 PULL_WAIT_S = 15.0
 # A broker that answers "nothing new" at once, instead of holding the request, must not make us spin.
 _IDLE_PAUSE_S = 0.1
+
+# A plain int: to compare members of an enum takes longer.
+_FOUND = int(ResponseCode.SUCCESS)
 
 # The broker does not know our subscription: it has been restarted, or our heartbeat is still on its way.
 _UNKNOWN_TO_BROKER = frozenset(
@@ -29,6 +35,21 @@ _UNKNOWN_TO_BROKER = frozenset(
         ResponseCode.FILTER_DATA_NOT_LATEST,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pull:
+    ask: PullAsk
+    call: CallUnderWay | None = None
+    """Where it was asked ahead: before the answer to the pull before it was read."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, error: type[BaseException] | None, *_more: object) -> None:
+        """What fails in between is an answer that cannot be read, or the end: nobody will await this one."""
+        if error is not None and self.call is not None:
+            self.call.forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +74,14 @@ class PullLoop:
     async def run(self, held: HeldQueue) -> None:
         backoff = Backoff(first_s=0.2, longest_s=5.0)
         failed = False
+        ahead: _Pull | None = None
         while True:
-            if not self._may_pull(held):
+            if ahead is None and not self._may_pull(held):
                 await held.wait_until(lambda: self._may_pull(held))
             try:
-                await self._pull_once(held, backoff)
+                ahead = await self._pull_once(held, ahead, backoff)
             except ArianeError as error:
-                failed = True
+                ahead, failed = None, True
                 await self._after_failure(held, error, backoff)
             else:
                 backoff.reset()
@@ -67,17 +89,33 @@ class PullLoop:
                     failed = False
                     log.info("pulling again", extra={"queue": held.queue, "offset": held.process.next_offset})
 
-    def _may_pull(self, held: HeldQueue) -> bool:
-        wanted = held.queue.topic in self.subscriptions and not held.paused
-        return wanted and self.limits.exceeded_by(held.process, ordered=self.ordered) is None
+    def _is_wanted(self, held: HeldQueue) -> bool:
+        return held.queue.topic in self.subscriptions and not held.paused
 
-    async def _pull_once(self, held: HeldQueue, backoff: Backoff) -> None:
+    def _may_pull(self, held: HeldQueue) -> bool:
+        return self._is_wanted(held) and self.limits.exceeded_by(held.process, ordered=self.ordered) is None
+
+    async def _pull_once(self, held: HeldQueue, pull: _Pull | None, backoff: Backoff) -> _Pull | None:
+        """`pull`, if that was asked ahead, or a new one. Returns the next one, if that is asked ahead in turn."""
         process, clock = held.process, self.instance.clock
-        began, asked = clock.monotonic(), process.next_offset
-        held.last_pull_ms = clock.now_ms()
-        result = await self.puller.pull(self._ask(held))
+        began_s, held.last_pull_ms = clock.monotonic(), clock.now_ms()
+        if pull is None:
+            pull = _Pull(self._ask(held))
+        answer = await self.puller.answer(pull.ask, pull.call)
         if process.dropped:
-            return
+            return None
+        following = self._ask_ahead(held, answer)
+        if following is None:
+            await self._take(held, self.puller.result(pull.ask, answer), began_s, backoff)
+            return None
+        with following:
+            await asyncio.sleep(0)  # it leaves now, with those of other queues, and then all their answers are read
+            await self._take(held, self.puller.result(pull.ask, answer), began_s, backoff)
+        return following
+
+    async def _take(self, held: HeldQueue, result: PullResult, began_s: float, backoff: Backoff) -> None:
+        process, clock = held.process, self.instance.clock
+        asked = process.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self._correct(held, result)
             await clock.sleep(backoff.next_s())
@@ -85,18 +123,38 @@ class PullLoop:
         process.put(result.messages, result.next_offset)
         self.arrived(held)
         held.tell()
-        if process.next_offset == asked and clock.monotonic() - began < _IDLE_PAUSE_S:
+        if process.next_offset == asked and clock.monotonic() - began_s < _IDLE_PAUSE_S:
             await clock.sleep(_IDLE_PAUSE_S)
+
+    def _ask_ahead(self, held: HeldQueue, answer: PullAnswer) -> _Pull | None:
+        """The pull behind `answer`, asked before that is read: so the broker works while we do.
+
+        Only while there is more at the broker. At the end of a queue a pull waits there anyway, and it may take the
+        offset along that the messages in hand are about to reach.
+        """
+        process, end = held.process, answer.next_begin_offset
+        has_more = answer.code == _FOUND and process.next_offset < end < answer.max_offset
+        if not has_more or not self._is_wanted(held):
+            return None
+        count = min(self.batch, end - process.next_offset)
+        if self.limits.exceeded_with(process, count, len(answer.body), end, ordered=self.ordered):
+            return None
+        ask = self._ask_at(held, end)
+        call = self.puller.ask_ahead(ask)
+        return None if call is None else _Pull(ask, call)
 
     def _ask(self, held: HeldQueue) -> PullAsk:
         committed = self.offsets.get(held.queue) if self.commits and not len(held.process) else None
+        return self._ask_at(held, held.process.next_offset, committed or None)
+
+    def _ask_at(self, held: HeldQueue, offset: int, commit_offset: int | None = None) -> PullAsk:
         return PullAsk(
             queue=held.queue,
-            offset=held.process.next_offset,
+            offset=offset,
             subscription=self.subscriptions[held.queue.topic],
             count=self.batch,
             wait_s=PULL_WAIT_S,
-            commit_offset=committed or None,
+            commit_offset=commit_offset,
             carries_subscription=self.carries_subscription,
         )
 

@@ -9,10 +9,10 @@ from ariane.model.ids import RETRY_PREFIX, QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.model.route import MessageQueue
 from ariane.wire.compression import decompress
-from ariane.wire.crc import crc32
+from ariane.wire.crc import POSITIVE_INT32, crc32, whole_crc32
 from ariane.wire.host import decode_host, encode_host
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.properties import properties_of, property_text
+from ariane.wire.properties import PROPERTIES_BYTES_MAX, properties_of, property_text
 from ariane.wire.record import HEAD_V4, HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN, SHORT, TOPIC_BYTES_MAX_V1
 from ariane.wire.record_read import decode
 from ariane.wire.sys_flag import SysFlag, with_compression
@@ -23,7 +23,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 _HEAD_BYTES = HEAD_V4.size
 _NEEDS_CARE = HOST_BITS | int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _unpack_head = HEAD_V4.unpack_from
-_unpack_length = SHORT.unpack_from
+_pack_length = SHORT.pack
 
 
 _properties_slot: Any = StoredMessage.__dict__["properties"]
@@ -83,34 +83,44 @@ def receive_all(
     """The messages of a pull answer. A damaged record is a RecordError, a damaged body only a `fault`.
 
     Nearly all records are alike: of the queue's own topic, not compressed, written over IPv4. These are read in one go,
-    which takes a fifth of the time of `decode` and `receive`, who get all others.
+    which takes about a tenth of the time of `decode` and `receive`, who get all others.
     """
     received: list[Received] = []
     add = received.append
     topic, topic_field = queue.topic, _topic_field(queue.topic)
     end_offset = QueueOffset(max_offset)
-    last_born_host = last_store_host = b""  # neighbours mostly share them
+    # What neighbours mostly share is made once: hosts, and what stands between body and properties.
+    last_born_host = last_store_host = b""
+    last_text_length, between = -1, topic_field
+    between_bytes = len(topic_field) + SHORT.size
     position, end = 0, len(records)
+    last_position = end - RECORD_BYTES_MIN if topic_field else -1
     while position < end:
-        if topic_field and end - position >= RECORD_BYTES_MIN:
+        if position <= last_position:
             (
                 size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
                 store_ms, store_host, reconsume_times, prepared_offset, body_length,
             ) = _unpack_head(records, position)  # fmt: skip
             body_end = position + _HEAD_BYTES + body_length
-            text_position = body_end + len(topic_field) + 2
+            text_position = body_end + between_bytes
             record_end = position + size
+            text_length = record_end - text_position
+            if text_length != last_text_length and 0 <= text_length <= PROPERTIES_BYTES_MAX:
+                last_text_length, between = text_length, topic_field + _pack_length(text_length)
             if (
                 magic == MAGIC_V1
                 and not sys_flag & _NEEDS_CARE
                 and body_length > 0
-                and text_position <= record_end <= end
-                and records.startswith(topic_field, body_end)
-                and _unpack_length(records, text_position - 2)[0] == record_end - text_position
+                and text_length == last_text_length
+                and record_end <= end
+                and records[body_end:text_position] == between  # startswith: 0.05 us more
             ):
                 body = records[position + _HEAD_BYTES : body_end]
-                if crc32(body) == crc:
-                    text: Any = property_text(records[text_position:record_end])
+                if whole_crc32(body) & POSITIVE_INT32 == crc:
+                    try:
+                        text: Any = records[text_position:record_end].decode()
+                    except UnicodeDecodeError:
+                        text = property_text(records[text_position:record_end])  # says where
                     if born_host != last_born_host:
                         last_born_host, born_at = born_host, decode_host(born_host)
                     if store_host != last_store_host:

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from ariane.client.batching import Gatherer, can_be_batched, check_batch, parcel_of, split
+from ariane.client.batching import can_be_batched, check_batch, parcel_of, split
 from ariane.client.delivery import Delivery
 from ariane.client.envelope import Envelope, seal
+from ariane.client.gatherer import Gatherer
+from ariane.client.gathering import Waiter, lane_of
 from ariane.client.instance import Instance
 from ariane.client.parcel import Parcel, Single, reply_parcel
 from ariane.client.producer_settings import ProducerSettings
@@ -17,9 +19,9 @@ from ariane.client.straight import StraightLine
 from ariane.client.trace_text import TraceKind, published
 from ariane.client.tracing import Tracer
 from ariane.client.unique_keys import unique_keys_for
-from ariane.client.usual import usual_text
+from ariane.client.usual import usual_text, words_text
 from ariane.errors import MessageRejected, SendFailed
-from ariane.model.message import Message
+from ariane.model.message import Message, MessageFields
 from ariane.model.route import MessageQueue
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -41,8 +43,11 @@ class Sender:
         self._gathers = settings.batch_linger_ms > 0
         # Tracing wants the envelope, and a second attempt at what was stored badly wants the first result.
         self._knows_usual = tracer is None and not settings.retry_when_not_ok
+        self.gathers_usual = self._gathers and self._knows_usual
+        """Whether messages may be offered to `gather`."""
         self._usual_below = min(settings.compress_over_bytes, settings.message_bytes_max + 1)
-        self._gatherer = Gatherer(settings, instance.clock, self._delivery.send, unit_mode=self._unit_mode)
+        deliver = self._straight.send_parcel if self._knows_usual else self._delivery.send
+        self.gatherer = Gatherer(settings, instance.clock, self._keys, deliver, unit_mode=self._unit_mode)
 
     @classmethod
     @asynccontextmanager
@@ -53,11 +58,31 @@ class Sender:
                 opening = Tracer.open(instance, settings.group, "PRODUCE", settings.trace_topic)
                 tracer = await stack.enter_async_context(opening)
             sender = cls(instance, settings, tracer)
-            stack.push_async_callback(sender._gatherer.close)
+            stack.push_async_callback(sender.gatherer.close)
             yield sender
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         return list(await self._delivery.queues(topic))
+
+    def gather(self, topic: str, body: object, fields: MessageFields) -> Waiter | None:
+        """Puts a message into the open batch of its topic, straight from the arguments of `send`.
+
+        None when there is none open, or the message is not as usual: then `begin` is for it. To make a Message and to
+        look through it takes 1.1 us; the words alone take 0.3.
+        """
+        keys, tags = fields.get("keys", ()), fields.get("tags")
+        if (
+            topic not in self.gatherer.open
+            or type(body) is not bytes
+            or not 0 < len(body) < self._usual_below
+            or len(fields) != (keys != ()) + (tags is not None)
+        ):
+            return None
+        words = words_text(keys, tags)
+        if words is None:
+            return None
+        self.instance.check_usable()
+        return self.gatherer.put(topic, body, f"{words}WAIT\x01true\x02".encode())
 
     def begin(self, message: Message, choice: Choice = None, timeout_s: float | None = None) -> Awaitable[SendResult]:
         """`send`, for who awaits it at once: of a message that joins a batch it is a bare future."""
@@ -81,7 +106,7 @@ class Sender:
         envelope = await self._seal(message, extra, sys_flag)
         queue = await self._queue_in_time(message, choice, timeout_s)
         if self._may_gather(envelope, extra):
-            result = await self._gatherer.add(envelope, queue)
+            result = await self.gatherer.add(envelope, queue)
         else:
             (result,) = await self._delivery.send(self._single(envelope), queue, timeout_s)
         self._trace(envelope, result, began_ms)
@@ -154,16 +179,14 @@ class Sender:
                 return queue
         return None
 
-    def _gather(self, message: Message, text: str) -> "asyncio.Future[SendResult]":
+    def _gather(self, message: Message, text: str) -> Waiter:
         self.instance.check_usable()
-        unique_key = self._keys.next()
-        lane = (message.topic, None, message.wait_stored)
-        return self._gatherer.put(lane, message.body, f"{text}UNIQ_KEY\x01{unique_key}\x02".encode(), unique_key)
+        return self.gatherer.put(lane_of(message.topic, None, message.wait_stored), message.body, text.encode())
 
     def _may_gather(self, envelope: Envelope, extra: Mapping[str, str] | None) -> bool:
         """Only plain messages, and none that is better compressed: batches are not."""
         return (
-            self.settings.batch_linger_ms > 0
+            self._gathers
             and not extra
             and not envelope.sys_flag
             and not isinstance(envelope.message, ReplyMessage)

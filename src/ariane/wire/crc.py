@@ -13,6 +13,9 @@ except ImportError:
 
 POSITIVE_INT32 = 0x7FFFFFFF
 
+whole_crc32 = _crc32
+"""All 32 bits, for who masks them himself: a call of ours takes as long as the checksum of a short body."""
+
 
 def crc32(data: bytes | bytearray | memoryview) -> int:
     """The masked checksum; 0 when there is no data."""
