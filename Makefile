@@ -60,3 +60,4 @@ docs: $(STAMP) ## The documentation as a site, in docs/_build (warnings are erro
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find src -name __pycache__ -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from ariane.errors import ListenFailed
+from ariane.model.address import Address
 from ariane.testing import FakeClock
 from ariane.transport.connection import Connection, Reply
 from ariane.transport.listener import set_options
@@ -247,9 +248,17 @@ async def test_closing_does_not_wait_for_a_peer_that_does_not_read() -> None:
 
 async def test_a_port_in_use_is_one_sentence_with_the_cure() -> None:
     async with serving() as server:
-        with pytest.raises(ListenFailed, match=r"cannot listen on 127\.0\.0\.1:\d+.*--listen HOST:PORT"):
+        told = r"cannot listen on 127\.0\.0\.1:\d+.*Stop the server that holds the port.*--listen HOST:PORT"
+        with pytest.raises(ListenFailed, match=told):
             async with Server.open(server.address, echo, TransportSettings(), TlsSettings(), FakeClock()):
                 pass
+
+
+@pytest.mark.parametrize("host", ["192.0.2.200", "no-such-host.invalid"])
+async def test_an_address_of_another_machine_has_another_cure_than_a_port_in_use(host: str) -> None:
+    with pytest.raises(ListenFailed, match=r"It has to be an address of this machine.*--listen HOST:PORT"):
+        async with Server.open(Address(host, 0), echo, TransportSettings(), TlsSettings(), FakeClock()):
+            pass
 
 
 def test_the_kernel_is_asked_to_notice_peers_that_vanished() -> None:

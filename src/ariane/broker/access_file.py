@@ -20,8 +20,6 @@ import re
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from ariane.broker.access_rules import Rules, rules_of, version_of
 from ariane.errors import SettingsError
 from ariane.model.topic import DataVersion
@@ -33,15 +31,6 @@ FILE_BYTES_MAX = 1024 * 1024  # some 5,000 accounts; parsing takes a second or s
 _COMMA = re.compile(r",(?![^{]*\})")
 
 Document: TypeAlias = dict[str, Any]
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, with numbers and dates left as the text they are: `secretKey: 0012345678` keeps its zeros."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = {  # noqa: RUF012
-        first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":bool", ":null", ":merge"))]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def read_rules(disk: Disk, path: Path) -> tuple[Document, Rules]:
@@ -63,12 +52,9 @@ def parse_document(content: bytes) -> Document:
     """ValueError for what is not one YAML mapping."""
     if len(content) > FILE_BYTES_MAX:
         raise ValueError(f"it has more than {FILE_BYTES_MAX} bytes")
-    try:
-        document = yaml.load(content, Loader=_Loader)  # noqa: S506  a safe loader that makes even fewer types
-    except yaml.YAMLError as error:
-        raise ValueError(f"it is not YAML: {_place(error)}") from None
-    except (RecursionError, UnicodeDecodeError):
-        raise ValueError("it is not YAML: nested too deep, or not UTF-8") from None
+    from ariane.broker.access_yaml import parse
+
+    document = parse(content)
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -76,18 +62,11 @@ def parse_document(content: bytes) -> Document:
     return document
 
 
-def _place(error: yaml.YAMLError) -> str:
-    """Line and column, but never the line itself: it may hold a secret."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "unreadable"
-    return f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark else str(problem)
-
-
 def save_document(disk: Disk, path: Path, document: Document) -> None:
     """Atomic and durable; OSError when it fails, and then nothing has changed."""
-    # ASCII with escapes: written as they are, some characters beyond it would be read back as blanks.
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=False, default_flow_style=False)
-    replace_all(disk, path, text.encode("ascii"))
+    from ariane.broker.access_yaml import dump
+
+    replace_all(disk, path, dump(document))
 
 
 # --- changes: each returns a new document, with the next version ------------------------------------------------------

@@ -1,7 +1,6 @@
 """The broker's whole life in one function."""
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -44,20 +43,8 @@ async def serve(
     clock: Clock | None = None,
 ) -> None:
     async with running(settings, clock or Clock()) as broker:
-        _settle_memory()
         ready(broker.address)
         await stop.wait()
-
-
-def _settle_memory() -> None:
-    """What is there at the start stays until the end: the garbage collector need not look at it over and over.
-
-    Messages on their way in and out make no cycles (their structs are not even known to the collector), so it may come
-    less often than for each 700 new objects. Only for a process that is a broker and nothing else.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
 
 
 @asynccontextmanager

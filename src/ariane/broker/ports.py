@@ -4,7 +4,6 @@ Both are bound before the store is opened, so that a port in use is told at once
 and so that nobody else takes one half of a free pair. Binding is not listening: no client is let in yet.
 """
 
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from ariane.broker.settings import VIP_PORT_DISTANCE
 from ariane.errors import ListenFailed
 from ariane.model.address import Address
+from ariane.transport.listener import listen_failed
 
 _ATTEMPTS = 100
 _VIP = f" (the VIP port, {VIP_PORT_DISTANCE} below the main one)"
@@ -61,17 +61,12 @@ def _bind(address: Address, note: str) -> socket.socket:
     try:
         family, *_ = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)[0]  # noqa: S104
     except socket.gaierror as error:
-        raise ListenFailed(
-            f"cannot listen on {address}: {error.strerror}. Choose an address of this machine with --listen HOST:PORT."
-        ) from error
+        raise listen_failed(address, error, note) from error
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a broker that has just stopped is free
         bound.bind((address.host, address.port))
     except OSError as error:
         bound.close()
-        raise ListenFailed(
-            f"cannot listen on {address}{note}: {os.strerror(error.errno or 0)}. Stop the server that holds the port, "
-            "or choose another address with --listen HOST:PORT."
-        ) from error
+        raise listen_failed(address, error, note) from error
     return bound

@@ -5,29 +5,17 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
 from ariane import __version__
-from ariane.cli.bench import bench
-from ariane.cli.cluster import cluster
-from ariane.cli.config import config
-from ariane.cli.doctor import doctor
-from ariane.cli.learn import learn
-from ariane.cli.send import send
-from ariane.cli.servers import namesrv
-from ariane.cli.sql import sql
-from ariane.cli.store import store
-from ariane.cli.tail import tail
-from ariane.cli.top import top
-from ariane.cli.tree import admin, broker, dlq, group, msg, pipeline, topic
-from ariane.cli.up import up
+from ariane.cli.root import Root
+from ariane.cli.streams import prepare_streams
 from ariane.errors import ArianeError, sole_cause
 
-EXIT_BROKEN_PIPE = 1
+EXIT_NO = 1
 EXIT_FAULT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 
@@ -39,7 +27,31 @@ class Invocation:
     debug: bool = False
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Root,
+    homes={
+        "up": "ariane.cli.up",
+        "send": "ariane.cli.send",
+        "tail": "ariane.cli.tail",
+        "topic": "ariane.cli.tree",
+        "group": "ariane.cli.tree",
+        "msg": "ariane.cli.tree",
+        "dlq": "ariane.cli.tree",
+        "pipeline": "ariane.cli.tree",
+        "admin": "ariane.cli.tree",
+        "cluster": "ariane.cli.cluster",
+        "top": "ariane.cli.top",
+        "namesrv": "ariane.cli.servers",
+        "broker": "ariane.cli.tree",
+        "store": "ariane.cli.store",
+        "sql": "ariane.cli.sql",
+        "config": "ariane.cli.config",
+        "doctor": "ariane.cli.doctor",
+        "bench": "ariane.cli.bench",
+        "learn": "ariane.cli.learn",
+    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="ariane")
 @click.option(
     "--debug", is_flag=True, envvar="ARIANE_DEBUG", help="Show the traceback of an error (or ARIANE_DEBUG=1)."
@@ -49,36 +61,18 @@ def ariane(invocation: Invocation, debug: bool) -> None:
     """A message broker that speaks Apache RocketMQ's wire protocol.
 
     \b
-    Start a nameserver and a broker on this machine:
-      ariane namesrv
-      ariane broker -n 127.0.0.1:9876
+    Examples:
+      ariane up                                # a nameserver and a broker on this machine
+      ariane send orders hello                 # in another terminal, in the same directory
+      ariane tail orders --from earliest
+      ariane doctor                            # is anything wrong here?
     """
     invocation.debug = debug
 
 
-ariane.add_command(up)
-ariane.add_command(send)
-ariane.add_command(tail)
-ariane.add_command(topic)
-ariane.add_command(group)
-ariane.add_command(msg)
-ariane.add_command(dlq)
-ariane.add_command(pipeline)
-ariane.add_command(admin)
-ariane.add_command(cluster)
-ariane.add_command(top)
-ariane.add_command(namesrv)
-ariane.add_command(broker)
-ariane.add_command(store)
-ariane.add_command(sql)
-ariane.add_command(config)
-ariane.add_command(doctor)
-ariane.add_command(bench)
-ariane.add_command(learn)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    prepare_streams()
     invocation = Invocation()
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -91,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _reader_gone()
     except Exception as error:  # the edge of the process: whatever is left becomes one sentence
         if invocation.debug:
+            import traceback
+
             traceback.print_exc()
         return _fail(sole_cause(error))
     return status if isinstance(status, int) else 0
@@ -100,6 +96,10 @@ def _fail(error: Exception) -> int:
     if isinstance(error, ArianeError):
         click.echo(f"error: {error}", err=True)
         return error.exit_status
+    if isinstance(error, OSError) and error.strerror is not None:  # a disk or a permission, and no fault of ours
+        where = error.filename if error.filename is not None else "reading or writing failed"
+        click.echo(f"error: {where}: {error.strerror}", err=True)
+        return EXIT_NO
     told = " ".join(f"{type(error).__name__}: {error}".split())
     cure = "This is a fault in Ariane; run it again with --debug or ARIANE_DEBUG=1 to see the traceback."
     click.echo(f"error: unexpected {told}. {cure}", err=True)
@@ -107,6 +107,9 @@ def _fail(error: Exception) -> int:
 
 
 def _refuse_usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # `ariane topic`: its message is the whole help
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     told = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
     cure = f" Try '{context.command_path} --help'." if context is not None else ""
@@ -118,4 +121,4 @@ def _reader_gone() -> int:
     """`ariane ... | head`: keep the interpreter from failing once more when it flushes stdout at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     click.echo("error: whoever was reading the output has gone", err=True)
-    return EXIT_BROKEN_PIPE
+    return EXIT_NO

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ariane.cli.collector import collector_asleep
 from ariane.cli.parameters import listen_address
 from ariane.logs import LogForm, configure
 from ariane.model.address import Address
@@ -45,6 +46,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
 @log_options
 @click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
+@collector_asleep()
 def namesrv(file: Path | None, listen: Address | None, log_level: str, log_format: str, print_config: bool) -> None:
     """Run a nameserver in the foreground until Ctrl-C or SIGTERM.
 
@@ -97,6 +99,7 @@ def namesrv(file: Path | None, listen: Address | None, log_level: str, log_forma
 @log_options
 @click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
 @click.option("-m", "--print-important", is_flag=True, help="Print the settings that differ from defaults and leave.")
+@collector_asleep()
 def broker(
     file: Path | None,
     namesrv: str | None,

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import click
 
+from ariane.cli.collector import wake_collector
 from ariane.model.address import Address
 
 log = logging.getLogger(__name__)
@@ -53,4 +54,5 @@ def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:
 
 def _announce(name: str, address: Address) -> None:
     """Scripts wait for this line, so its form is fixed and it is the only one on stdout."""
+    wake_collector()
     click.echo(f"ariane {name} ready on {address} (pid {os.getpid()})")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ariane.cli.collector import collector_asleep
 from ariane.cli.up_notice import DATA, posted
 from ariane.cli.up_plan import BROKERS_MAX, UpPlan
 from ariane.logs import LogForm, configure
@@ -16,7 +17,7 @@ from ariane.logs import LogForm, configure
 _PORT = click.IntRange(0, 65_535)
 
 
-@click.command()
+@click.command(short_help="Run a nameserver and a broker here, until Ctrl-C.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -57,6 +58,7 @@ _PORT = click.IntRange(0, 65_535)
     show_default=True,
     help="Least urgent lines to log on stderr.",
 )
+@collector_asleep()
 def up(
     data: Path, tmp: bool, port: int, broker_port: int, brokers: int, demo: bool, demo_rate: float, log_level: str
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from ariane.cli.collector import collector_asleep
 from ariane.errors import ArianeError, sole_cause
 from ariane.model.address import Address
 
@@ -18,6 +19,7 @@ FAILED = "failed "
 EXIT_FAULT = 70
 
 
+@collector_asleep()
 def main(arguments: list[str]) -> int:
     from ariane.cli.serving import run_server
     from ariane.cli.up_plan import up_broker_settings

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from functools import partial
 
-from ariane.broker.app import running
 from ariane.cli.up_plan import UpPlan, up_broker_settings
 from ariane.cli.up_processes import BrokerProcesses
 from ariane.clock import Clock
@@ -16,6 +15,7 @@ from ariane.lifecycle import background
 from ariane.model.address import Address
 from ariane.nameserver.app import serve
 from ariane.nameserver.settings import NameserverSettings
+from ariane.transport.listener import ANOTHER_ADDRESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ async def _nameserver(settings: NameserverSettings) -> AsyncIterator[Address]:
 
 @asynccontextmanager
 async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Address]]:
+    from ariane.broker.app import running  # not by the parent of broker processes: they start the sooner
+
     (name,) = plan.names
     settings = up_broker_settings(plan.broker_flags(name, namesrv), os.environ)
     async with running(settings, Clock()) as broker:
@@ -65,8 +67,7 @@ def _port_cure(option: str) -> Iterator[None]:
         yield
     except Exception as error:
         cause = sole_cause(error)
-        if not isinstance(cause, ListenFailed) or "--listen" not in str(cause):
+        if not isinstance(cause, ListenFailed) or ANOTHER_ADDRESS not in str(cause):
             raise
-        what, _, _ = str(cause).partition(". ")
-        cure = f"Stop the server that holds the port, or choose another with {option} PORT (0 takes a free one)."
-        raise ListenFailed(f"{what}. {cure}") from error
+        told = str(cause).replace(ANOTHER_ADDRESS, f"another with {option} PORT (0 takes a free one)")
+        raise ListenFailed(told) from error

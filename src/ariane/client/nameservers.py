@@ -44,7 +44,7 @@ class Nameservers:
                 ) from error
         log.warning("no nameserver answers", extra={"nameservers": self.names, "reason": "; ".join(silent)})
         raise NoRoute(
-            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane namesrv`, "
+            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane up`, "
             f"or correct the list of nameservers ({self.names})"
         )
 

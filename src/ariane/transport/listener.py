@@ -1,12 +1,13 @@
 """Listening sockets, and the socket options of every connection."""
 
-import os
+import errno
 import resource
 import socket
 
 from ariane.errors import ListenFailed
 from ariane.model.address import Address
 
+ANOTHER_ADDRESS = "another address with --listen HOST:PORT"
 _SPARE_FILES = 64  # for the process itself: log, store, outgoing connections
 _KEEPALIVE_PROBES = 4
 _KEEPALIVE_INTERVAL_S = 15
@@ -17,12 +18,20 @@ def listen(address: Address, backlog: int) -> socket.socket:
         family, *_ = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)[0]  # noqa: S104
         listener = socket.create_server((address.host, address.port), family=family, backlog=backlog)
     except OSError as error:
-        raise ListenFailed(
-            f"cannot listen on {address}: {os.strerror(error.errno or 0)}. "
-            "Stop the server that holds the port, or choose another address with --listen HOST:PORT."
-        ) from error
+        raise listen_failed(address, error) from error
     listener.setblocking(False)
     return listener
+
+
+def listen_failed(address: Address, error: OSError, note: str = "") -> ListenFailed:
+    """With the cure for what is wrong; `note` tells what the address is for, where that is not plain."""
+    if error.errno == errno.EADDRINUSE:
+        cure = f"Stop the server that holds the port, or choose {ANOTHER_ADDRESS}."
+    elif error.errno == errno.EACCES:
+        cure = f"Ports below 1024 are for the superuser: choose {ANOTHER_ADDRESS}."
+    else:
+        cure = f"It has to be an address of this machine: choose {ANOTHER_ADDRESS}."
+    return ListenFailed(f"cannot listen on {address}{note}: {error.strerror}. {cure}")
 
 
 def set_options(peer: socket.socket, keepalive_idle_s: int) -> None:

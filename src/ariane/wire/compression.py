@@ -2,12 +2,11 @@
 
 Decompressing is where a few bytes from a peer can ask for gigabytes. So every path here is told the most it may
 produce before it allocates, and one byte past the limit ends it.
+
+lz4 and zstd are imported by the first body that needs them: few programs ever meet both, and most meet none.
 """
 
 import zlib
-
-import lz4.frame
-import zstandard
 
 from ariane.errors import RecordError
 from ariane.wire.sys_flag import Compression, compression_of
@@ -23,8 +22,12 @@ def compress(body: bytes, kind: Compression, level: int = 5) -> bytes:
         case Compression.ZLIB:
             return zlib.compress(body, level)
         case Compression.ZSTD:
+            import zstandard
+
             return zstandard.ZstdCompressor(level=level).compress(body)
         case Compression.LZ4:
+            import lz4.frame
+
             packed: bytes = lz4.frame.compress(body)
             return packed
 
@@ -36,7 +39,7 @@ def decompress(body: bytes, sys_flag: int, limit: int) -> bytes:
         return body
     try:
         plain = _DECOMPRESSORS[kind](body, limit)
-    except (zlib.error, zstandard.ZstdError, RuntimeError) as error:  # RuntimeError: all that lz4 ever raises
+    except (zlib.error, RuntimeError) as error:  # RuntimeError: all that lz4 ever raises
         # zstd does not tell a frame that is cut short from one that is too large, so the words cover both.
         raise RecordError(
             f"the {kind.name.lower()} body of {len(body)} bytes is damaged, cut short or larger than the limit of "
@@ -55,6 +58,8 @@ def _inflate(body: bytes, limit: int) -> bytes:
 
 
 def _decompress_lz4(body: bytes, limit: int) -> bytes:
+    import lz4.frame
+
     stream = lz4.frame.LZ4FrameDecompressor()
     plain: bytes = stream.decompress(body, max_length=limit + 1)
     _check_end(Compression.LZ4, len(plain) > limit or stream.eof, stream.unused_data)
@@ -62,13 +67,18 @@ def _decompress_lz4(body: bytes, limit: int) -> bytes:
 
 
 def _decompress_zstd(body: bytes, limit: int) -> bytes:
-    # When the frame declares its size the library allocates that much and ignores max_output_size, so we look first.
-    # Java's streaming producer declares none: then max_output_size is what is allocated, and holds.
-    declared = zstandard.get_frame_parameters(body).content_size
-    if declared != zstandard.CONTENTSIZE_UNKNOWN and declared > limit:
-        raise _too_large(Compression.ZSTD, limit)
-    unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    return unpacker.decompress(body, max_output_size=limit + 1, allow_extra_data=False)
+    import zstandard
+
+    try:
+        # When the frame declares its size the library allocates that much and ignores max_output_size, so we look
+        # first. Java's streaming producer declares none: then max_output_size is what is allocated, and holds.
+        declared = zstandard.get_frame_parameters(body).content_size
+        if declared != zstandard.CONTENTSIZE_UNKNOWN and declared > limit:
+            raise _too_large(Compression.ZSTD, limit)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+        return unpacker.decompress(body, max_output_size=limit + 1, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise RuntimeError(error) from None  # what lz4 raises, so that the caller need not know zstandard
 
 
 def _check_end(kind: Compression, at_end: bool, trailing: bytes | None) -> None:
