@@ -19,11 +19,20 @@ HEAD = """\
 <!-- Made by scripts/cli_docs.py from the help of the commands: change it there. -->
 
 Every command that talks to a cluster takes `-n HOST:PORT` (several nameservers are joined by `;`) or `--profile NAME`.
-Without them it uses `$NAMESRV_ADDR`, then an `ariane up` that runs on `./.ariane`, then `127.0.0.1:9876`.
+Without them it uses `$NAMESRV_ADDR`, then an `ariane up` that runs on `./.ariane`, then `127.0.0.1:9876`. A profile is
+a file, `~/.config/ariane/NAME.toml`, with settings of [ClientSettings](client.md):
 
-`-o table|json|jsonl|csv` chooses how results are printed. On a terminal a table is cut at its right edge; into a file
-or a pipe nothing is cut. Results go to stdout and everything else to stderr. A value that nobody knows is empty in a
-table and `null` in JSON, and never 0. A result with a part missing says which part, on stderr.
+```toml
+[client]
+nameservers = "10.0.0.1:9876;10.0.0.2:9876"
+access_key = "operator"
+secret_key = "a-long-secret"
+```
+
+`-o table|json|jsonl|csv` chooses how results are printed. On a terminal a table is cut at its right edge, except the
+one message of `msg get` and `msg explain`; into a file or a pipe nothing is cut. Results go to stdout and everything
+else to stderr. A value that nobody knows is empty in a table and `null` in JSON, and never 0. A result with a part
+missing says which part, on stderr.
 
 | exit code | meaning |
 | --- | --- |
@@ -34,6 +43,8 @@ table and `null` in JSON, and never 0. A result with a part missing says which p
 | 4 | a server refused |
 | 70 | a fault in Ariane |
 | 130 | Ctrl-C |
+
+`send` and `tail` end with 3 as well when no broker has the topic, as clients do: it may come, and then they work.
 
 Shell completion: `eval "$(_ARIANE_COMPLETE=bash_source ariane)"` (or `zsh_source`, `fish_source`).
 """
@@ -59,8 +70,8 @@ go on to work; `tests/cli/test_mqadmin_formats.py` holds it fixed. They differ i
   as `CONSUMED`.
 - `printMsg`, `printMsgByQueue` and `consumeMessage` print a message's own properties, without the `MIN_OFFSET` and
   `MAX_OFFSET` that Java's client adds. `consumeMessage` moves no offsets.
-- `updateAclConfig` does not end with the line that is the name of a Java object, and `clusterAclConfigVersion` does not
-  know the broker's path of the file.
+- `updateAclConfig` does not end with the line that is the name of a Java object. Our brokers tell
+  `clusterAclConfigVersion` the name of their file, but not where it lies.
 
 | command | there | options | what it does |
 | --- | --- | --- | --- |

@@ -51,6 +51,9 @@ async def test_dead_letters_are_listed_shown_and_exported(command: CommandLine, 
     exported = await asyncio.to_thread(command.ok, "dlq", "export", given_up.group, "-o", "jsonl")
     bodies = sorted(json.loads(line)["body"] for line in exported.lines)
     assert bodies == ["letter 0", "letter 1", "letter 2"]
+    copy = fresh("copy")
+    sent = await asyncio.to_thread(command.run, "send", copy, "-", "--jsonl", "-o", "json", stdin=exported.out)
+    assert (sent.status, len(sent.rows)) == (0, 3)
 
 
 async def test_dead_letters_are_sent_again_once(

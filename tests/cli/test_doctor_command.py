@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ariane.broker.settings import BrokerSettings
-from ariane.cli.doctor_cluster import broker_time_s
+from ariane.cli.doctor_cluster import broker_time_s, is_too_small
 from ariane.cli.doctor_config import check_ports, load_config
 from ariane.cli.doctor_machine import check_java, check_open_files
 from ariane.cli.doctor_store import StoreChecks, file_system_of, reserves_space
@@ -183,6 +183,28 @@ def test_a_broker_tells_its_time_by_when_it_booted_and_how_long_it_runs() -> Non
     table = {"bootTimestamp": "1000000", "runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"}
     assert broker_time_s(Runtime(table=table)) == 1000 + 93_784 + 0.5
     assert broker_time_s(Runtime(table={})) is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "file_bytes", "expected"),
+    [
+        ("Total : 2.0 GiB, Free : 0.9 GiB.", "1073741824", True),
+        ("Total : 2.0 GiB, Free : 1.5 GiB.", "1073741824", False),
+        ("Total : 8.0 MiB, Free : 512 KiB.", "1048576", True),
+        ("Total : 8.0 MiB, Free : 512 B.", "256", False),
+        ("nobody knows", "1073741824", False),
+        ("Total : 2.0 GiB, Free : 0.0 GiB.", "", False),
+    ],
+)
+def test_a_disk_without_room_for_a_log_file_is_noticed(capacity: str, file_bytes: str, expected: bool) -> None:
+    runtime = Runtime(table={"commitLogDirCapacity": capacity})
+    assert is_too_small(runtime, {"mappedFileSizeCommitLog": file_bytes}) is expected
+
+
+def test_a_terminal_has_no_colours_where_none_are_wanted() -> None:
+    nobody = CommandLine("127.0.0.1:1", variables={"NO_COLOR": "1"})
+    assert "\x1b[" not in nobody.on_terminal("doctor", *QUICK).out
+    assert "\x1b[" in CommandLine("127.0.0.1:1").on_terminal("doctor", *QUICK).out
 
 
 def test_a_broker_that_is_registered_and_gone_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

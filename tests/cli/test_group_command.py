@@ -45,6 +45,16 @@ def test_lag_is_told_by_queue_and_unknown_is_not_zero(command: CommandLine, behi
     assert command.run("group", "lag", group, "--at-most", "1000").status == 1
 
 
+async def test_nobody_is_behind_where_no_message_ever_was(shared_broker: BrokerForTests, command: CommandLine) -> None:
+    """A group that has never failed has no offset among its retries, and is not behind there."""
+    topic, group = fresh("topic"), fresh("group")
+    await shared_broker.aio.create_topic(topic, queues=2)
+    await moved(shared_broker, group, topic, q0=0)
+    done = await asyncio.to_thread(command.run, "group", "lag", group, "--at-most", "0", "-o", "json")
+    assert (done.status, done.err) == (0, "total lag: 0\n")
+    assert [(row["consumerOffset"], row["lag"]) for row in done.rows] == [(0, 0), (None, 0)]
+
+
 async def test_lag_as_an_exit_code(
     shared_broker: BrokerForTests, command: CommandLine, behind: tuple[str, str]
 ) -> None:

@@ -181,6 +181,30 @@ async def test_a_group_that_subscribes_to_something_else_is_told(
     assert (verdict, why) == ("subscription mismatch", f"its members do not subscribe to {topic}, but to {other}")
 
 
+async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
+    shared_broker: BrokerForTests, command: CommandLine
+) -> None:
+    topic, basket, group = await topic_of(shared_broker), Basket(), fresh("group")
+
+    async def handle(message: Received) -> Retry:
+        basket.put(message)
+        return Retry(delay_level=1)
+
+    consumer = PushConsumer(shared_broker.namesrv, group=group, start="earliest", handler=handle)
+    consumer.subscribe(topic)
+    sent = await shared_broker.aio.send(topic, b"fails")
+    async with consumer:
+        await basket.until_count(1)
+        await shared_broker.aio.wait_for_messages("SCHEDULE_TOPIC_XXXX", 1, timeout_s=PATIENCE_S)
+    await shared_broker.aio.wait_for_messages(f"%RETRY%{group}", 1, timeout_s=PATIENCE_S)
+    async with Admin(shared_broker.namesrv) as admin:
+        await admin.groups.delete(group, offsets=True)
+        await admin.offsets.commit(group, sent.queue, 1)
+    verdict, why = await verdict_of(command, sent.message_id, topic, group)
+    assert verdict == "retry"
+    assert why == "in retry 1 of 16, which is due; the group has no offset among its retries yet"
+
+
 async def test_retries_and_dead_letters_are_told(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic, basket, group = await topic_of(shared_broker), Basket(), fresh("group")
     is_hopeless = False

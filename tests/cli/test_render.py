@@ -86,3 +86,12 @@ def test_a_cut_never_splits_a_wide_character_over_the_edge(
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((6, 24)))
     render([{"c": "杭州杭州"}], Form.TABLE)
     assert capsys.readouterr().out.splitlines()[1] == "杭州…"
+
+
+def test_a_table_that_must_be_whole_is_not_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
+    render([{"why": "x" * 200}], Form.TABLE, is_whole=True)
+    assert capsys.readouterr().out.splitlines()[1] == "x" * 200

@@ -213,7 +213,8 @@ def test_wrong_usage_ends_with_2_and_the_cure(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "Expecting"),
+        ("{", "it is no JSON: Expecting property name enclosed in double quotes at character 2"),
+        ('{"body": "x", "fault": "its CRC is wrong"}', "its CRC is wrong"),
         ("[]", "no JSON object"),
         ('{"tags": "x"}', 'no field "body"'),
         ('{"body": "x", "tag": "y"}', "unknown field 'tag'"),
@@ -229,6 +230,12 @@ def test_a_bad_json_line_is_named(broker: BrokerForTests, topic: str, tmp_path: 
     outcome = send(broker, topic, "-", "--jsonl", cwd=tmp_path, stdin='{"body": "good"}\n' + line)
     assert outcome.status == 2
     assert f"line 2: {told}" in outcome.err or ("line 2: " in outcome.err and told in outcome.err)
+
+
+def test_an_input_without_anything_is_told(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+    outcome = send(broker, topic, "-", cwd=tmp_path, stdin="\n\n")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "nothing was sent" in outcome.err
 
 
 def test_nobody_there_ends_with_3(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_a_row_has_what_a_message_has(broker: BrokerForTests, topic: str, tmp_pa
         "properties": message.properties,
         "body": "m0",
         "bodyEncoding": "utf-8",
+        "fault": None,
     }
 
 

@@ -1,5 +1,7 @@
 """`ariane top`: one reading in a pipe, a live screen on a terminal."""
 
+import csv
+import io
 import json
 import shutil
 import subprocess
@@ -10,6 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from ariane.cli.top_figures import Reading, group_figures
+from ariane.client.admin.groups import GroupSummary
+from ariane.client.admin.lag import GroupLag, QueueLag
+from ariane.client.admin.members import GroupMembers
+from ariane.client.admin.servers import PerServer
+from ariane.model.route import MessageQueue
 from ariane.testing.broker_fixture import BrokerForTests
 from tests.cli.command_line import ENVIRONMENT, PROGRAM, CommandLine
 
@@ -34,6 +42,52 @@ def test_as_tables_and_as_lines(command: CommandLine, topic: str) -> None:
     assert topic in command.ok("top", "--once", "--interval", "0.2").out
     kinds = {json.loads(line)["kind"] for line in command.ok("top", "--interval", "0.2", "-o", "jsonl").lines}
     assert {"broker", "topic"} <= kinds
+
+
+def test_a_csv_has_the_same_columns_in_every_line(command: CommandLine, topic: str) -> None:
+    heading, *lines = csv.reader(io.StringIO(command.ok("top", "--interval", "0.2", "-o", "csv").out))
+    assert {"kind", "brokerName", "topic"} <= set(heading)
+    assert {len(line) for line in lines} == {len(heading)}
+
+
+def test_what_was_not_read_is_told(command: CommandLine, topic: str) -> None:
+    command.ok("topic", "create", "not-read", "--read-queues", "1", "--write-queues", "1")
+    done = command.ok("top", "--interval", "0.2", "--most", "1", "-o", "json")
+    assert len(json.loads(done.out)["topics"]) == 1
+    assert "read 1 of 2 topics (--most)" in done.err
+    assert "read 1 of " in done.err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "rate"),
+    [
+        ({0: 10, 1: 10}, {0: 30, 1: 10}, 10),
+        ({0: 10, 1: None}, {0: 30, 1: 1_000_000}, 10),
+        ({0: None}, {0: 1_000_000}, None),
+        ({0: 10}, {0: 0}, None),
+    ],
+)
+def test_a_first_offset_is_no_consumption(
+    before: dict[int, int | None], now: dict[int, int | None], rate: int | None
+) -> None:
+    (row,) = group_figures(reading(2.0, now), reading(0.0, before))
+    assert row["outPerS"] == rate
+
+
+def reading(at_s: float, offsets: dict[int, int | None]) -> Reading:
+    """Of a cluster in which one group has these offsets."""
+    queues = [
+        QueueLag(
+            queue=MessageQueue(topic="t", broker_name="b", queue_id=queue_id),
+            end=2_000_000,
+            offset=offset,
+            last_consumed_ms=None,
+        )
+        for queue_id, offset in offsets.items()
+    ]
+    lag = GroupLag(group="g", queues=tuple(queues), consume_tps=0.0)
+    groups = {"g": GroupSummary(members=GroupMembers(group="g"), lag=lag)}
+    return Reading(at_s, [], PerServer({}), {}, topics_known=0, groups=groups)
 
 
 def test_q_ends_the_screen_and_gives_the_terminal_back(command: CommandLine, topic: str) -> None:

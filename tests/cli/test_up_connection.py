@@ -81,6 +81,12 @@ def test_a_profile_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
         find_connection(None, name, {"XDG_CONFIG_HOME": str(tmp_path)})
 
 
+def test_a_profile_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ariane" / "prod.toml").mkdir(parents=True)
+    with pytest.raises(SettingsError, match=r"prod\.toml: cannot read this settings file"):
+        find_connection(None, "prod", {"XDG_CONFIG_HOME": str(tmp_path)})
+
+
 def test_a_fault_in_a_profile_ends_a_command_with_2(tmp_path: Path) -> None:
     environ = profile(tmp_path, "prod", '[client]\nnameserver = "10.0.0.1:9876"\n')
     outcome = run("send", "orders", "x", "--profile", "prod", cwd=tmp_path, **environ)

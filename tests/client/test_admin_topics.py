@@ -32,7 +32,7 @@ async def test_a_topic_is_routed_as_soon_as_it_is_made(admin: Admin) -> None:
 async def test_a_topic_that_exists_is_not_made_again(admin: Admin) -> None:
     topic = fresh("topic")
     await admin.topics.create(topic)
-    with pytest.raises(ClientError, match=r"exists at .*: change it with update"):
+    with pytest.raises(ClientError, match=r"exists at .*: change it, for example with"):
         await admin.topics.create(topic, queues=16)
     (config,) = (await admin.topics.configs(topic)).answers.values()
     assert config.read_queue_nums == 4

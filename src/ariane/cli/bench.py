@@ -25,7 +25,9 @@ def bench() -> None:
     """
 
 
-@bench.command(context_settings={"ignore_unknown_options": True})
+@bench.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Start each system in turn, and print the ratios."
+)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def run(options: tuple[str, ...]) -> int:
     """Start each system in turn, drive all with one load generator, and print the ratios.

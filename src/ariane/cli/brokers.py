@@ -59,7 +59,7 @@ def config() -> None:
     """
 
 
-@config.command("get")
+@config.command("get", short_help="Show the settings in force, under RocketMQ's names.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @place_options
 @connected
@@ -102,7 +102,7 @@ def set_config(
     render(broker_rows(done), form)
 
 
-@broker.command("clean")
+@broker.command("clean", short_help="Remove now what brokers would remove later.")
 @click.option("--expired-queues", is_flag=True, help="Queues whose messages have all gone from the log.")
 @click.option("--unused-topics", is_flag=True, help="Queues of topics that are no more.")
 @click.option("--expired-files", is_flag=True, help="Commit log files past their time, without waiting for the hour.")

@@ -8,7 +8,7 @@ from ariane.cli.render import Form, output_option, render
 COLUMNS = ("cluster", "brokerName", "brokerId", "address", "state", "version", "putTps", "getTps", "diskUsed", "booted")
 
 
-@click.command()
+@click.command(short_help="Brokers, and how each of them is doing.")
 @click.option("--cluster", "name", metavar="NAME", help="Only the brokers of this cluster.")
 @connected
 @output_option()

@@ -32,7 +32,7 @@ def _nameserver(file: Path | None) -> Loaded[Any]:
 _LOADERS: dict[str, Callable[[Path | None], Loaded[Any]]] = {"broker": _broker, "nameserver": _nameserver}
 
 
-@click.group()
+@click.group(short_help="Settings: look at them, and change those of brokers.")
 def config() -> None:
     """Look at settings without starting anything, and change those of brokers that run.
 
@@ -46,7 +46,7 @@ def config() -> None:
 config.add_command(set_settings)
 
 
-@config.command()
+@config.command(short_help="Show every setting, its value, and where it came from.")
 @click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path), help="Settings file: TOML, broker.conf or namesrv.conf."
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Tables = PerBroker[dict[str, str]]
 
 
-@click.command("set")
+@click.command("set", short_help="Change settings of brokers that run.")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...", callback=name_value_pairs)
 @click.option("--cluster", metavar="NAME", help="Only the brokers of this cluster.")
 @click.option("--broker", metavar="NAME|HOST:PORT", help="Only this broker.")

@@ -52,10 +52,14 @@ class Connection:
         """
         import asyncio
 
+        import ariane.logs  # noqa: F401 - so that warnings are not printed beside what the command itself tells
+
         try:
             return asyncio.run(work(self.settings))
         except ExceptionGroup as group:
             raise sole_cause(group) from group
+        except UnicodeEncodeError as error:  # the bytes of an argument, kept by Python as halves of surrogate pairs
+            raise SettingsError(f"{error.object!a} is no UTF-8 text: check what was typed, and LC_ALL") from error
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +113,11 @@ def _profile_file(name: str, environ: Mapping[str, str]) -> Path:
         raise SettingsError(f"profile {name!r}: a name has letters, digits, '-' and '_'")
     home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     file = Path(home) / "ariane" / f"{name}.toml"
-    if not file.exists():
+    try:
+        file.stat()
+    except FileNotFoundError:
         known = ", ".join(sorted(path.stem for path in file.parent.glob("*.toml"))) or "none"
-        raise SettingsError(f"there is no profile {name}: write {file} (profiles there: {known})")
+        raise SettingsError(f"there is no profile {name}: write {file} (profiles there: {known})") from None
+    except OSError:
+        pass  # whoever reads it tells why that cannot be
     return file

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ariane.cli.render import Row
+from ariane.cli.render import Form, Row
 from ariane.cli.tail_rows import row_of, table_row
 from ariane.client.admin import Admin
 from ariane.client.admin.servers import Failure
@@ -66,7 +66,7 @@ async def views_of_all(admin: Admin, redrive_group: str) -> list[LettersView]:
     return [await view_letters(admin, group, redrive_group) for group in groups]
 
 
-def letter_row(letter: Received) -> Row:
+def letter_row(letter: Received, form: Form) -> Row:
     """A message's row, with the topic that it was sent to at first."""
-    row = table_row(row_of(letter))
-    return {**row, "originTopic": letter.properties.get(Property.RETRY_TOPIC)}
+    row = {**row_of(letter), "originTopic": letter.properties.get(Property.RETRY_TOPIC)}
+    return table_row(row) if form is Form.TABLE else row

@@ -25,7 +25,7 @@ from ariane.errors import ArianeError, ClientError
 REDRIVE_GROUP = "ariane-redrive"
 
 
-@dlq.command("list")
+@dlq.command("list", short_help="List the groups that have dead letters.")
 @connected
 @output_option()
 def list_letters(connection: Connection, form: Form) -> int:
@@ -62,7 +62,7 @@ def show_letters(group: str, limit: int, connection: Connection, form: Form) -> 
         return view, [letter async for letter in _letters(admin, view, limit)]
 
     view, letters = ask(connection, work)
-    render(map(letter_row, letters), form, LETTER_COLUMNS)
+    render((letter_row(letter, form) for letter in letters), form, LETTER_COLUMNS)
     if not letters:
         raise ClientError(f"group {group} has no dead letters")
     if view.count is not None and len(letters) < view.count:
@@ -88,13 +88,13 @@ def export(group: str, connection: Connection, form: Form) -> int:
         with RowStream(form, dict.fromkeys(LETTER_COLUMNS, 12)) as stream:
             async with aclosing(_letters(admin, view, None)) as letters:
                 async for letter in letters:
-                    stream.add(letter_row(letter))
+                    stream.add(letter_row(letter, form))
         return view
 
     return tell_missing(ask(connection, work).failures)
 
 
-@dlq.command("redrive")
+@dlq.command("redrive", short_help="Send the dead letters of a group again.")
 @click.argument("group")
 @click.option("--to", "target", metavar="TOPIC", help="Send them to this topic, and not to the one they came from.")
 @click.option("--direct", is_flag=True, help="Hand each to a member of the group, so that no other group gets it.")

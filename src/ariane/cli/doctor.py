@@ -1,5 +1,6 @@
 """`ariane doctor`: what could keep Ariane from working here, found before it does."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _SIGNS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "failure": ("FAILURE", "red")}
 
 
-@click.command()
+@click.command(short_help="Check machine, cluster, store and settings.")
 @click.option(
     "--store", type=click.Path(file_okay=False, path_type=Path), help="Also check this store directory and its disk."
 )
@@ -55,7 +56,7 @@ def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Co
     found = list(_shown(all_findings(store, file, connection, watch_s), form))
     failed = sum(one.verdict is Verdict.FAILURE for one in found)
     warned = sum(one.verdict is Verdict.WARNING for one in found)
-    click.echo(f"{len(found)} checks: {failed} failed, {warned} warnings", err=True)
+    click.echo(f"{len(found)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}", err=True)
     return 1 if failed else 0
 
 
@@ -78,4 +79,6 @@ def _rows(found: Iterable["Finding"]) -> list[Row]:
 def _print(one: "Finding") -> None:
     word, colour = _SIGNS[one.verdict]
     cure = f"\n{' ' * 25}-> {one.cure}" if one.cure else ""
-    click.echo(f"{click.style(f'{word:<8}', fg=colour)} {one.check:<15} {one.found}{cure}")
+    is_plain = bool(os.environ.get("NO_COLOR"))  # no-color.org
+    sign = f"{word:<8}" if is_plain else click.style(f"{word:<8}", fg=colour)
+    click.echo(f"{sign} {one.check:<15} {one.found}{cure}")

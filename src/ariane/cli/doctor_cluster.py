@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from time import time
 
@@ -126,10 +126,22 @@ async def _topics_at(admin: Admin, broker_name: str) -> str:
 
 
 async def check_disks(admin: Admin) -> AsyncIterator[Finding]:
+    settings = (await admin.brokers.config()).answers
     for broker, runtime in (await admin.cluster.runtime()).answers.items():
         used = runtime.commit_log_disk_ratio
         if used is not None and used >= 0.85:
             cure = "free some, or keep messages for less time: soon it removes old ones early, then refuses new ones"
             yield warning("broker disks", f"{used:.0%} of the disk of {broker} is used", cure)
+        elif is_too_small(runtime, settings.get(broker, {})):
+            cure = (
+                "free some, or set mappedFileSizeCommitLog lower: where the next file has no room, it refuses messages"
+            )
+            yield warning("broker disks", f"less is free on the disk of {broker} than one commit log file takes", cure)
         elif used is not None and used >= 0:
             yield ok("broker disks", f"{used:.0%} of the disk of {broker} is used")
+
+
+def is_too_small(runtime: Runtime, settings: Mapping[str, str]) -> bool:
+    """Log files take their whole space when they are made. What a broker does not tell is no reason to warn."""
+    free, file_bytes = runtime.commit_log_free_bytes, settings.get("mappedFileSizeCommitLog", "")
+    return free is not None and file_bytes.isdecimal() and free < int(file_bytes)

@@ -16,7 +16,7 @@ from ariane.store.annotate import time_text
 Explained = tuple[Received, MessagePlace, list[Explanation]]
 
 
-@msg.command("explain")
+@msg.command("explain", short_help="Where a message lies, and why groups have it or not.")
 @click.argument("id_or_key", metavar="ID|KEY")
 @click.option("-t", "--topic", metavar="TOPIC", help="Where to look; without it, in every topic.")
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Explain at most so many messages.")
@@ -49,14 +49,17 @@ def explain_message(id_or_key: str, topic: str | None, limit: int, connection: C
         render([_row(*one) for one in explained], form)
     if found.note is not None:
         click.echo(found.note, err=True)
-    return tell_missing(found.failures)
+    failures = [*found.failures, *(failure for *_, groups in explained for one in groups for failure in one.failures)]
+    return tell_missing({failure.server: failure for failure in failures}.values())
 
 
 def _print(message: Received, place: MessagePlace, explanations: list[Explanation]) -> None:
-    render([{"field": name, "value": value} for name, value in _place_row(message, place).items()], Form.TABLE)
+    """Nothing is cut on a terminal either: an id or a reason of which the end is missing explains nothing."""
+    fields = [{"field": name, "value": value} for name, value in _place_row(message, place).items()]
+    render(fields, Form.TABLE, is_whole=True)
     click.echo("")
     if explanations:
-        render(map(_group_row, explanations), Form.TABLE)
+        render(map(_group_row, explanations), Form.TABLE, ("group", "online", "verdict", "why"), is_whole=True)
     else:
         click.echo("no group consumes this topic, or has ever done so")
 

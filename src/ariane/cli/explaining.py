@@ -12,6 +12,7 @@ import msgspec
 from ariane.client.admin import Admin
 from ariane.client.admin.members import GroupMembers
 from ariane.client.admin.messages import FoundMessages
+from ariane.client.admin.servers import Failure
 from ariane.client.admin.tracks import Track, TrackState
 from ariane.client.received import Received
 from ariane.errors import ArianeError, NoRoute
@@ -39,6 +40,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     why: str
     is_online: bool
+    failures: tuple[Failure, ...] = ()
+    """Brokers that did not tell whether they have copies of the message."""
 
 
 async def explain(admin: Admin, message: Received) -> list[Explanation]:
@@ -48,15 +51,17 @@ async def explain(admin: Admin, message: Received) -> list[Explanation]:
 
 async def _explain(admin: Admin, message: Received, track: Track) -> Explanation:
     members = await admin.groups.members(track.group)
-    verdict, why = await _verdict(admin, message, track, members)
-    return Explanation(group=track.group, verdict=verdict, why=why, is_online=track.is_online)
+    copies = await _copies(admin, message, track.group)
+    verdict, why = await _verdict(admin, message, track, members, copies)
+    return Explanation(group=track.group, verdict=verdict, why=why, is_online=track.is_online, failures=copies.failures)
 
 
-async def _verdict(admin: Admin, message: Received, track: Track, members: GroupMembers) -> tuple[Verdict, str]:
-    if message.unique_key is not None:
-        copies = await _after_failure(admin, message.unique_key, track.group)
-        if copies is not None:
-            return copies
+async def _verdict(
+    admin: Admin, message: Received, track: Track, members: GroupMembers, copies: "_Copies"
+) -> tuple[Verdict, str]:
+    failed = await _after_failure(admin, track.group, copies)
+    if failed is not None:
+        return failed
     if members.is_online:
         mismatch = await _mismatch(admin, message.queue.topic, members)
         if mismatch is not None:
@@ -67,31 +72,30 @@ async def _verdict(admin: Admin, message: Received, track: Track, members: Group
 # --- by its copies --------------------------------------------------------------------------------------------------
 
 
-async def _after_failure(admin: Admin, key: str, group: str) -> tuple[Verdict, str] | None:
-    letters = (await _copies(admin, f"{DEAD_LETTER_PREFIX}{group}", key)).messages
-    if letters:
-        return (
-            Verdict.DEAD_LETTER,
-            f"given up after {letters[-1].reconsume_times} attempts; see `ariane dlq show {group}`",
-        )
+class _Copies(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one message, made by the failures of one group."""
+
+    letters: tuple[Received, ...] = ()
+    due: tuple[Received, ...] = ()
+    delayed: tuple[Received, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+async def _copies(admin: Admin, message: Received, group: str) -> _Copies:
+    if message.unique_key is None:  # a client so old that it gives no ids: copies cannot be told apart
+        return _Copies()
     retry_topic = f"{RETRY_PREFIX}{group}"
-    due = (await _copies(admin, retry_topic, key)).messages
-    delayed = [one for one in (await _copies(admin, SCHEDULE_TOPIC, key)).messages if _real_topic(one) == retry_topic]
-    attempts = max((one.reconsume_times for one in (*due, *delayed)), default=0)
-    if not attempts:
-        return None
-    limit = await _retry_max(admin, group)
-    newest = next((one for one in due if one.reconsume_times == attempts), None)
-    if newest is None:
-        return Verdict.RETRY, f"in retry {attempts} of {limit}, which is not due yet"
-    offset = (await admin.offsets.get(group, retry_topic)).offsets.get(newest.queue)
-    if offset is None or offset <= newest.queue_offset:
-        behind = newest.queue_offset - (offset or 0)
-        return Verdict.RETRY, f"in retry {attempts} of {limit}, which is due and waits behind {behind} messages"
-    return Verdict.CONSUMED, f"in retry {attempts} of {limit}"
+    topics = (f"{DEAD_LETTER_PREFIX}{group}", retry_topic, SCHEDULE_TOPIC)
+    letters, due, delayed = [await _in_topic(admin, topic, message.unique_key) for topic in topics]
+    return _Copies(
+        letters=letters.messages,
+        due=due.messages,
+        delayed=tuple(one for one in delayed.messages if one.properties.get(Property.REAL_TOPIC) == retry_topic),
+        failures=(*letters.failures, *due.failures, *delayed.failures),
+    )
 
 
-async def _copies(admin: Admin, topic: str, key: str) -> FoundMessages:
+async def _in_topic(admin: Admin, topic: str, key: str) -> FoundMessages:
     """None at all when the topic was never needed."""
     try:
         return await admin.messages.by_unique_key(topic, key)
@@ -99,8 +103,23 @@ async def _copies(admin: Admin, topic: str, key: str) -> FoundMessages:
         return FoundMessages(messages=())
 
 
-def _real_topic(message: Received) -> str | None:
-    return message.properties.get(Property.REAL_TOPIC)
+async def _after_failure(admin: Admin, group: str, copies: _Copies) -> tuple[Verdict, str] | None:
+    if copies.letters:
+        attempts = copies.letters[-1].reconsume_times
+        return Verdict.DEAD_LETTER, f"given up after {attempts} attempts; see `ariane dlq show {group}`"
+    attempts = max((one.reconsume_times for one in (*copies.due, *copies.delayed)), default=0)
+    if not attempts:
+        return None
+    retry = f"in retry {attempts} of {await _retry_max(admin, group)}"
+    newest = next((one for one in copies.due if one.reconsume_times == attempts), None)
+    if newest is None:
+        return Verdict.RETRY, f"{retry}, which is not due yet"
+    offset = (await admin.offsets.get(group, newest.queue.topic)).offsets.get(newest.queue)
+    if offset is None:
+        return Verdict.RETRY, f"{retry}, which is due; the group has no offset among its retries yet"
+    if offset <= newest.queue_offset:
+        return Verdict.RETRY, f"{retry}, which is due and waits behind {newest.queue_offset - offset} messages"
+    return Verdict.CONSUMED, retry
 
 
 async def _retry_max(admin: Admin, group: str) -> int:

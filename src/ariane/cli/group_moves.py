@@ -20,7 +20,7 @@ _COLUMNS = ("brokerName", "queueId", "from", "to", "skips", "repeats")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would happen, and do nothing.")
 
 
-@group.command("seek")
+@group.command("seek", short_help="Move a group to another place in a topic.")
 @click.argument("name", metavar="GROUP")
 @click.argument("topic")
 @click.option(

@@ -23,6 +23,8 @@ _BUILT_IN = (
     "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "__MONITOR_CONSUMER",
 )  # fmt: skip
 """Groups that every broker has from the start, Apache's and ours."""
+_TOOLS = ("ariane-sql", "ariane-spark", "ariane-spark-ledger", "ariane-redrive")
+"""Groups under whose names our own tools read: brokers make them when they are used first."""
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ def _unknown(name: str) -> ClientError:
 
 def is_built_in_and_idle(summary: GroupSummary) -> bool:
     name, is_used = summary.members.group, summary.members.is_online or bool(summary.lag.queues)
-    return not is_used and (name in _BUILT_IN or name.startswith(_SYSTEM_PREFIX))
+    return not is_used and (name in (*_BUILT_IN, *_TOOLS) or name.startswith(_SYSTEM_PREFIX))
 
 
 def summary_row(summary: GroupSummary) -> Row:
@@ -64,7 +66,7 @@ def summary_row(summary: GroupSummary) -> Row:
         "consumeType": members.consume_type,
         "topics": list(lag.by_topic) or [one.topic for one in members.subscriptions],
         "lag": lag.total if lag.queues else None,
-        "consumeTps": lag.consume_tps,
+        "consumeTps": round(lag.consume_tps, 3),
     }
 
 

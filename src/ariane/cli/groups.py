@@ -79,7 +79,8 @@ def lag_of_group(
 ) -> int:
     """Show how many messages a group is behind, in each queue.
 
-    A queue in which the group has no offset has no lag either: it is left empty (in JSON: null), and is not 0.
+    A queue in which the group has no offset has no lag either: it is left empty (in JSON: null), and is not 0, unless
+    the queue never had a message.
 
     \b
     Examples:
@@ -142,7 +143,7 @@ def create_group(
     render([{"group": name, **row} for row in ask(connection, work)], form)
 
 
-@group.command("update")
+@group.command("update", short_help="Change what is named and nothing else.")
 @click.argument("name", metavar="GROUP")
 @_setting_options
 @place_options

@@ -24,7 +24,7 @@ def _default_language() -> str:
     return "zh" if os.environ.get("LC_ALL", os.environ.get("LANG", "")).startswith("zh") else "en"
 
 
-@click.command()
+@click.command(short_help="Learn how a broker works inside, in lessons that run.")
 @click.argument("number", type=int, required=False)
 @click.option("--lang", "language", type=click.Choice(LANGUAGES), default=_default_language, help="English or Chinese.")
 @click.option("--no-wait", is_flag=True, help="Run the commands without asking before each.")

@@ -19,13 +19,13 @@ def show_messages(messages: Sequence[Received], form: Form) -> None:
 
 
 def show_whole(messages: Sequence[Received], form: Form) -> None:
-    """With every field: in a table a line for each of them, and a table for each message."""
+    """With every field: in a table a line for each of them, uncut, and a table for each message."""
     rows = map(full_row, messages)
     if form is not Form.TABLE:
         render(rows, form)
         return
     for row in rows:
-        render([{"field": name, "value": value} for name, value in row.items()], form)
+        render([{"field": name, "value": value} for name, value in row.items()], form, is_whole=True)
 
 
 def full_row(message: Received) -> dict[str, object]:

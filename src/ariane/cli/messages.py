@@ -20,7 +20,7 @@ from ariane.wire.requests.connections import ConsumeOutcome
 _TOPIC = click.option("-t", "--topic", metavar="TOPIC", help="Where to look; without it, in every topic.")
 
 
-@msg.command("get")
+@msg.command("get", short_help="Show one message, by its id.")
 @click.argument("message_id", metavar="ID")
 @_TOPIC
 @click.option("--body", "only_body", is_flag=True, help="Write the body, byte for byte, and nothing else.")
@@ -42,7 +42,7 @@ def get(message_id: str, topic: str | None, only_body: bool, connection: Connect
     return tell_missing(found.failures)
 
 
-@msg.command("find")
+@msg.command("find", short_help="Find messages of a topic by key, place, time or text.")
 @click.argument("topic")
 @click.option("-k", "--key", metavar="KEY", help="A key, or an id, that its producer gave it.")
 @click.option("--queue", metavar="[BROKER:]ID", help="With --offset: exactly this one.")
@@ -79,7 +79,8 @@ def find(
       ariane msg find orders --queue broker-a:2 --offset 1200
     """
     if (queue is None) != (offset is None) or (key is not None and (queue or tags or text)):
-        raise click.UsageError("one way to find: --key, or --queue with --offset, or the others")
+        told = "one way to find: --key, or --queue with --offset, or the others"
+        raise click.UsageError(told, click.get_current_context())
 
     async def work(admin: Admin) -> Search:
         if key is not None:
@@ -98,7 +99,7 @@ def find(
     return tell_missing(found.failures)
 
 
-@msg.command("trace")
+@msg.command("trace", short_help="Show what clients that trace have told of a message.")
 @click.argument("message_id", metavar="ID")
 @click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients file their traces.")
 @connected
@@ -125,7 +126,7 @@ def trace(message_id: str, trace_topic: str, connection: Connection, form: Form)
     return tell_missing(told.failures)
 
 
-@msg.command("resend")
+@msg.command("resend", short_help="Send a copy, or hand it to a member of a group.")
 @click.argument("message_id", metavar="ID")
 @_TOPIC
 @click.option("--to", "target", metavar="TOPIC", help="Send the copy to another topic.")

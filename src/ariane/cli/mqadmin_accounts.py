@@ -3,7 +3,7 @@
 import click
 
 from ariane.cli.asking import tell_missing
-from ariane.cli.mqadmin_shape import PLACE, UNKNOWN, Option, apache, print_json, print_table
+from ariane.cli.mqadmin_shape import PLACE, Option, apache, print_json, print_table
 from ariane.cli.mqadmin_words import day_and_second
 from ariane.client.admin import Admin
 
@@ -73,11 +73,12 @@ async def delete_access_config(admin: Admin, access_key: str, broker: str | None
 @apache("clusterAclConfigVersion", *PLACE)
 async def cluster_acl_config_version(admin: Admin, broker: str | None, cluster: str | None) -> int:
     """Show which edition of its rules each broker has."""
-    told = await admin.accounts.versions(broker=broker, cluster=cluster)
+    told = await admin.accounts.file_versions(broker=broker, cluster=cluster)
     headings = ["Cluster Name", "Broker Name", "Broker Addr", "AclFilePath", "AclConfigVersionNum", "AclLastUpdateTime"]
     rows = [
-        (one.cluster, one.name, one.address, UNKNOWN, version.counter, day_and_second(version.timestamp))
-        for one, version in told.answers.items()
+        (one.cluster, one.name, one.address, file, version.counter, day_and_second(version.timestamp))
+        for one, versions in told.answers.items()
+        for file, version in versions.items()
     ]
     print_table(_VERSIONS, headings if cluster is not None else (), rows)  # Apache's has no headings for one broker
     click.echo(f"get {'broker' if cluster is None else 'cluster'}'s plain access config version success.")

@@ -32,7 +32,7 @@ def _duration(context: click.Context, parameter: click.Parameter, text: str | No
     return seconds
 
 
-@pipeline_group.command()
+@pipeline_group.command(short_help="Run a pipeline: one of Ariane's, or a file.")
 @click.argument("pipeline", metavar="FILE.yaml|NAME")
 @_set_option
 @click.option(
@@ -96,7 +96,7 @@ def list_pipelines(form: Form) -> None:
     render(rows, form, ("pipeline", "needs", "about"))
 
 
-@pipeline_group.command()
+@pipeline_group.command(short_help="Print the file of one of Ariane's pipelines.")
 @click.argument("name")
 def show(name: str) -> None:
     """Print the file of a pipeline that comes with Ariane, to be copied from.
@@ -112,7 +112,7 @@ def show(name: str) -> None:
     click.echo(path.read_text(encoding="utf-8"), nl=False)
 
 
-@pipeline_group.command()
+@pipeline_group.command(short_help="Look for mistakes in a pipeline's file.")
 @click.argument("pipeline", metavar="FILE.yaml|NAME")
 @_set_option
 def check(pipeline: str, values: dict[str, str]) -> None:
@@ -131,7 +131,7 @@ def check(pipeline: str, values: dict[str, str]) -> None:
     click.echo(f"{loaded.file} is right: a {loaded.mode} with {told}")
 
 
-@pipeline_group.command()
+@pipeline_group.command(short_help="Write a project for Spark's declarative pipelines.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @connected
 def init(directory: Path, connection: Connection) -> None:

@@ -42,8 +42,11 @@ def output_option(*forms: Form) -> Callable[[Callable[..., Any]], Callable[..., 
     )
 
 
-def render(rows: Iterable[Row], form: Form, columns: Sequence[str] | None = None) -> None:
-    """Prints the rows. A table shows `columns` only, or those of the first row; the other forms show everything."""
+def render(rows: Iterable[Row], form: Form, columns: Sequence[str] | None = None, *, is_whole: bool = False) -> None:
+    """Prints the rows. A table shows `columns` only, or those of the first row; the other forms show everything.
+
+    `is_whole`: a terminal breaks the long lines of a table and does not lose their ends.
+    """
     if form is Form.JSON:
         print_json(list(rows))
     elif form is Form.JSONL:
@@ -52,7 +55,7 @@ def render(rows: Iterable[Row], form: Form, columns: Sequence[str] | None = None
     elif form is Form.CSV:
         _print_csv(rows)
     else:
-        _print_table(list(rows), columns)
+        _print_table(list(rows), columns, is_whole=is_whole)
 
 
 def print_json(value: object) -> None:
@@ -78,14 +81,14 @@ def _csv_value(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple | bool) else value
 
 
-def _print_table(rows: Sequence[Row], columns: Sequence[str] | None) -> None:
+def _print_table(rows: Sequence[Row], columns: Sequence[str] | None, *, is_whole: bool) -> None:
     if not rows:
         return
     names = list(columns if columns is not None else rows[0])
     lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     is_number = [all(_is_number(row.get(name)) for row in rows) for name in names]
-    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() and not is_whole else None
     for line in lines:
         cells = [_pad(text, width, right) for text, width, right in zip(line, widths, is_number, strict=True)]
         click.echo(_cut(_GAP.join(cells).rstrip(), edge))

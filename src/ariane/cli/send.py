@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ariane.cli.connection import Connection, connected
+from ariane.cli.parameters import name_value_pairs
 from ariane.cli.render import Form, output_option
 from ariane.cli.tail_moments import FORMS, moment_or
 
@@ -15,16 +16,6 @@ if TYPE_CHECKING:
 
 _STDIN = "-"
 _SHAPING = ("tags", "keys", "properties", "sharding_key", "delay_level", "deliver_at")
-
-
-def _pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is no NAME=VALUE", context, parameter)
-        pairs[name] = value
-    return pairs
 
 
 @click.command()
@@ -43,7 +34,13 @@ def _pairs(context: click.Context, parameter: click.Parameter, texts: tuple[str,
 @click.option("-t", "--tags", metavar="TAG", help="The tag that consumers can choose by.")
 @click.option("-k", "--keys", multiple=True, metavar="KEY", help="A key to find the message by; may be repeated.")
 @click.option(
-    "-p", "--property", "properties", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="May be repeated."
+    "-p",
+    "--property",
+    "properties",
+    multiple=True,
+    callback=name_value_pairs,
+    metavar="NAME=VALUE",
+    help="May be repeated.",
 )
 @click.option("--sharding-key", metavar="KEY", help="Messages with the same one go to the same queue, in order.")
 @click.option("--delay", "delay_level", type=click.IntRange(0), default=0, metavar="LEVEL", help="1: 1s, 2: 5s, ...")
@@ -137,4 +134,6 @@ def _run(errand: "Errand", connection: Connection, form: Form) -> None:
     finally:
         if results.count or form is Form.JSON:
             results.finish()
+    if not results.count and not errand.oneway:
+        click.echo("nothing was sent: the input has no line with anything in it", err=True)
     results.check()

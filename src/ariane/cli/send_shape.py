@@ -18,9 +18,10 @@ from ariane.model.message import RESERVED_PROPERTIES, Message, Property
 
 _PLACES = frozenset(
     {"topic", "brokerName", "queueId", "queueOffset", "storeTime", "storeTimestamp", "bornTimestamp"}
-    | {"msgId", "offsetMsgId", "reconsumeTimes"}
+    | {"msgId", "offsetMsgId", "reconsumeTimes", "fault", "originTopic"}
+    | {"queueTopic", "bornTime", "bornHost", "storeHost", "physicalOffset", "storedSize", "sysFlag", "bodyCrc"}
 )
-"""What tells where a message was: of no use for a new one."""
+"""What `tail`, `msg` and `dlq` tell of where a message was: of no use for a new one."""
 _FIELDS = frozenset({"body", "bodyEncoding", "tags", "keys", "properties", "shardingKey", "delayLevel", "deliverAt"})
 _NUMBER = "{n}"
 
@@ -62,7 +63,9 @@ class Shape:
             if not isinstance(row, dict):
                 raise MessageRejected("it is no JSON object")
             return self._from_row(row)
-        except (ValueError, MessageRejected) as error:
+        except json.JSONDecodeError as error:
+            raise MessageRejected(f"line {number}: it is no JSON: {error.msg} at character {error.colno}") from None
+        except (ValueError, RecursionError, MessageRejected) as error:
             raise MessageRejected(f"line {number}: {error}") from error
 
     def _from_row(self, row: dict[str, Any]) -> Message:
@@ -71,6 +74,8 @@ class Shape:
             raise MessageRejected(f"unknown field {sorted(unknown)[0]!r}: known are {', '.join(sorted(_FIELDS))}")
         if "body" not in row:
             raise MessageRejected('it has no field "body"')
+        if row.get("fault"):
+            raise MessageRejected(f"its body is not what was sent: {row['fault']}")
         properties = _texts(row.get("properties") or {})
         sharding_key = row.get("shardingKey") or properties.get(Property.SHARDING_KEY) or self.sharding_key
         own = {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES}

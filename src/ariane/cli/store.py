@@ -21,7 +21,7 @@ _REBUILT = {"queues": ("queues", "queue_entries"), "index": ("index_files",)}
 """What a rebuild of each part counts."""
 
 
-@click.group()
+@click.group(short_help="Store files: look into them, check, rebuild.")
 def store() -> None:
     """Look into the files of a store, check them, rebuild what is derived.
 
@@ -90,7 +90,7 @@ def _summary(report: "Report") -> Iterator[Row]:
         yield {"what": name.removesuffix("_ms").replace("_", " "), "found": shown if shown is not None else "none"}
 
 
-@store.command()
+@store.command(short_help="Make queues and index anew from the commit log.")
 @store_argument
 @click.option("--queues", is_flag=True, help="Rebuild the consume queues.")
 @click.option("--index", is_flag=True, help="Rebuild the index.")

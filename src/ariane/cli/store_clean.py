@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ariane.store.layout import Layout
 
 
-@click.command()
+@click.command(short_help="Delete commit log files that are old enough.")
 @store_argument
 @click.option("--hours", type=click.IntRange(min=0), default=72, show_default=True, help="Age at which a file may go.")
 @index_slots_option

@@ -91,7 +91,7 @@ def commitlog(layout: "Layout", start: int, limit: int | None, topic: str | None
     make(layout, start, topic, limit).show(form)
 
 
-@inspect.command()
+@inspect.command(short_help="Show entries of a queue beside their records.")
 @store_argument
 @click.argument("topic")
 @click.argument("queue_id", metavar="QUEUE", type=click.IntRange(min=0))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ariane.cli.tail_session import TailSession
 
 
-@click.command()
+@click.command(short_help="Show the messages of a topic without consuming them.")
 @click.argument("topic")
 @click.option(
     "--from",

@@ -18,7 +18,7 @@ _PROPERTY = "property."
 
 def row_of(message: Received) -> dict[str, object]:
     body, encoding = body_text(message.body)
-    row: dict[str, object] = {
+    return {
         "topic": message.topic,
         "brokerName": message.queue.broker_name,
         "queueId": message.queue.queue_id,
@@ -34,13 +34,14 @@ def row_of(message: Received) -> dict[str, object]:
         "properties": message.properties,
         "body": body,
         "bodyEncoding": encoding,
+        "fault": message.fault,
     }
-    return row if message.fault is None else row | {"fault": message.fault}
 
 
 def table_row(row: Row) -> Row:
     """With two columns that only people need: where it is, in one word, and a body that says so if it is no text."""
     text = row["body"] if row["bodyEncoding"] == "utf-8" else f"base64:{row['body']}"
+    text = text if row["fault"] is None else f"({row['fault']}) {text}"
     return {**row, "queue": f"{row['brokerName']}:{row['queueId']}", "text": text}
 
 
@@ -91,5 +92,5 @@ def _value(row: Mapping[str, Any], name: str) -> str:
 
 FIELDS = (
     "topic", "brokerName", "queueId", "queueOffset", "storeTime", "storeTimestamp", "bornTimestamp", "msgId",
-    "offsetMsgId", "reconsumeTimes", "tags", "keys", "properties", "body", "bodyEncoding",
+    "offsetMsgId", "reconsumeTimes", "tags", "keys", "properties", "body", "bodyEncoding", "fault",
 )  # fmt: skip

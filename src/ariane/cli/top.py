@@ -9,7 +9,7 @@ from ariane.cli.connection import Connection, connected
 from ariane.cli.render import Form, output_option
 
 
-@click.command()
+@click.command(short_help="Watch brokers, topics and groups live.")
 @click.option(
     "--interval", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between readings."
 )
@@ -34,6 +34,8 @@ def top(interval: float, most: int, once: bool, connection: Connection, form: Fo
     if once or form is not Form.TABLE or not sys.stdout.isatty():
         now, before = ask(connection, lambda admin: two_readings(admin, interval, most))
         print_reading(now, before, form)
+        for cut in now.cuts:
+            click.echo(cut, err=True)
         for server in now.missing:
             click.echo(f"incomplete: the part of {server} is missing", err=True)
         return INCOMPLETE if now.missing else 0

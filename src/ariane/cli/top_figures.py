@@ -15,6 +15,7 @@ from ariane.cli.topic_rows import kind_of
 from ariane.client.admin import Admin
 from ariane.client.admin.cluster import Runtime
 from ariane.client.admin.groups import GroupSummary
+from ariane.client.admin.lag import GroupLag
 from ariane.client.admin.servers import Broker, PerBroker
 from ariane.client.admin.topic_stats import TopicStats
 from ariane.client.admin.topics import TopicAdmin
@@ -32,13 +33,22 @@ class Reading:
     topics_known: int
     """How many there are; `topics` holds those that were read."""
     groups: Mapping[str, GroupSummary] = field(default_factory=dict)
+    groups_read: int = 0
+    """Those that nobody uses are read, but not in `groups`."""
     groups_known: int = 0
 
     @property
     def missing(self) -> list[str]:
         """Servers whose part is not in here."""
         failures = [*self.runtime.failures, *(one for stats in self.topics.values() for one in stats.failures)]
+        failures += [one for group in self.groups.values() for one in group.lag.failures]
         return sorted({failure.server for failure in failures})
+
+    @property
+    def cuts(self) -> list[str]:
+        """What was left out, because it would have been more than `--most`."""
+        parts = {"topics": (len(self.topics), self.topics_known), "groups": (self.groups_read, self.groups_known)}
+        return [f"read {read:,} of {known:,} {what} (--most)" for what, (read, known) in parts.items() if read < known]
 
 
 async def read_cluster(admin: Admin, at_s: float, most: int) -> Reading:
@@ -56,6 +66,7 @@ async def read_cluster(admin: Admin, at_s: float, most: int) -> Reading:
         topics={one.topic: one for one in stats if one is not None},
         topics_known=len(names),
         groups={one.members.group: one for one in summaries if not is_built_in_and_idle(one)},
+        groups_read=len(summaries),
         groups_known=len(groups),
     )
 
@@ -104,7 +115,7 @@ def group_figures(now: Reading, before: Reading | None) -> list[Row]:
 
 def _group_row(name: str, now: GroupSummary, before: Reading | None, at_s: float) -> Row:
     earlier = None if before is None else before.groups.get(name)
-    counts = (_consumed(now), None if earlier is None else _consumed(earlier))
+    counts = (None, None) if earlier is None else _consumed(now.lag, earlier.lag)
     return {
         "group": name,
         "members": len(now.members.members) if now.members.is_complete else None,
@@ -114,9 +125,13 @@ def _group_row(name: str, now: GroupSummary, before: Reading | None, at_s: float
     }
 
 
-def _consumed(summary: GroupSummary) -> int | None:
-    lag = summary.lag
-    return sum(one.offset or 0 for one in lag.queues) if lag.queues and lag.is_complete else None
+def _consumed(now: GroupLag, before: GroupLag) -> tuple[int | None, int | None]:
+    """Up to where, now and before, in the queues where both are known: a first offset may lie anywhere."""
+    then = {one.queue: one.offset for one in before.queues if one.offset is not None}
+    both = [(one.offset, then[one.queue]) for one in now.queues if one.offset is not None and one.queue in then]
+    if not both or not now.is_complete or not before.is_complete:
+        return None, None
+    return sum(here for here, _ in both), sum(there for _, there in both)
 
 
 def _rate(now: int | None, before: int | None, seconds: float) -> int | None:

@@ -28,9 +28,7 @@ def screen(now: Reading, before: Reading | None, *, where: str, clock: str, heig
 
 
 def _footer(now: Reading) -> str:
-    parts = ["q: quit"]
-    if len(now.topics) < now.topics_known:
-        parts.append(f"read {len(now.topics):,} of {now.topics_known:,} topics (--most)")
+    parts = ["q: quit", *now.cuts]
     if now.missing:
         parts.append(f"no answer from {', '.join(now.missing)}: their part is missing")
     return "  |  ".join(parts)

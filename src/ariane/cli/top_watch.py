@@ -34,13 +34,14 @@ def print_reading(now: Reading, before: Reading, form: Form) -> None:
     parts = {"brokers": broker_figures(now), "topics": topic_figures(now, before), "groups": group_figures(now, before)}
     if form is Form.JSON:
         print_json(parts)
-        return
-    for name, rows in parts.items():
-        if form is Form.TABLE:
+    elif form is Form.TABLE:
+        for rows in parts.values():
             render(rows, form)
             click.echo("")
-        else:
-            render([{"kind": name[:-1], **row} for row in rows], form)
+    else:
+        lines = [{"kind": name[:-1], **row} for name, rows in parts.items() for row in rows]
+        columns = dict.fromkeys(name for line in lines for name in line)  # a CSV has the same ones in every line
+        render([columns | line for line in lines] if form is Form.CSV else lines, form)
 
 
 async def watch(admin: Admin, where: str, interval: float, most: int) -> None:

@@ -59,7 +59,7 @@ def list_topics(everything: bool, is_long: bool, cluster: str | None, connection
     return tell_missing(failure for view in views for failure in view.failures)
 
 
-@topic.command("show")
+@topic.command("show", short_help="Show settings, messages and groups of a topic.")
 @click.argument("name", metavar="TOPIC")
 @connected
 @output_option()
@@ -114,7 +114,7 @@ def create_topic(
     return None
 
 
-@topic.command("update")
+@topic.command("update", short_help="Change what is named and nothing else.")
 @click.argument("name", metavar="TOPIC")
 @click.option("--read-queues", type=_QUEUE_COUNT, help="Queues to consume from.")
 @click.option("--write-queues", type=_QUEUE_COUNT, help="Queues to send to.")

@@ -112,8 +112,12 @@ class BrokerDesk:
         await self._until(
             lambda: (now := self._lag(group, topic)) is not None and now <= lag,
             timeout_s,
-            lambda: f"group {group} has a lag of {self._lag(group, topic)} after {timeout_s:g} s, not {lag}",
+            lambda: f"group {group} has {self._lag_text(group, topic)} after {timeout_s:g} s, not {lag}",
         )
+
+    def _lag_text(self, group: str, topic: str | None) -> str:
+        lag = self._lag(group, topic)
+        return "an unknown lag, for want of an offset," if lag is None else f"a lag of {lag}"
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
         try:

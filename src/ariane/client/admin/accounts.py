@@ -11,6 +11,7 @@ from ariane.model.topic import DataVersion
 from ariane.wire.body import decode_json
 from ariane.wire.requests.access import (
     AccessRules,
+    AccessVersionAnswer,
     DeleteAccount,
     GetAccessRules,
     GetAccessVersion,
@@ -34,6 +35,14 @@ class AccountAdmin:
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
         answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
         return answers.mapped(lambda answer: decode_json(answer.version.encode(), DataVersion))
+
+    async def file_versions(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[dict[str | None, DataVersion]]:
+        """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        return answers.mapped(_by_file)
 
     async def put(
         self,
@@ -74,6 +83,13 @@ class AccountAdmin:
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
         ask = UpdateGlobalWhiteList(",".join(addresses))
         return (await self._desk.each(brokers, ask)).all("setting the white list")
+
+
+def _by_file(answer: AccessVersionAnswer) -> dict[str | None, DataVersion]:
+    if answer.all_acl_file_version is None:
+        return {None: decode_json(answer.version.encode(), DataVersion)}
+    by_name = decode_json(answer.all_acl_file_version.encode(), dict[str, DataVersion])
+    return {name: version for name, version in by_name.items()}  # noqa: C416 - a dict of another type
 
 
 def _perms(perms: Mapping[str, str] | None) -> str | None:

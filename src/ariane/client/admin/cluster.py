@@ -1,5 +1,6 @@
 """The cluster as a whole: which brokers there are, and how each is doing."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -9,6 +10,9 @@ from ariane.client.admin.servers import Broker, PerBroker
 from ariane.model.route import ClusterMap
 from ariane.wire.requests.brokers import AddWritePermission, WipeWritePermission
 from ariane.wire.requests.runtime import BrokerStats, GetBrokerStats, GetRuntimeInfo
+
+_FREE = re.compile(r"Free : ([\d.]+) ([KMGTPE]?)i?B")
+_UNITS = ("", *"KMGTPE")
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +43,12 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def commit_log_disk_ratio(self) -> float | None:
         return self._number("commitLogDiskRatio")
+
+    @property
+    def commit_log_free_bytes(self) -> int | None:
+        """Free on the disk of the commit log, as exactly as a broker writes it: `Free : 1.5 GiB`."""
+        told = _FREE.search(self.table.get("commitLogDirCapacity", ""))
+        return None if told is None else int(float(told[1]) * 1024 ** _UNITS.index(told[2]))
 
     @property
     def earliest_message_ms(self) -> int | None:

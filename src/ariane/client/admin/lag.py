@@ -2,7 +2,8 @@
 
 Brokers count from 0 for a group that has no offset in a queue, and a lag of all messages of a queue looks just like the
 lag of a group that never read it. Wherever a broker says 0, its table of offsets tells whether that is an offset; where
-it is none, `offset` and `lag` are None here: unknown is never a number.
+it is none, `offset` and `lag` are None here: unknown is never a number. Only where no message ever was nobody can be
+behind, with or without an offset.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,9 @@ class QueueLag(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int | None:
-        return None if self.offset is None else self.end - self.offset
+        if self.offset is None:
+            return None if self.end else 0
+        return self.end - self.offset
 
 
 class GroupLag(msgspec.Struct, frozen=True, kw_only=True):

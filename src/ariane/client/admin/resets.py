@@ -130,8 +130,8 @@ class Resets:
         tables = await self._desk.each(await self._desk.brokers(), GetGroupTable())
         if not any(group in answer.body.subscription_group_table for answer in tables.answers.values()):
             raise ClientError(
-                f"group {group} has neither settings nor offsets nor members: check its name, or store offsets for a "
-                "group to come with commit()"
+                f"group {group} has neither settings nor offsets nor members: check its name, or make it first, for "
+                f"example with `ariane group create {group}`"
             )
 
     async def _targets(self, topic: str, to: To, ends: dict[MessageQueue, QueueStats]) -> dict[MessageQueue, int]:

@@ -96,7 +96,8 @@ class TopicAdmin:
         """
         existing = (await self.configs(topic, cluster=cluster, broker=broker)).answers
         if existing:
-            raise ClientError(f"topic {topic} exists at {', '.join(map(str, existing))}: change it with update()")
+            where = ", ".join(map(str, existing))
+            raise ClientError(f"topic {topic} exists at {where}: change it, for example with `ariane topic update`")
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues if read_queues is None else read_queues,
