@@ -15,6 +15,7 @@ from ariane.broker.schedule.timer_slots import SLOT_MS
 from ariane.broker.system_topics import TIMER
 from ariane.errors import SettingsError, StoreCorrupt
 from ariane.store.disk import replace_all
+from ariane.store.steps import at_once
 from ariane.testing import FakeClock, SimulatedDisk
 from tests.broker.timed_stores import Crashes, Timed, arrival, message, timed
 
@@ -205,6 +206,31 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
         queue = room.service.store.parts.queues.get(TIMER, 0)
         assert queue is not None
         assert queue.max_offset == 4  # sent, and written anew every two days
+
+
+async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> None:
+    clock = FakeClock()
+    async with timed(clock) as room:
+        delivery = await delivery_of(room)
+        assert at_once(delivery.oldest_waiting()) is None
+        now_ms = clock.now_ms()
+        soon, late, latest = (
+            room.intake.put(message(body, TIMER_DELIVER_MS=now_ms + after_ms)).physical_offset
+            for body, after_ms in ((b"soon", 5_000), (b"late", 60_000), (b"latest", 90_000))
+        )
+        assert at_once(delivery.oldest_waiting()) == soon, "not in the wheel yet"
+        await delivery.work()
+        assert at_once(delivery.oldest_waiting()) == soon
+        await clock.advance(6)
+        await delivery.work()
+        assert at_once(delivery.oldest_waiting()) == late
+        await clock.advance(60)
+        await delivery.work()
+        assert at_once(delivery.oldest_waiting()) == latest
+        await clock.advance(60)
+        await delivery.work()
+        assert at_once(delivery.oldest_waiting()) is None
+        assert room.bodies() == [b"soon", b"late", b"latest"]
 
 
 async def test_retention_of_nothing_is_refused() -> None:

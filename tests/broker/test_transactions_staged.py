@@ -185,7 +185,8 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
         told = EndingStage(broker.transactions, broker.store, intake_of(broker))
         oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
-        assert told.add(ending(sent, COMMIT), Call(connection, oneway))
+        record = broker.transactions.queue.at(sent.queue_offset)
+        assert told.add(ending(sent, COMMIT), Call(connection, oneway), record)
         assert delivered(broker) == []
         await broker.checks.round()
         assert delivered(broker) == [b"1"]

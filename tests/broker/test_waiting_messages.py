@@ -7,6 +7,7 @@ from ariane.broker.system_topics import TRANS_HALF
 from ariane.broker.tables import TableFile
 from ariane.broker.waiting_messages import oldest_waiting
 from ariane.store.service import StoreService
+from ariane.store.steps import at_once
 from ariane.wire.requests.transactions import Decision
 from tests.broker.transaction_stage import Stage, half_send, peer, stage
 
@@ -22,9 +23,9 @@ def delayed_of(broker: Stage) -> DelayedDelivery:
 async def test_nothing_waits_in_a_broker_that_delivered_all() -> None:
     async with stage() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
-        assert oldest_waiting(broker.store, delayed, broker.transactions) is None
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
         await producer.end(await producer.send_half(), Decision.COMMIT)
-        assert oldest_waiting(broker.store, delayed, broker.transactions) is None
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
 
 
 async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
@@ -32,19 +33,19 @@ async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
         first, second = await producer.send_half(b"1"), await producer.send_half(b"2")
         places = [message.physical_offset for message in broker.messages(TRANS_HALF)]
         delayed = delayed_of(broker)
-        assert oldest_waiting(broker.store, delayed, broker.transactions) == places[0]
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == places[0]
         await producer.end(first, Decision.ROLLBACK)
-        assert oldest_waiting(broker.store, delayed, broker.transactions) == places[1]
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == places[1]
         await producer.end(second, Decision.COMMIT)
-        assert oldest_waiting(broker.store, delayed, broker.transactions) is None
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
 
 
 async def test_a_delayed_message_waits_until_it_is_delivered() -> None:
     async with stage() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
         sent = await producer.ask(replace(half_send(b"later"), sys_flag=0, properties="DELAY\x012\x02"))
-        assert oldest_waiting(broker.store, delayed, broker.transactions) == int(sent.msg_id[-16:], 16)
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == int(sent.msg_id[-16:], 16)
         await broker.clock.advance(6)
         await delayed.deliver_due()
         assert broker.bodies() == [b"later"]
-        assert oldest_waiting(broker.store, delayed, broker.transactions) is None
+        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None

@@ -222,8 +222,7 @@ def test_syncs_change_nothing_that_readers_see(disk: Disk, path: Path) -> None:
 
 def test_what_was_just_written_is_cached(disk: Disk, path: Path) -> None:
     file = fill(disk, path, b"x" * PAGE)
-    assert file.is_cached(0)
-    assert file.is_cached(PAGE - 1)
+    assert file.read_cached(PAGE, 0) == b"x" * PAGE
 
 
 def test_a_read_of_what_is_cached_is_a_read_or_none_when_the_file_ends_before(disk: Disk, path: Path) -> None:

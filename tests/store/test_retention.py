@@ -11,7 +11,8 @@ from ariane.store.disk import RealDisk
 from ariane.store.draft import Appended
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
-from ariane.store.retention import FILES_PER_ROUND
+from ariane.store.retention import FILES_PER_ROUND, Holder
+from ariane.store.steps import Steps
 from ariane.testing import FakeClock, SimulatedDisk
 from tests.store.stores import HOST, ROOT, batch_of, bodies, draft, entries, opened, put, small
 
@@ -233,6 +234,14 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
 # --- what still waits -------------------------------------------------------------------------------------------------
 
 
+def holding(place: int | None) -> Holder:
+    def looked_up() -> Steps[int | None]:
+        yield None
+        return place
+
+    return looked_up
+
+
 @pytest.mark.parametrize(("used", "held_file", "files"), [(0.88, 2, 2), (0.88, 0, 0), (0.88, None, 4), (0.92, 0, 4)])
 def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
     used: float, held_file: int | None, files: int, caplog: pytest.LogCaptureFixture
@@ -242,8 +251,8 @@ def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
     disk.freed_by_a_file = 0.0
     store = filled(disk, clock, 5)
     held = None if held_file is None else list(store.parts.commit_log.segments)[held_file].base + 10
-    store.held_by(lambda: None)
-    store.held_by(lambda: held)
+    store.held_by(holding(None))
+    store.held_by(holding(held))
     disk.used = used
     assert store.clean().files == files
     told = [record.levelname for record in caplog.records if "wait" in record.getMessage()]
@@ -255,7 +264,7 @@ def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -
     clock = at_hour(12)
     disk = FullerDisk(clock)
     store = filled(disk, clock, 3)
-    store.held_by(lambda: 0)
+    store.held_by(holding(0))
     disk.used = 0.88
     for _ in range(3):
         assert store.clean().files == 0
@@ -265,6 +274,6 @@ def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -
 def test_a_file_that_is_old_enough_goes_whatever_waits_in_it() -> None:
     clock = at_hour(4)
     store = filled(FullerDisk(clock), clock, 3)
-    store.held_by(lambda: 0)
+    store.held_by(holding(0))
     age(clock, 72)
     assert store.clean().files == 2

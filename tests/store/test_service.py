@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,23 @@ from ariane.errors import StoreFull, StoreInUse, StoreReadOnly
 from ariane.store import message_store
 from ariane.store import service as service_module
 from ariane.store.checkpoint import read_checkpoint
-from ariane.store.cold_reads import _read_ahead, offset_by_time
+from ariane.store.cold_reads import ColdBytes, fetch
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.draft import Appended
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
+from ariane.store.retention import FILES_PER_ROUND
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.store.steps import off_the_loop
 from ariane.testing import FakeClock, SimulatedDisk
 from ariane.wire.record_view import RecordView, verify
 from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
 from tests.transport.peers import until
 
 IO_ERROR = OSError(errno.EIO, "Input/output error")
+LATER_MS = 4_000_000_000_000  # when every file that is made now is old
 
 
 class WatchedFile(RealFile):
@@ -62,9 +66,6 @@ class WatchedFile(RealFile):
             self._disk.entry_readers.append((threading.current_thread().name, self._path.name, position))
         return super().read(length, position)
 
-    def is_cached(self, position: int) -> bool:
-        return self._disk.is_cached
-
     def read_cached(self, length: int, position: int) -> bytes | None:
         return super().read_cached(length, position) if self._disk.is_cached else None
 
@@ -81,6 +82,8 @@ class WatchedDisk(RealDisk):
         self.entry_readers: list[tuple[str, str, int]] = []
         """Thread, file and position of each read of a consume queue's file."""
         self.is_cached = True
+        self.removers: list[tuple[str, str]] = []
+        """Directory and thread of each file that was removed."""
         self.used = 0.1
 
     def create(self, path: Path, size: int, *, allocated: int) -> RealFile:
@@ -94,6 +97,10 @@ class WatchedDisk(RealDisk):
 
     def used_ratio(self, path: Path) -> float:
         return self.used
+
+    def remove(self, path: Path) -> None:
+        self.removers.append((path.parent.name, threading.current_thread().name))
+        super().remove(path)
 
 
 @pytest.fixture
@@ -433,12 +440,14 @@ async def test_what_has_left_the_page_cache_is_fetched_by_a_thread(
     settings: StoreSettings, disk: WatchedDisk, is_cached: bool
 ) -> None:
     async with running(settings) as service:
-        await service.append([draft(b"%d" % number) for number in range(5)])
+        for number in range(5):
+            await service.append([draft(b"%d" % number, "orders" if number % 2 else "others")])
+        service.store.make_durable()
         disk.is_cached = is_cached
         disk.readers.clear()
         result = await service.read("orders", 0, 0, 32)
-        assert len(result.slices) == 5
-        assert len(disk.readers) == (0 if is_cached else 5)
+        assert len(result.slices) == 2
+        assert len(disk.readers) == (0 if is_cached else 2)
         assert all(name.startswith("ariane-store") for name in disk.readers)
 
 
@@ -453,10 +462,12 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
         stored_ms = service.store.reader.store_time(queue_of(service), 13)
         assert stored_ms is not None
         disk.readers.clear()
-        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        service.store.make_durable()
+        search = partial(service.store.reader.searching_by_time, "orders", 0, stored_ms)
+        assert await off_the_loop(search()) == 13
         assert disk.readers == []
         disk.is_cached = False
-        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        assert await off_the_loop(search()) == 13
         assert len(disk.readers) >= 4
         assert "MainThread" not in disk.readers
 
@@ -474,7 +485,7 @@ async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
         assert stored_ms is not None
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert await offset_by_time(service.store, "orders", 0, stored_ms) == 13
+        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, stored_ms)) == 13
         reads = list(disk.entry_readers)
         assert len(reads) >= 8
         for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
@@ -492,8 +503,8 @@ async def test_a_read_fetches_cold_entries_by_a_thread_first(settings: StoreSett
         assert service.store.reader.straight(queue_of(service), 13, 8, 1 << 20) is None
         found = await service.read("orders", 0, 13, 8)
         assert found.next_offset == 21
-        first, *others = [thread for thread, _, _ in disk.entry_readers]
-        assert first != "MainThread"
+        first, second, *others = [thread for thread, _, _ in disk.entry_readers]  # one for each of two files
+        assert "MainThread" not in (first, second)
         assert set(others) == {"MainThread"}
 
 
@@ -503,8 +514,9 @@ async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_siz
         queue = queue_of(service)
         queue.append(0, 2**31 - 1, 0)
         queue.append(0, -5, 0)
-        assert await offset_by_time(service.store, "orders", 0, 0) == 0
-        assert await offset_by_time(service.store, "orders", 0, 2**62) == 5
+        service.store.make_durable()
+        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, 0)) == 0
+        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, 2**62)) == 5
 
 
 def queue_of(service: StoreService) -> ConsumeQueue:
@@ -523,6 +535,47 @@ async def test_a_store_that_the_kernel_has_dropped_from_memory_reads_the_same(se
     async with running(settings) as service:
         result = await service.read("orders", 0, 0, 32)
         assert b"cold" in bytes(result.slices[0])
+
+
+async def test_files_are_removed_by_threads_while_others_are_served(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(settings, FakeClock(LATER_MS)) as service:
+        for number in range(200):
+            service.store.append([draft(b"%d" % number + bytes(700), "orders", number % 3, f"k{number}")])
+        service.store.make_durable()
+        disk.removers.clear()
+        cleaning = asyncio.ensure_future(service.clean(by_hand=True))
+        served = 0
+        while not cleaning.done():
+            await service.read("orders", 2, 60, 1)
+            await asyncio.sleep(0)
+            served += 1
+        assert (await cleaning).files == FILES_PER_ROUND
+        assert served > FILES_PER_ROUND
+        queue = queue_of(service)
+        assert queue.min_offset > 0
+        assert service.store.reader.store_time(queue, queue.min_offset) is not None
+        by_directory = dict(disk.removers)
+        assert by_directory.keys() >= {"commitlog", "index"}
+        assert all(
+            thread.startswith("ariane-store") for name, thread in disk.removers if name in ("commitlog", "index")
+        )
+
+
+async def test_a_topic_may_be_deleted_while_retention_is_at_work(settings: StoreSettings, disk: WatchedDisk) -> None:
+    async with running(settings, FakeClock(LATER_MS)) as service:
+        for number in range(200):
+            service.store.append([draft(b"%d" % number + bytes(700), f"topic{number % 4}")])
+        service.store.make_durable()
+        disk.is_cached = False  # so every look at an entry is one at which others have their turn
+        cleaning = asyncio.ensure_future(service.clean(by_hand=True))
+        await until(lambda: bool(disk.removers))
+        for number in range(3):
+            service.store.parts.queues.delete_topic(f"topic{number}")
+            await asyncio.sleep(0)
+        assert (await cleaning).files == FILES_PER_ROUND
+        queue = service.store.parts.queues.get("topic3", 0)
+        assert queue is not None
+        assert 0 < queue.min_offset < queue.max_offset
 
 
 def test_a_store_opened_without_a_service_is_the_same_store(settings: StoreSettings) -> None:
@@ -544,6 +597,6 @@ def test_a_sector_that_cannot_be_read_is_told_before_the_mapping_meets_it(number
 
     if is_told:
         with pytest.raises(OSError, match=os.strerror(number)):
-            _read_ahead(Failing(), 10, 0)  # type: ignore[arg-type]
+            fetch([ColdBytes(Failing(), 0, 10)])  # type: ignore[arg-type]
     else:
-        _read_ahead(Failing(), 10, 0)  # type: ignore[arg-type]
+        fetch([ColdBytes(Failing(), 0, 10)])  # type: ignore[arg-type]

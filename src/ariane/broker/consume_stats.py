@@ -6,6 +6,7 @@ the first two; a group without an offset counts from 0, as at Apache's.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ariane.broker.clients import Clients
 from ariane.broker.offsets import ConsumerOffsets
@@ -13,6 +14,7 @@ from ariane.broker.topics import Topics
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import Steps, off_the_loop
 from ariane.wire.requests.groups import ConsumeStats, OffsetPair, QueueTimeSpan
 
 
@@ -43,34 +45,39 @@ class ConsumeProgress:
             if config is not None and not forsaken:
                 yield config
 
-    def of_topic(self, group: str, config: TopicConfig) -> ConsumeStats:
+    async def of_topic(self, group: str, config: TopicConfig) -> ConsumeStats:
         topic = config.topic_name
         return ConsumeStats(
             consume_tps=self.rate_of(group, topic),
             offset_table={
-                self._queue(topic, queue_id): self.of_queue(group, topic, queue_id)
+                self._queue(topic, queue_id): await off_the_loop(self._of_queue(group, topic, queue_id))
                 for queue_id in range(queue_count(config))
             },
         )
 
-    def of_queue(self, group: str, topic: str, queue_id: int) -> OffsetPair:
+    def _of_queue(self, group: str, topic: str, queue_id: int) -> Steps[OffsetPair]:
         offset = max(0, self.offsets.get(group, topic, queue_id))
+        stored_ms = yield from self._stored_ms(topic, queue_id, offset - 1)
         return OffsetPair(
-            broker_offset=self.end(topic, queue_id),
-            consumer_offset=offset,
-            last_timestamp=self._stored_ms(topic, queue_id, offset - 1) or 0,
+            broker_offset=self.end(topic, queue_id), consumer_offset=offset, last_timestamp=stored_ms or 0
         )
 
-    def time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:
+    async def time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:
         """Zeros stand for what is not there: an empty queue has no first message."""
+        return await off_the_loop(self._time_span(group, topic, queue_id, now_ms))
+
+    def _time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> Steps[QueueTimeSpan]:
         offset, end = max(0, self.offsets.get(group, topic, queue_id)), self.end(topic, queue_id)
-        first_ms = max(0, self.store.reader.earliest_store_time(topic, queue_id))
-        next_ms = self._stored_ms(topic, queue_id, offset) if offset < end else None
+        stored_ms = partial(self._stored_ms, topic, queue_id)
+        first_ms = max(0, (yield from self.store.reader.finding_earliest_store_time(topic, queue_id)))
+        next_ms = (yield from stored_ms(offset)) if offset < end else None
+        consumed_ms = (yield from stored_ms(offset - 1)) if offset > 0 else first_ms
+        last_ms = yield from stored_ms(end - 1)
         return QueueTimeSpan(
             message_queue=self._queue(topic, queue_id),
             min_time_stamp=first_ms,
-            max_time_stamp=self._stored_ms(topic, queue_id, end - 1) or 0,
-            consume_time_stamp=(self._stored_ms(topic, queue_id, offset - 1) or 0) if offset > 0 else first_ms,
+            max_time_stamp=last_ms or 0,
+            consume_time_stamp=consumed_ms or 0,
             delay_time=0 if next_ms is None else max(0, now_ms - next_ms),
         )
 
@@ -82,11 +89,11 @@ class ConsumeProgress:
         queue = self.store.parts.queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
-    def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+    def _stored_ms(self, topic: str, queue_id: int, offset: int) -> Steps[int | None]:
         queue = self.store.parts.queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
-        return self.store.reader.store_time(queue, offset)
+        return (yield from self.store.reader.finding_store_time(queue, offset))
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic=topic, broker_name=self.broker_name, queue_id=queue_id)

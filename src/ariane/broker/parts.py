@@ -90,6 +90,7 @@ class Parts:
             ):
                 store.store.parts.dispatcher.on_arrival(parked.on_arrival)
                 store.store.held_by(partial(oldest_waiting, store.store, delayed, transactions))
+                store.store.held_by(timer.oldest_waiting)
                 yield cls(
                     settings=settings,
                     clock=clock,

@@ -11,6 +11,7 @@ from ariane.broker.filters import MessageFilter
 from ariane.store.message_store import MessageStore
 from ariane.store.query import BYTES_MAX_IN_MEMORY, ReadResult, ReadStatus, RecordMatch, TagMatch
 from ariane.store.service import StoreService
+from ariane.store.steps import unless_blocked
 from ariane.wire.requests.pull import Pull
 
 SHOWN_RECORDS_MAX = 400
@@ -42,10 +43,8 @@ def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
     scan = _Scan(reading)
     while True:
         ask = scan.next_page()
-        if store.reader.cold_entry(*ask[:3]) is not None:
-            return scan.so_far()
-        page = store.reader.read(*ask)
-        if not store.is_cached(page.ranges):
+        page = unless_blocked(store.reader.reading(*ask))
+        if page is None:
             return scan.so_far()
         result = scan.take(page)
         if result is not None:

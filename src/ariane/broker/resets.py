@@ -21,8 +21,8 @@ from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import tell_peer
-from ariane.store.cold_reads import offset_by_time
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import off_the_loop
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.resets import OffsetsByQueue, ResetClientOffset, ResetOffsets, as_list
 
@@ -127,7 +127,7 @@ class OffsetResets:
             return 0
         if timestamp_ms == TO_THE_END:
             return queue.max_offset
-        return await offset_by_time(self.store, topic, queue_id, timestamp_ms)
+        return await off_the_loop(self.store.reader.searching_by_time(topic, queue_id, timestamp_ms))
 
     def _tell(self, group: ConsumerGroup, ask: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():

@@ -5,11 +5,15 @@ begins: so a file always keeps the eight bytes that a blank record needs. The ne
 the active one fills, because taking its blocks may take long.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 
 from ariane.errors import StoreFull
+from ariane.store.cold_reads import ColdBytes, Place, are_cached, fetch, fetch_records, is_record_cached, joined
 from ariane.store.segments import Segment, Segments
-from ariane.wire.record import BLANK_BYTES_MIN, pack_blank
+from ariane.store.steps import Steps
+from ariane.wire.record import BLANK_BYTES_MIN, RECORD_BYTES_MAX, pack_blank
 
 _NOTHING = memoryview(b"")
 
@@ -25,6 +29,9 @@ class CommitLog:
         self._preparing: Future[Segment] | None = None
         self._stale_to = 0
         """Up to here a write that failed may have left whole records, which must not follow the next one."""
+        self.fresh_from = 0
+        """Behind this, all was written by this process a minute ago at most: it is in memory, the kernel is not asked.
+        The store moves it up with each checkpoint."""
 
     @property
     def segments(self) -> Segments:
@@ -120,6 +127,44 @@ class CommitLog:
         if segment is None:
             return 0, 0, _NOTHING
         return segment.base, min(segment.end, self._end), segment.file.view()
+
+    # --- without waiting for the disk -------------------------------------------------------------------------------
+
+    def is_cached(self, places: Sequence[Place]) -> bool:
+        """Whether these records, in the order of the log, can be looked at without a wait for the disk.
+
+        Asks for the first and the last: what lies between was written between, and is read by who reads these. A
+        question for each of 32 records would cost three times what their pull does.
+        """
+        if not places or places[0][0] >= self.fresh_from:
+            return True
+        ends = places if len(places) == 1 else (places[0], places[-1])
+        return all(map(are_cached, self._parts(ends)))
+
+    def warm(self, places: Sequence[Place]) -> Steps[None]:
+        """So that they can (cold_reads.py)."""
+        if not self.is_cached(places):
+            yield partial(fetch, list(self._parts(joined(places))))
+
+    def warm_records(self, offsets: Sequence[int]) -> Steps[None]:
+        """The same for records of which nobody knows more than where they begin."""
+        cold = [part for offset in offsets if (part := self._cold_record(offset)) is not None]
+        if cold:
+            yield partial(fetch_records, cold)
+
+    def _cold_record(self, offset: int) -> ColdBytes | None:
+        segment = self._segments.find(offset)
+        if segment is None or offset >= self.fresh_from:
+            return None
+        size_max = min(segment.end - offset, RECORD_BYTES_MAX)
+        part = ColdBytes(segment.file, offset - segment.base, size_max)
+        return None if is_record_cached(part) else part
+
+    def _parts(self, places: Iterable[Place]) -> Iterator[ColdBytes]:
+        for offset, size in places:
+            segment = self._segments.find(offset)
+            if segment is not None and 0 < size <= RECORD_BYTES_MAX:
+                yield ColdBytes(segment.file, offset - segment.base, size)
 
     def close(self) -> None:
         """A file made ready but never used is removed, as Apache does on a clean stop."""

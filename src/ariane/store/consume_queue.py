@@ -14,8 +14,9 @@ from bisect import bisect_left, bisect_right
 
 from ariane.errors import StoreCorrupt
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
-from ariane.store.queue_files import ColdEntry, QueueFiles
+from ariane.store.queue_files import QueueFiles
 from ariane.store.queue_recovery import find_end
+from ariane.store.steps import Steps, at_once
 from ariane.store.unsynced import Unsynced
 
 log = logging.getLogger(__name__)
@@ -141,9 +142,17 @@ class ConsumeQueue:
         found = self._files.read_cached(offset * ENTRY_BYTES, (from_file - offset) * ENTRY_BYTES)
         return found if found is None or from_file == end else found + self._read(from_file, end)
 
-    def cold_entry(self, offset: int) -> ColdEntry | None:
-        """Where the entry stands, when reading it would wait for the disk; None when it would not."""
-        return self._files.cold_entry(offset * ENTRY_BYTES) if offset < self._tail_offset else None
+    def warm(self, offset: int, count: int = 1) -> Steps[None]:
+        """So that `entries` does not wait for the disk (cold_reads.py)."""
+        end = min(offset + count, self._tail_offset)
+        if self.min_offset <= offset < end:
+            yield from self._files.warm(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
+
+    def finding_physical(self, offset: int) -> Steps[int | None]:
+        """Where the record of the entry at `offset` is; None when the queue has no such entry."""
+        yield from self.warm(offset)
+        entry = self.entries(offset, 1)
+        return int(ENTRY.unpack(entry)[0]) if entry else None
 
     def _read(self, offset: int, end: int) -> bytes:
         tail_offset = self._tail_offset
@@ -152,10 +161,6 @@ class ConsumeQueue:
         if end <= tail_offset:
             return self._files.read(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
         return self._read(offset, tail_offset) + self._read(tail_offset, end)
-
-    def _physical_at(self, offset: int) -> int:
-        physical: int = ENTRY.unpack(self._read(offset, offset + 1))[0]
-        return physical
 
     def _end_at(self, offset: int) -> int:
         """Where the record of an entry ends: for a filler before all, where there is no entry behind all."""
@@ -233,13 +238,30 @@ class ConsumeQueue:
 
     def correct_min(self, log_min: int) -> None:
         """The log begins at `log_min` now: entries that point below it count no more."""
-        if self.min_offset < self.max_offset and self._physical_at(self.min_offset) < log_min:
-            self.min_offset += bisect_left(range(self.min_offset, self.max_offset), log_min, key=self._physical_at)
+        at_once(self._correcting_min(log_min))
+
+    def _correcting_min(self, log_min: int) -> Steps[None]:
+        """Looks at the first entry, then halves what is left: nobody has read these for days."""
+        low, high, middle = self.min_offset, self.max_offset, self.min_offset
+        while low < high:
+            physical = yield from self.finding_physical(middle)
+            if physical is None:  # the queue was deleted meanwhile
+                return
+            if physical < log_min:
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
+        self.min_offset = low
 
     def drop_before(self, log_min: int) -> int:
         """Like `correct_min`, and removes the files whose entries all count no more, but never the last; how many."""
-        self.correct_min(log_min)
-        return self._files.drop_before(self.min_offset * ENTRY_BYTES)
+        return at_once(self.dropping_before(log_min))
+
+    def dropping_before(self, log_min: int) -> Steps[int]:
+        """The same step by step."""
+        yield from self._correcting_min(log_min)
+        return (yield from self._files.drop_before(self.min_offset * ENTRY_BYTES))
 
     def destroy(self) -> None:
         """Removes the files; the queue is as new."""

@@ -14,11 +14,13 @@ from ariane.store.open_files import OPEN_FILES_MAX, OpenFiles
 from ariane.store.queue_entry import ENTRY_BYTES
 from ariane.store.queue_files import QueueFiles
 from ariane.store.settings import StoreSettings
+from ariane.store.steps import Steps, at_once
 from ariane.store.unsynced import Unsynced
 
 log = logging.getLogger(__name__)
 
 _QUEUE_ID_MAX = 2**31 - 1
+_QUEUES_IN_A_TURN = 16
 _NONE: Mapping[int, ConsumeQueue] = {}
 
 
@@ -137,7 +139,16 @@ class ConsumeQueues:
 
     def drop_before(self, log_min: int) -> int:
         """The log begins at `log_min` now. How many files were removed."""
-        return sum(queue.drop_before(log_min) for queue in self)
+        return at_once(self.dropping_before(log_min))
+
+    def dropping_before(self, log_min: int) -> Steps[int]:
+        """The same step by step; others get their turn after every few queues."""
+        files = 0
+        for number, queue in enumerate(self, 1):
+            files += yield from queue.dropping_before(log_min)
+            if number % _QUEUES_IN_A_TURN == 0:
+                yield None
+        return files
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """With its files and its directory. Nothing happens when there is no such queue."""

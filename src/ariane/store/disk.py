@@ -18,8 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-_ONE_BYTE = [bytearray(1)]  # whatever is read into it is looked at by nobody
-
 
 class File(Protocol):
     """An open file. All numbers are bytes."""
@@ -47,9 +45,6 @@ class File(Protocol):
 
     def writable_view(self, length: int) -> memoryview:
         """The first `length` bytes, which must be allocated."""
-
-    def is_cached(self, position: int) -> bool:
-        """Whether reading this byte through the mapping would not wait for the disk."""
 
     def sync(self) -> None:
         """Makes what was written durable. Blocks without holding the interpreter: call it in a thread."""
@@ -154,16 +149,6 @@ class RealFile:
     def writable_view(self, length: int) -> memoryview:
         self._check_open()
         return memoryview(mmap.mmap(self._descriptor, length))
-
-    def is_cached(self, position: int) -> bool:
-        """Where the kernel cannot tell, it is taken to be."""
-        try:
-            os.preadv(self._descriptor, _ONE_BYTE, position, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:  # this file system does not know RWF_NOWAIT
-            return True
-        return True
 
     def sync(self) -> None:
         self._check_open()

@@ -26,6 +26,7 @@ from ariane.store.key_columns import KeyColumns
 from ariane.store.key_hash import key_hash
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
+from ariane.store.steps import Steps, at_once
 
 log = logging.getLogger(__name__)
 
@@ -172,10 +173,14 @@ class Index:
 
     def drop_before(self, min_physical: int) -> None:
         """Removes the oldest files while they hold only messages that the log has lost; never the newest file."""
+        at_once(self.dropping_before(min_physical))
+
+    def dropping_before(self, min_physical: int) -> Steps[None]:
+        """The same step by step."""
         for file in self._directory.files[:-1]:
             if file.end_physical >= min_physical:
                 return
-            self._directory.drop(file)
+            yield from self._directory.dropping(file)
 
     def lease(self) -> AbstractContextManager[None]:
         """While it lasts, a thread may `query`: files that are dropped meanwhile are closed only afterwards.

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ariane.errors import StoreError, StoreReadOnly
 from ariane.store.disk import Disk
 from ariane.store.index_file import IndexFile, Shape
 from ariane.store.index_header import Header
+from ariane.store.steps import Steps, at_once
 
 log = logging.getLogger(__name__)
 
@@ -104,17 +106,33 @@ class IndexDirectory:
 
     def drop(self, file: IndexFile, *, durably: bool = False) -> None:
         """Unlinks a file, and closes it when no thread can be using it. StoreError when it cannot be unlinked."""
-        try:
-            with suppress(FileNotFoundError):  # somebody was faster
-                self._disk.remove(file.path)
-            if durably:
+        at_once(self.dropping(file))
+        if durably:
+            with self._failing_for(file):
                 self._disk.sync_directory(self._path)
+
+    def dropping(self, file: IndexFile) -> Steps[None]:
+        """The same step by step: to give back the blocks of a large file takes a while.
+
+        It is closed before it is unlinked, if it can be: whoever of the two is last gives the blocks back.
+        """
+        with self._failing_for(file):
+            self.files = [other for other in self.files if other is not file]
+            self._retired.append(file)
+            self._close_retired()
+            yield partial(self._unlink, file.path)
+            self._name_changes += 1
+
+    def _unlink(self, path: Path) -> None:
+        with suppress(FileNotFoundError):  # somebody was faster
+            self._disk.remove(path)
+
+    @contextmanager
+    def _failing_for(self, file: IndexFile) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreError(f"{file.path} cannot be removed: {error.strerror}") from error
-        self.files = [other for other in self.files if other is not file]
-        self._name_changes += 1
-        self._retired.append(file)
-        self._close_retired()
 
     @contextmanager
     def lease(self) -> Iterator[None]:

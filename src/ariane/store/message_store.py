@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from ariane.clock import Clock
@@ -29,6 +30,7 @@ from ariane.store.queue_extension import QueueExtension
 from ariane.store.recovery import Parts, open_parts
 from ariane.store.retention import Cleaned, Holder, Retention
 from ariane.store.settings import StoreSettings
+from ariane.store.steps import Steps, at_once
 from ariane.store.sums_recovery import drop_sums_before
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,12 @@ class MessageStore:
         self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
         self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
-            parts.commit_log, parts.queues, parts.index, self._extended_tags_code, _memory_bytes(settings.memory_ratio)
+            parts.commit_log,
+            parts.queues,
+            parts.index,
+            self._extended_tags_code,
+            _memory_bytes(settings.memory_ratio),
+            has_extensions=bool(parts.disk.names(parts.layout.consume_queue_extensions)),
         )
         self._appender = Appender(
             parts.commit_log,
@@ -174,20 +181,6 @@ class MessageStore:
         )
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
-    def is_cached(self, ranges: Sequence[tuple[int, int]]) -> bool:
-        """Whether what was read can be looked at without a wait for the disk.
-
-        Looks at the first and the last: what lies between was written between.
-        """
-        segments = self.parts.commit_log.segments
-        for physical, _ in (ranges[0], ranges[-1]) if ranges else ():
-            segment = segments.find(physical)
-            if segment is not None and not segment.file.is_cached(physical - segment.base):
-                return False
-        return True
-
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     def write_derived(self) -> None:
@@ -222,6 +215,7 @@ class MessageStore:
 
     def finish_round(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
+        self.parts.commit_log.fresh_from = checkpoint.dispatched_to
         self.flusher.flushed(checkpoint.flushed_to)
 
     def sum_some(self, durable_to: int) -> bool:
@@ -244,11 +238,22 @@ class MessageStore:
 
     def clean(self, *, by_hand: bool = False) -> Cleaned:
         """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
-        cleaned = self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand)
+        return at_once(self.cleaning(by_hand=by_hand))
+
+    def cleaning(self, *, by_hand: bool = False) -> Steps[Cleaned]:
+        """The same step by step; one at a time."""
+        cleaned = yield from self._retention.clean(
+            self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand
+        )
         if cleaned.files:
-            drop_sums_before(self.parts.disk, self.parts.layout.commit_log_sums, cleaned.min_offset)
+            sums = self.parts.layout.commit_log_sums
+            yield partial(drop_sums_before, self.parts.disk, sums, cleaned.min_offset)
+        self._heed(cleaned)
+        return cleaned
+
+    def _heed(self, cleaned: Cleaned) -> None:
         if isinstance(self._refusal, StoreReadOnly):
-            return cleaned
+            return
         was_full, is_full = self._refusal is not None, not cleaned.writes_allowed
         if is_full and not was_full:
             limit = self.settings.refuse_writes_ratio
@@ -262,7 +267,6 @@ class MessageStore:
             log.warning(
                 "writes refused: disk full" if is_full else "writes taken again", extra={"used": cleaned.used_ratio}
             )
-        return cleaned
 
     # --- end --------------------------------------------------------------------------------------------------------
 

@@ -2,19 +2,25 @@
 
 A read returns slices of the mapped log: nothing is decoded, nothing copied. The numbers are Apache's, so that consumers
 behave as they do there.
+
+What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 
 import msgspec
 
+from ariane.errors import StoreError
+from ariane.store.cold_reads import Place
 from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.index import Index
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
-from ariane.store.queue_files import ColdEntry
+from ariane.store.steps import Steps, at_once
 from ariane.store.straight_read import COUNT_MAX, Run, straight_run
 from ariane.wire.record import RECORD_BYTES_MAX
 from ariane.wire.record_view import RecordView, verify
@@ -25,9 +31,6 @@ COUNT_MAX_IN_MEMORY = COUNT_MAX
 BYTES_MAX_ON_DISK = 64 * 1024
 COUNT_MAX_ON_DISK = 8
 QUERY_MAX = 64
-
-Place = tuple[int, int]
-"""Of a record: its physical offset and its size."""
 
 TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[memoryview], bool]
@@ -65,14 +68,18 @@ class Reader:
         index: Index | None,
         extended_tags_code: Callable[[ConsumeQueue, int], int],
         memory_bytes_max: int,
+        *,
+        has_extensions: bool = False,
     ) -> None:
         """`extended_tags_code` reads the tags code at an offset of a queue's extension, which only Apache writes;
-        `memory_bytes_max` is what of the log's end is taken to be in memory (40 % of the machine's, by default).
+        `has_extensions` says whether it has, in this store. `memory_bytes_max` is what of the log's end is taken to be
+        in memory (40 % of the machine's, by default).
         """
         self._log = commit_log
         self._queues = queues
         self._index = index
         self._extended_tags_code = extended_tags_code
+        self._has_extensions = has_extensions
         self._memory_bytes_max = memory_bytes_max
 
     # --- by queue offset --------------------------------------------------------------------------------------------
@@ -114,7 +121,7 @@ class Reader:
         # Without a filter every entry is taken: no more of them are looked at than can be answered.
         filtered = tag_match is not None or record_match is not None
         count_max = min(count_max, COUNT_MAX_IN_MEMORY)
-        entries = queue.entries(offset, max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max)
+        entries = queue.entries(offset, _scanned_max(count_max, filtered=filtered))
         if not filtered and (run := straight_run(self._log, entries, bytes_max, self._memory_bytes_max)) is not None:
             return _found(queue, offset, run)
         removed_below = self._log.min_offset
@@ -159,11 +166,38 @@ class Reader:
         entries = queue.cached_entries(offset, min(count_max, COUNT_MAX_IN_MEMORY))
         return None if entries is None else straight_run(self._log, entries, bytes_max, self._memory_bytes_max)
 
-    def cold_entry(self, topic: str, queue_id: int, offset: int) -> ColdEntry | None:
-        """Where the entry stands that `read` begins with, when it would wait for the disk."""
+    def reading(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        tag_match: TagMatch | None = None,
+    ) -> Steps[ReadResult]:
+        """As `read`, without a filter that looks at records. Those it gives can be looked at."""
         queue = self._queues.get(topic, queue_id)
-        inside = queue is not None and queue.min_offset <= offset < queue.max_offset
-        return queue.cold_entry(offset) if queue is not None and inside else None
+        if queue is not None:
+            yield from self.warm_entries(queue, offset, count_max, filtered=tag_match is not None)
+        result = self.read(topic, queue_id, offset, count_max, bytes_max, tag_match)
+        yield from self._log.warm(result.ranges)
+        return result
+
+    def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> Steps[None]:
+        """So that a look at the entries, as `read` has it, does not wait for the disk."""
+        count = _scanned_max(min(count_max, COUNT_MAX_IN_MEMORY), filtered=filtered)
+        yield from queue.warm(offset, count)
+        if filtered and self._has_extensions:
+            codes = (code for _, _, code in ENTRY.iter_unpack(queue.entries(offset, count)))
+            addresses = [at for code in codes if (at := extension_offset(code)) is not None]
+            if addresses:
+                yield partial(self._read_extensions, queue, addresses)
+
+    def _read_extensions(self, queue: ConsumeQueue, addresses: Sequence[int]) -> None:
+        """For a thread. What goes wrong here goes wrong again when the filter wants it, which tells."""
+        for at in addresses:
+            with suppress(StoreError):
+                self._extended_tags_code(queue, at)
 
     def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
         at = extension_offset(tags_code)
@@ -173,6 +207,11 @@ class Reader:
         return self._log.max_offset - physical > self._memory_bytes_max
 
     # --- by physical offset, key and time ---------------------------------------------------------------------------
+
+    def finding_record(self, physical: int) -> Steps[memoryview | None]:
+        """As `record_at`."""
+        yield from self._log.warm_records([physical])
+        return self.record_at(physical)
 
     def record_at(self, physical: int) -> memoryview | None:
         """The whole record that begins at `physical`; None when none does."""
@@ -204,29 +243,17 @@ class Reader:
         Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
         one, and 5.x gives the first that is not earlier; so do we.
         """
-        search = self.search_by_time(topic, queue_id, timestamp_ms)
-        try:
-            while True:
-                next(search)
-        except StopIteration as found:
-            return int(found.value)
+        return at_once(self.searching_by_time(topic, queue_id, timestamp_ms))
 
-    def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Generator[Place | ColdEntry, None, int]:
-        """The same step by step: yields where it is going to look, so that it can be fetched: the place of each record,
-        and that of an entry when it is cold.
-        """
+    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
+        """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            if (cold := queue.cold_entry(middle)) is not None:
-                yield cold
-            place = _place(queue, middle)
-            if place is not None:
-                yield place
-            stored_ms = None if place is None else self._store_time(place)
+            stored_ms = yield from self.finding_store_time(queue, middle)
             if stored_ms is None or stored_ms < timestamp_ms:
                 low = middle + 1
             else:
@@ -235,19 +262,32 @@ class Reader:
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         """When the message at `offset` was stored; None when it is gone."""
-        place = _place(queue, offset)
-        return None if place is None else self._store_time(place)
+        return at_once(self.finding_store_time(queue, offset))
 
-    def _store_time(self, place: Place) -> int | None:
+    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> Steps[int | None]:
+        """As `store_time`."""
+        yield from queue.warm(offset)
+        place = _place(queue, offset)
+        if place is None:
+            return None
+        yield from self._log.warm([place])
         record = self._log.read(*place)
         view = None if record is None else verify(record, 0, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the queue's first message was stored, -1 when it has none."""
+        return at_once(self.finding_earliest_store_time(topic, queue_id))
+
+    def finding_earliest_store_time(self, topic: str, queue_id: int) -> Steps[int]:
+        """As `earliest_store_time`."""
         queue = self._queues.get(topic, queue_id)
-        stored_ms = None if queue is None else self.store_time(queue, queue.min_offset)
+        stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))
         return -1 if stored_ms is None else stored_ms
+
+
+def _scanned_max(count_max: int, *, filtered: bool) -> int:
+    return max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max
 
 
 def _found(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:

@@ -14,14 +14,16 @@ Queues are derived from the commit log, so nothing here waits for the disk: whoe
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
+from ariane.store.cold_reads import ColdBytes, are_cached, fetch_entries
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
 from ariane.store.open_files import OpenFiles
 from ariane.store.queue_entry import ENTRY_BYTES, FILLER
+from ariane.store.steps import Steps
 from ariane.store.unsynced import Unsynced
 
 _FILLERS = FILLER * 4096
@@ -30,13 +32,6 @@ _BLOCK_BYTES = 4096
 # Stands in a directory while all its files are removed: a crash meanwhile leaves a removal to finish, not a queue with
 # gaps.
 _REMOVING = "removing"
-
-
-class ColdEntry(NamedTuple):
-    """Where an entry stands that has left the page cache."""
-
-    path: str
-    position: int
 
 
 class QueueFiles:
@@ -178,13 +173,17 @@ class QueueFiles:
             raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
         return data
 
-    def cold_entry(self, position: int) -> ColdEntry | None:
-        """Where these bytes are, when reading them would wait for the disk. What cannot be read is `read`'s to tell."""
-        at = position % self.segment_bytes
-        path = self._path_to_read(position - at)
+    def warm(self, position: int, length: int) -> Steps[None]:
+        """So that `read` does not wait for the disk. What cannot be read is `read`'s to tell."""
+        for base, at, step in self._parts(position, length):
+            path = self._path_to_read(base)
+            if not self._is_cached(path, at, step):
+                yield partial(fetch_entries, self._disk, path, at, step)
+
+    def _is_cached(self, path: str, at: int, length: int) -> bool:
         with suppress(OSError):
-            return None if self._open_files.get(path).is_cached(at) else ColdEntry(path, at)
-        return None
+            return are_cached(ColdBytes(self._open_files.get(path), at, length))
+        return True
 
     def _file(self, base: int, at: int) -> File:
         if self.base <= base < self.end:
@@ -214,14 +213,23 @@ class QueueFiles:
         self.end = base + self.segment_bytes
         return file
 
-    def drop_before(self, position: int) -> int:
-        """Removes the files that end at or before `position`, but never the last one; how many."""
-        count = 0
+    def drop_before(self, position: int) -> Steps[int]:
+        """Removes the files that end at or before `position`, but never the last one; how many.
+
+        A file may be added behind them while a thread syncs the names: whichever of the two changes a crash undoes,
+        there is no gap.
+        """
+        count, is_synced = 0, False
         with self._failing_as(StoreError, "removed"):
             while self.base + self.segment_bytes <= min(position, self.end - 1):
-                self._remove(self.base)
+                if self._names_are_in_doubt and not is_synced:
+                    yield Unsynced(self._disk, Path(self.directory), is_directory=True).sync
+                    is_synced = True
+                    continue  # the topic may have been deleted meanwhile
+                self._open_files.remove(self.path(self.base))
+                self._after_name_change()
                 self.base += self.segment_bytes
-                count += 1
+                count, is_synced = count + 1, False
         return count
 
     def drop_from(self, position: int) -> None:
@@ -286,8 +294,12 @@ class QueueFiles:
         if self._unsynced_from is None or base < self._unsynced_from:
             self._unsynced_from = base
 
+    @property
+    def _names_are_in_doubt(self) -> bool:
+        return self._names_in_doubt or (self._names is not None and not self._names.is_synced)
+
     def _before_name_change(self) -> None:
-        if self._names_in_doubt or (self._names is not None and not self._names.is_synced):
+        if self._names_are_in_doubt:
             self._disk.sync_directory(Path(self.directory))
 
     def _after_name_change(self) -> None:

@@ -20,6 +20,7 @@ from ariane.store.disk import Disk
 from ariane.store.index import Index
 from ariane.store.segments import Segment
 from ariane.store.settings import StoreSettings
+from ariane.store.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ FILES_PER_ROUND = 10
 _HOUR_MS = 3_600_000
 
 
-Holder = Callable[[], int | None]
+Holder = Callable[[], Steps[int | None]]
 """The physical offset of the oldest record that somebody still needs; None when there is none."""
 
 
@@ -63,26 +64,38 @@ class Retention:
         """Whom to ask before a file goes that is not old enough."""
         self._holders.append(holder)
 
-    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Cleaned:
+    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Steps[Cleaned]:
         """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
         used = self._disk.used_ratio(self._settings.root)
         settings = self._settings
         forced = settings.clean_forcibly and used > settings.force_clean_ratio
         is_due = by_hand or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
         must = used > settings.refuse_writes_ratio
-        files = self._drop_log_files(now_ms, dispatched_to, forced=forced, must=must) if is_due else 0
+        files = 0
+        if is_due:
+            held_from = (yield from self._held_from(dispatched_to)) if forced else dispatched_to
+            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, forced=forced, must=must)
         if files:
-            self._follow()
+            yield from self._follow()
             used = self._disk.used_ratio(settings.root)
         return Cleaned(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
 
     def _is_the_hour(self, now_ms: int) -> bool:
         return self._local_hour(now_ms) in self._hours
 
-    def _drop_log_files(self, now_ms: int, dispatched_to: int, *, forced: bool, must: bool) -> int:
+    def _held_from(self, dispatched_to: int) -> Steps[int]:
+        held_from = dispatched_to
+        for holder in self._holders:
+            at = yield from holder()
+            if at is not None:
+                held_from = min(held_from, at)
+        return held_from
+
+    def _drop_log_files(
+        self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, must: bool
+    ) -> Steps[int]:
         segments = self._log.segments
         dropped = 0
-        held_from = min((at for holder in self._holders if (at := holder()) is not None), default=dispatched_to)
         while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
             # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
             if first.end > min(self._log.max_offset, dispatched_to):
@@ -91,7 +104,7 @@ class Retention:
             is_held = first.end > held_from
             if is_young and (not forced or (is_held and not self._may_lose(first, must=must))):
                 break
-            segments.drop_first()
+            yield from segments.dropping_first()
             dropped += 1
             log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
         return dropped
@@ -113,11 +126,11 @@ class Retention:
             )
         return must
 
-    def _follow(self) -> None:
+    def _follow(self) -> Steps[None]:
         low = self._log.min_offset
-        self._queues.drop_before(low)
+        yield from self._queues.dropping_before(low)
         if self._index is not None:
-            self._index.drop_before(low)
+            yield from self._index.dropping_before(low)
 
 
 def _hours(text: str) -> set[int]:

@@ -6,11 +6,13 @@ name = offset of the first byte      00000000000000000000  00000000001073741824 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ariane.errors import StoreMismatch
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
+from ariane.store.steps import Steps, at_once
 
 
 @dataclass(eq=False, slots=True)
@@ -111,17 +113,27 @@ class Segments:
 
     def drop_first(self) -> Segment:
         """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
-        return self._drop(0)
+        return at_once(self.dropping_first())
+
+    def dropping_first(self) -> Steps[Segment]:
+        """The same step by step: to give back the blocks of a large file takes a while.
+
+        It is forgotten first, so nobody finds it any more while a thread removes it; and a number is never used again,
+        so its name is no other file's.
+        """
+        segment = self._segments.pop(0)
+        yield partial(self._remove, segment)
+        return segment
 
     def drop_last(self) -> Segment:
-        return self._drop(-1)
+        segment = self._segments.pop()
+        self._remove(segment)
+        return segment
 
-    def _drop(self, index: int) -> Segment:
-        segment = self._segments.pop(index)
+    def _remove(self, segment: Segment) -> None:
         segment.file.close()
         self._disk.remove(segment.path)
         self._disk.sync_directory(self._directory)  # one by one: a crash must not undo one removal and keep the next
-        return segment
 
     def close(self) -> None:
         for segment in self._segments:

@@ -7,28 +7,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreReadOnly
 from ariane.lifecycle import Job, background, every
 from ariane.store.append import Outcome
-from ariane.store.cold_reads import fetch, fetch_entry
 from ariane.store.draft import Appended, Draft
 from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_MAX_IN_MEMORY, QUERY_MAX, Place, ReadResult, RecordMatch, TagMatch
+from ariane.store.query import BYTES_MAX_IN_MEMORY, QUERY_MAX, ReadResult, TagMatch
+from ariane.store.retention import Cleaned
 from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.store.steps import Steps, off_the_loop
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _INDEX_INTERVAL_MS = 50  # how late a key may be found
 _EARLY_INTERVAL_MS = 1000
 EARLY_BYTES = 128 * 1024 * 1024
 """Of log behind the checkpoint, when the next one does not wait for its interval: they are walked in two seconds."""
-
-_AHEAD_BYTES = 64 * 1024  # what a thread reads of a record that the index points to, whose size is not known yet
 
 
 class StoreService:
@@ -40,6 +42,7 @@ class StoreService:
         self._executor = executor
         self._is_sync = store.settings.flush_disk_type is FlushDiskType.SYNC
         self._one_round = asyncio.Lock()
+        self._one_cleaning = asyncio.Lock()
         self._early_from = 0.0
 
     @classmethod
@@ -47,7 +50,8 @@ class StoreService:
     async def open(cls, settings: StoreSettings, clock: Clock, store_host: bytes) -> AsyncIterator["StoreService"]:
         layout = Layout.under(settings.root, settings.commit_log_path)
         layout.root.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor, locked(layout.lock):
+        # The lock is the last to go: no thread removes a file when the next process looks which are there.
+        with locked(layout.lock), ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor:
             store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
             try:
                 async with FlushThread.running(store.flusher, settings, store.sum_some) as flush_thread:
@@ -110,8 +114,8 @@ class StoreService:
         except (OSError, StoreReadOnly) as error:  # the index tells its own failures as StoreReadOnly
             store.flusher.failed(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
 
-    def _clean(self) -> None:
-        self.store.clean()
+    async def _clean(self) -> None:
+        await self.clean()
 
     # --- for the broker ---------------------------------------------------------------------------------------------
 
@@ -138,16 +142,9 @@ class StoreService:
         count_max: int,
         bytes_max: int = BYTES_MAX_IN_MEMORY,
         tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
-        cold = self.store.reader.cold_entry(topic, queue_id, offset)
-        if cold is not None:
-            await asyncio.get_running_loop().run_in_executor(self._executor, fetch_entry, self.store.parts.disk, cold)
-        result = self.store.reader.read(topic, queue_id, offset, count_max, bytes_max, tag_match, record_match)
-        if not self.store.is_cached(result.ranges):
-            await self._fetch(result.ranges)
-        return result
+        return await self.run(self.store.reader.reading(topic, queue_id, offset, count_max, bytes_max, tag_match))
 
     async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
         """As `Reader.by_key`, with keys just appended; index and records are fetched by a thread."""
@@ -158,9 +155,14 @@ class StoreService:
         loop = asyncio.get_running_loop()
         with index.lease():
             hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)
-        await self._fetch([(physical, _AHEAD_BYTES) for physical in hits.offsets])
+        await self.run(self.store.parts.commit_log.warm_records(hits.offsets))
         return self.store.reader.with_key(hits.offsets, topic, key, count_max)
 
-    async def _fetch(self, places: Sequence[Place]) -> None:
-        segments = self.store.parts.commit_log.segments
-        await asyncio.get_running_loop().run_in_executor(self._executor, fetch, segments, places)
+    async def clean(self, *, by_hand: bool = False) -> Cleaned:
+        """As `MessageStore.clean`; old entries are looked up, and files removed, by threads."""
+        async with self._one_cleaning:
+            return await self.run(self.store.cleaning(by_hand=by_hand))
+
+    async def run(self, steps: Steps[T]) -> T:
+        """What the steps come to; what blocks is done by the store's threads."""
+        return await off_the_loop(steps, self._executor)

@@ -21,6 +21,7 @@ what is below zero becomes far too large, and needs no look of its own."""
 class Run(NamedTuple):
     """Records that one read gives, in the order of their queue."""
 
+    log: CommitLog
     segment: Segment
     places: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -28,9 +29,9 @@ class Run(NamedTuple):
     """Of all of them."""
 
     def is_cached(self) -> bool:
-        """Looks at the first and the last: what lies between was written between."""
-        file, base = self.segment.file, self.segment.base
-        return file.is_cached(self.places[0] - base) and file.is_cached(self.places[-1] - base)
+        """Whether they can be looked at without a wait for the disk."""
+        places, sizes = self.places, self.sizes
+        return self.log.is_cached(((places[0], sizes[0]), (places[-1], sizes[-1])))
 
     def slices(self) -> list[memoryview]:
         """Of the mapped file, one for each record."""
@@ -64,4 +65,4 @@ def straight_run(log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_ma
     limit = min(segment.end, log_end)
     if places[-1] + size > limit and max(map(add, places, sizes)) > limit:
         return None
-    return Run(segment, places, sizes, size)
+    return Run(log, segment, places, sizes, size)

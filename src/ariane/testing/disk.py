@@ -80,9 +80,6 @@ class SimulatedFile:
     def window(self, begin: int, end: int) -> Iterator[memoryview]:
         yield self.view()[begin:end]
 
-    def is_cached(self, position: int) -> bool:
-        return not self._disk.is_cold
-
     def read_cached(self, length: int, position: int) -> bytes | None:
         data = b"" if self._disk.is_cold else self.read(length, position)
         return data if len(data) == length else None

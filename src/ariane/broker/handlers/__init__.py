@@ -52,6 +52,6 @@ def handler_table(parts: Parts) -> HandlerTable:
         TopicHandlers(settings, topics, offsets, store),
         AccessHandlers(settings, parts.access),
         ConfigHandlers(settings, topics, clock),
-        RuntimeHandlers(settings, topics, store, clock, parts.booted_ms, parts.statistics, intake),
+        RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, intake),
         StatsHandlers(parts.statistics),
     )

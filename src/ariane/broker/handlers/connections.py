@@ -11,6 +11,7 @@ from ariane.clock import Clock
 from ariane.errors import CallTimeout, RecordError, RequestFailed, TransportError
 from ariane.rpc.handlers import Call, Encoded, handles
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import off_the_loop
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Answer, Request
@@ -89,15 +90,15 @@ class ConnectionHandlers:
     async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> Encoded:
         """The message goes to the consumer as if it had pulled it, whatever it has consumed before."""
         member = self._member(ask.consumer_group, ask.client_id)
-        body = self._message(ask.msg_id or "")
+        body = await self._message(ask.msg_id or "")
         return await self._pass_on(replace(ask, broker_name=self.settings.name, body=body), member)
 
-    def _message(self, message_id: str) -> bytes:
+    async def _message(self, message_id: str) -> bytes:
         try:
             offset = decode_offset_message_id(message_id).physical_offset
         except RecordError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; give the offset id of the message") from error
-        record = self.store.reader.record_at(offset)
+        record = await off_the_loop(self.store.reader.finding_record(offset))
         if record is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} on this broker")
         return bytes(record)

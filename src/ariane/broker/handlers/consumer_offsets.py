@@ -16,6 +16,7 @@ from ariane.errors import RequestFailed
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, handles
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import Steps, off_the_loop
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer
 from ariane.wire.requests.offsets import (
@@ -52,10 +53,10 @@ class ConsumerOffsetHandlers:
     store: MessageStore
 
     @handles(GetConsumerOffset)
-    def query(self, ask: GetConsumerOffset, call: Call) -> OffsetAnswer:
+    async def query(self, ask: GetConsumerOffset, call: Call) -> OffsetAnswer:
         offset = self.offsets.get(ask.consumer_group, ask.topic, ask.queue_id)
-        if offset == NONE and ask.set_zero_if_not_found is not False and self._is_young(ask.topic, ask.queue_id):
-            offset = 0
+        if offset == NONE and ask.set_zero_if_not_found is not False:
+            offset = 0 if await off_the_loop(self._is_young(ask.topic, ask.queue_id)) else NONE
         if offset == NONE:
             raise RequestFailed(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -63,7 +64,7 @@ class ConsumerOffsetHandlers:
             )
         return OffsetAnswer(offset=QueueOffset(offset))
 
-    def _is_young(self, topic: str, queue_id: int) -> bool:
+    def _is_young(self, topic: str, queue_id: int) -> Steps[bool]:
         """Whether the queue still has its first message, and that in memory.
 
         A new group then starts at 0, whatever its clients say: what was sent while the first of them came up is not
@@ -72,6 +73,7 @@ class ConsumerOffsetHandlers:
         queue = self.store.parts.queues.get(topic, queue_id)
         if queue is None:
             return True
+        yield from queue.warm(0)
         return queue.min_offset <= 0 and not self.store.reader.read(topic, queue_id, 0, 1).suggest_slave
 
     @handles(UpdateConsumerOffset)

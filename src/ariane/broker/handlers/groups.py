@@ -86,10 +86,10 @@ class GroupHandlers:
     # --- progress ---------------------------------------------------------------------------------------------------
 
     @handles(GetConsumeStats)
-    def stats(self, ask: GetConsumeStats, call: Call) -> ConsumeStatsAnswer:
+    async def stats(self, ask: GetConsumeStats, call: Call) -> ConsumeStatsAnswer:
         group = ask.consumer_group
-        topics = self.progress.topics_of(group, ask.topic)
-        return ConsumeStatsAnswer(body=merged([self.progress.of_topic(group, config) for config in topics]))
+        topics = tuple(self.progress.topics_of(group, ask.topic))
+        return ConsumeStatsAnswer(body=merged([await self.progress.of_topic(group, config) for config in topics]))
 
     @handles(GetBrokerConsumeStats)
     async def all_stats(self, ask: GetBrokerConsumeStats, call: Call) -> BrokerConsumeStatsAnswer:
@@ -97,7 +97,7 @@ class GroupHandlers:
         total = 0
         for group in tuple(self.groups.all()):
             configs = [config for config in self.progress.topics_of(group) if config.order or not ask.is_order]
-            stats = [self.progress.of_topic(group, config) for config in configs]
+            stats = [await self.progress.of_topic(group, config) for config in configs]
             total += sum(map(lag, stats))
             if stats:
                 found.append({group: stats})
@@ -106,12 +106,13 @@ class GroupHandlers:
         return BrokerConsumeStatsAnswer(body=body)
 
     @handles(GetConsumeTimeSpans)
-    def time_spans(self, ask: GetConsumeTimeSpans, call: Call) -> ConsumeTimeSpansAnswer:
+    async def time_spans(self, ask: GetConsumeTimeSpans, call: Call) -> ConsumeTimeSpansAnswer:
         config = self.progress.topics.get(ask.topic)
         if config is None:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist on this broker")
         now_ms = self.clock.now_ms()
         spans = [
-            self.progress.time_span(ask.group, ask.topic, queue_id, now_ms) for queue_id in range(queue_count(config))
+            await self.progress.time_span(ask.group, ask.topic, queue_id, now_ms)
+            for queue_id in range(queue_count(config))
         ]
         return ConsumeTimeSpansAnswer(body=ConsumeTimeSpans(consume_time_span_set=spans))

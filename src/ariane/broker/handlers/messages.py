@@ -1,8 +1,6 @@
 """Finding messages: by key, by id, and the entries of a queue as they are. For people who look into a fault."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from ariane.broker.clients import Clients
@@ -12,9 +10,11 @@ from ariane.errors import ExpressionError, RequestFailed
 from ariane.model.group import Subscription
 from ariane.model.ids import PhysicalOffset
 from ariane.rpc.handlers import Call, handles
+from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.query import QUERY_MAX
 from ariane.store.queue_entry import ENTRY
 from ariane.store.service import StoreService
+from ariane.store.steps import Steps
 from ariane.wire.codes import ResponseCode
 from ariane.wire.record_view import RecordView, verify
 from ariane.wire.requests.messages import (
@@ -34,8 +34,6 @@ UNIQUE_KEY_COUNT = 32
 ENTRIES_MAX = 1_000
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Half a frame. One message always fits; of a long answer the oldest messages are left out."""
-
-_AHEAD_BYTES = 64 * 1024  # what a thread reads of a record whose size is not known yet
 
 
 @dataclass(frozen=True)
@@ -58,25 +56,24 @@ class MessageHandlers:
                 f"no message of topic {ask.topic[:255]} with key {ask.key[:255]!r} was stored between "
                 f"{ask.begin_timestamp} and {ask.end_timestamp}",
             )
-        timestamp_ms, physical = self._index_end()
+        timestamp_ms, physical = await self._index_end()
         return QueryAnswer(
             index_last_update_timestamp=timestamp_ms,
             index_last_update_phyoffset=PhysicalOffset(physical),
             body=b"".join(_as_fits(records)),
         )
 
-    def _index_end(self) -> tuple[int, int]:
+    async def _index_end(self) -> tuple[int, int]:
         """Store time and offset of the last message in the index: how far the answer can be believed."""
         index = self.service.store.parts.index
         physical = -1 if index is None else index.end_physical
-        record = None if physical < 0 else self.service.store.reader.record_at(physical)
+        record = await self._record(physical)
         view = None if record is None else verify(record, 0, check_body_crc=False)
         return (view.store_timestamp_ms if isinstance(view, RecordView) else 0), max(physical, 0)
 
     @handles(ViewMessage)
     async def view(self, ask: ViewMessage, call: Call) -> MessageAnswer:
-        await self._warm(ask.offset)
-        record = self.service.store.reader.record_at(ask.offset) if ask.offset >= 0 else None
+        record = await self._record(ask.offset)
         if record is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
@@ -84,29 +81,24 @@ class MessageHandlers:
             )
         return MessageAnswer(body=bytes(record))
 
-    async def _warm(self, physical: int) -> None:
-        """Lets a thread wait for the disk when the record has left the page cache."""
-        segment = self.service.store.parts.commit_log.segments.find(physical)
-        if segment is None or segment.file.is_cached(physical - segment.base):
-            return
-        with suppress(OSError):  # retention has just closed the file: the look-up will say so
-            await asyncio.to_thread(segment.file.read, _AHEAD_BYTES, physical - segment.base)
+    async def _record(self, physical: int) -> memoryview | None:
+        return await self.service.run(self.service.store.reader.finding_record(physical)) if physical >= 0 else None
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
     @handles(QueryConsumeQueue)
-    def consume_queue(self, ask: QueryConsumeQueue, call: Call) -> ConsumeQueueAnswer:
+    async def consume_queue(self, ask: QueryConsumeQueue, call: Call) -> ConsumeQueueAnswer:
         where = f"queue {ask.queue_id} of topic {ask.topic[:255]}"
         queue = self.service.store.parts.queues.get(ask.topic, ask.queue_id)
         if queue is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{where} does not exist")
-        entries = queue.entries(ask.index, min(max(1, ask.count), ENTRIES_MAX))
+        wanted, subscription, note = self._filter(ask)
+        entries = await self.service.run(self._entries(queue, ask, wanted))
         if not entries:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"{where} has no entry {ask.index}: it holds {queue.min_offset} to {queue.max_offset - 1}",
             )
-        wanted, subscription, note = self._filter(ask)
         return ConsumeQueueAnswer(
             body=ConsumeQueuePage(
                 subscription_data=subscription,
@@ -124,6 +116,16 @@ class MessageHandlers:
                 min_queue_index=queue.min_offset,
             )
         )
+
+    def _entries(self, queue: ConsumeQueue, ask: QueryConsumeQueue, wanted: MessageFilter | None) -> Steps[bytes]:
+        """With their records in memory, when the filter looks at those."""
+        count = min(max(1, ask.count), ENTRIES_MAX)
+        yield from queue.warm(ask.index, count)
+        entries = queue.entries(ask.index, count)
+        if wanted is not None and wanted.record_match is not None:
+            places = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
+            yield from self.service.store.parts.commit_log.warm(places)
+        return entries
 
     def _filter(self, ask: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
         """The group's filter and subscription, with a note when there is none."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ariane.errors import RequestFailed
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, handles
-from ariane.store.cold_reads import offset_by_time
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import off_the_loop
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import (
     GetEarliestStoreTime,
@@ -49,8 +49,9 @@ class QueueHandlers:
         return OffsetAnswer(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
     async def _not_before(self, ask: SearchOffset, timestamp_ms: int) -> int:
-        return await offset_by_time(self.store, ask.topic, ask.queue_id, timestamp_ms)
+        return await off_the_loop(self.store.reader.searching_by_time(ask.topic, ask.queue_id, timestamp_ms))
 
     @handles(GetEarliestStoreTime)
-    def earliest_store_time(self, ask: GetEarliestStoreTime, call: Call) -> StoreTimeAnswer:
-        return StoreTimeAnswer(timestamp=self.store.reader.earliest_store_time(ask.topic, ask.queue_id))
+    async def earliest_store_time(self, ask: GetEarliestStoreTime, call: Call) -> StoreTimeAnswer:
+        found = self.store.reader.finding_earliest_store_time(ask.topic, ask.queue_id)
+        return StoreTimeAnswer(timestamp=await off_the_loop(found))

@@ -14,6 +14,7 @@ from ariane.model.message import Property
 from ariane.model.topic import Permission
 from ariane.rpc.handlers import Call, handles
 from ariane.store.query import Reader
+from ariane.store.steps import off_the_loop
 from ariane.wire.codes import ResponseCode, Version
 from ariane.wire.fields import Answer
 from ariane.wire.message_id import offset_message_id
@@ -40,7 +41,7 @@ class RetryHandlers:
         if group.retry_queue_nums <= 0:  # the group was set up to give failed messages up
             return Answer()
         retry_topic(self.topics, group, unit_mode=ask.unit_mode)
-        record, view = self._consumed(ask.offset)
+        record, view = await self._consumed(ask.offset)
         named = ask.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = sent_back(
             incoming_of(record),
@@ -75,8 +76,8 @@ class RetryHandlers:
                 "send to another one",
             )
 
-    def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
-        record = self.reader.record_at(offset) if offset >= 0 else None
+    async def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
+        record = await off_the_loop(self.reader.finding_record(offset)) if offset >= 0 else None
         view = None if record is None else verify(record, check_body_crc=False)
         if record is None or not isinstance(view, RecordView) or view.topic in _NEVER_CONSUMED:
             raise RequestFailed(

@@ -19,8 +19,10 @@ from ariane.clock import Clock
 from ariane.rpc.handlers import Call, handles
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
 from ariane.wire.codes import Version
 from ariane.wire.fields import Answer
+from ariane.wire.record_view import RecordView, verify
 from ariane.wire.requests.configs import KeyValueTable
 from ariane.wire.requests.runtime import (
     CleanExpiredConsumeQueues,
@@ -40,15 +42,20 @@ _POOLS = ("send", "pull", "query", "endTransaction")
 class RuntimeHandlers:
     settings: BrokerSettings
     topics: Topics
-    store: MessageStore
+    service: StoreService
     clock: Clock
     booted_ms: int
     statistics: Statistics
     intake: Intake
 
+    @property
+    def store(self) -> MessageStore:
+        return self.service.store
+
     @handles(GetRuntimeInfo)
-    def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
-        told = self._process() | self._log() | self._disk() | _idle_pools() | self._sends_in_hand()
+    async def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
+        earliest_ms = await self._earliest_ms()
+        told = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._sends_in_hand()
         told |= traffic(self.statistics)
         return RuntimeInfoAnswer(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
 
@@ -71,9 +78,8 @@ class RuntimeHandlers:
             "sendThreadPoolQueueCapacity": WAITING_MAX,
         }
 
-    def _log(self) -> dict[str, object]:
+    def _log(self, earliest_ms: int | None) -> dict[str, object]:
         log_parts, flusher = self.store.parts.commit_log, self.store.flusher
-        earliest_ms = self._earliest_ms()
         return {
             "commitLogMinOffset": log_parts.min_offset,
             "commitLogMaxOffset": log_parts.max_offset,
@@ -83,13 +89,12 @@ class RuntimeHandlers:
             **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
         }
 
-    def _earliest_ms(self) -> int | None:
-        """Of the oldest message that a queue still has; None for an empty store."""
-        times = (self.store.reader.store_time(queue, queue.min_offset) for queue in self._queues_with_messages())
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
-
-    def _queues_with_messages(self) -> list[ConsumeQueue]:
-        return [queue for queue in self.store.parts.queues if queue.max_offset > queue.min_offset]
+    async def _earliest_ms(self) -> int | None:
+        """Of the record that the log begins with; None for an empty store."""
+        reader = self.store.reader
+        record = await self.service.run(reader.finding_record(self.store.parts.commit_log.min_offset))
+        view = None if record is None else verify(record, check_body_crc=False)
+        return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
     def _disk(self) -> dict[str, object]:
         layout = self.store.parts.layout
@@ -132,8 +137,8 @@ class RuntimeHandlers:
         return Answer()
 
     @handles(DeleteExpiredCommitLog)
-    def clean_log(self, ask: DeleteExpiredCommitLog, call: Call) -> Answer:
-        cleaned = self.store.clean(by_hand=True)
+    async def clean_log(self, ask: DeleteExpiredCommitLog, call: Call) -> Answer:
+        cleaned = await self.service.clean(by_hand=True)
         log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
         return Answer()
 

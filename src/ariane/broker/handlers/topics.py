@@ -12,6 +12,7 @@ from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.rpc.handlers import Call, handles
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import Steps, off_the_loop
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Answer
 from ariane.wire.requests.topics import (
@@ -77,20 +78,20 @@ class TopicHandlers:
         return TopicListAnswer(body=TopicList(topic_list=self.topics.system_topics()))
 
     @handles(GetTopicStats)
-    def stats(self, ask: GetTopicStats, call: Call) -> TopicStatsAnswer:
+    async def stats(self, ask: GetTopicStats, call: Call) -> TopicStatsAnswer:
         """Of every queue that can be written or read: a queue that is only read still has messages to show."""
         config = self._found(ask.topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             key = MessageQueue(topic=ask.topic, broker_name=self.settings.name, queue_id=queue_id)
-            table[key] = self._offsets(self.store.parts.queues.get(ask.topic, queue_id))
+            table[key] = await off_the_loop(self._offsets(self.store.parts.queues.get(ask.topic, queue_id)))
         return TopicStatsAnswer(body=TopicStats(offset_table=table))
 
-    def _offsets(self, queue: ConsumeQueue | None) -> TopicOffset:
+    def _offsets(self, queue: ConsumeQueue | None) -> Steps[TopicOffset]:
         if queue is None:
             return TopicOffset()
         low, high = queue.min_offset, queue.max_offset
-        last_ms = self.store.reader.store_time(queue, high - 1) if high > low else None
+        last_ms = (yield from self.store.reader.finding_store_time(queue, high - 1)) if high > low else None
         return TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=last_ms or 0)
 
     def _found(self, topic: str) -> TopicConfig:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from ariane.broker.consume_stats import ConsumeProgress
 from ariane.broker.counters import Counters
-from ariane.broker.metrics.store_times import Place, physical_of, place_of
+from ariane.broker.metrics.store_times import Place, place_of
 from ariane.model.topic import TopicConfig
+from ariane.store.steps import Steps
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Lag:
     unpulled: Place | None = None
 
 
-def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[Lag]:
+def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[Steps[Lag]]:
     """Of one group, topic by topic: those in which it has offsets, but for those that its members gave up, and those
     that its members have just begun with."""
     configs = {config.topic_name: config for config in progress.topics_of(group)}
@@ -42,14 +43,14 @@ def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterat
         yield _lag(group, config, progress, counters)
 
 
-def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> Lag:
+def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> Steps[Lag]:
     topic = config.topic_name
     lag = Lag(group, topic)
     tally = counters.gets.get((topic, group))
     pulled = {} if tally is None else tally.pulled
     unconsumed: list[int] = []
     unpulled: list[int] = []
-    for queue_id, queue in progress.store.parts.queues.of_topic(topic).items():
+    for queue_id, queue in tuple(progress.store.parts.queues.of_topic(topic).items()):
         end = queue.max_offset
         committed = progress.offsets.get(group, topic, queue_id)
         consumed = end if committed < 0 else min(max(committed, queue.min_offset), end)
@@ -57,8 +58,8 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
         lag.messages += end - consumed
         lag.in_flight += max(0, taken - consumed)
         lag.ready += end - taken
-        unconsumed += _where(physical_of(queue, consumed))
-        unpulled += _where(physical_of(queue, taken))
+        unconsumed += _where((yield from queue.finding_physical(consumed)))
+        unpulled += _where((yield from queue.finding_physical(taken)))
     log = progress.store.parts.commit_log
     lag.unconsumed = place_of(log, min(unconsumed, default=None))
     lag.unpulled = place_of(log, min(unpulled, default=None))

@@ -19,6 +19,7 @@ from ariane.broker.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.broker.tallies import Histogram
 from ariane.model.group import ConsumeType
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.store.steps import off_the_loop
 from ariane.wire.codes import Language
 
 TIMES_MAX = 2_000
@@ -167,15 +168,12 @@ class Gatherer:
 
     async def _lags(self, page: Page) -> None:
         lags: list[Lag] = []
-
-        def steps() -> Iterator[None]:
-            for group in tuple(self._parts.groups.all()):
-                for lag in lags_of(group, self._progress, self._counters):
-                    lags.append(lag)
-                    self._add_lag(page, lag)
-                    yield
-
-        await _in_turns(steps())
+        for group in tuple(self._parts.groups.all()):
+            for found in lags_of(group, self._progress, self._counters):
+                lags.append(await off_the_loop(found))
+                self._add_lag(page, lags[-1])
+                if len(lags) % _STEPS_IN_A_TURN == 0:
+                    await asyncio.sleep(0)
         looked_up = lags[: self._times_max // 2]
         places = [place for lag in looked_up for place in (lag.unconsumed, lag.unpulled)]
         times = iter(await asyncio.to_thread(stored_ms, places))

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ariane.store.commit_log import CommitLog
-from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES
 from ariane.store.segments import Segment
 from ariane.wire.record import HEAD_V4, head_of
 
@@ -23,17 +21,6 @@ class Place(NamedTuple):
 
     segment: Segment
     physical: int
-
-
-def physical_of(queue: ConsumeQueue, offset: int) -> int | None:
-    """Where the message at `offset` lies in the log; None when the queue has no such message."""
-    if not queue.min_offset <= offset < queue.max_offset:
-        return None
-    entry = queue.entries(offset, 1)
-    if len(entry) < ENTRY_BYTES:
-        return None
-    physical: int = ENTRY.unpack(entry)[0]
-    return physical
 
 
 def place_of(commit_log: CommitLog, physical: int | None) -> Place | None:

@@ -7,6 +7,7 @@ from ariane.errors import SettingsError
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.store.queue_entry import ENTRY
+from ariane.store.steps import Steps
 
 _HOUR_MS = 3_600_000
 _DELAY_UNKNOWN_MS = 1 << 60
@@ -45,28 +46,30 @@ class LevelQueues:
             level.offset = queue.min_offset
         return queue
 
-    def due_count(self, level: Level, now_ms: int, count_max: int) -> int:
+    def due_count(self, level: Level, now_ms: int, count_max: int) -> Steps[int]:
         """How many entries from `level.offset` on are due, up to the first that is not."""
-        times = [] if level.held_until_ms > now_ms else self._times(level, count_max)
+        times = [] if level.held_until_ms > now_ms else (yield from self._times(level, count_max))
         waiting = (index for index, time_ms in enumerate(times) if not level.is_due(time_ms, now_ms))
         return next(waiting, len(times))
 
-    def next_ms(self, level: Level) -> int | None:
+    def next_ms(self, level: Level) -> Steps[int | None]:
         """When the level is to be looked at again; None when it is empty."""
-        times = self._times(level, 1)
+        times = yield from self._times(level, 1)
         return max(times[0], level.held_until_ms) if times else None
 
-    def _times(self, level: Level, count_max: int) -> list[int]:
-        queue = self.of(level)
-        entries = b"" if queue is None else queue.entries(level.offset, count_max)
-        return [
-            tags_code if tags_code > 0 or queue is None else self._by_store_time(queue, level, index)
-            for index, (_, _, tags_code) in enumerate(ENTRY.iter_unpack(entries))
-        ]
+    def _times(self, level: Level, count_max: int) -> Steps[list[int]]:
+        queue, times = self.of(level), list[int]()
+        if queue is None:
+            return times
+        yield from queue.warm(level.offset, count_max)
+        for _, _, tags_code in ENTRY.iter_unpack(queue.entries(level.offset, count_max)):
+            own_ms = tags_code > 0
+            times.append(tags_code if own_ms else (yield from self._by_store_time(queue, level, len(times))))
+        return times
 
-    def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> int:
+    def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> Steps[int]:
         """For an entry without a time of its own: Apache may have put it into a file beside the queue."""
-        stored_ms = self._store.reader.store_time(queue, level.offset + index)
+        stored_ms = yield from self._store.reader.finding_store_time(queue, level.offset + index)
         return (stored_ms or 0) + level.delay_ms
 
 

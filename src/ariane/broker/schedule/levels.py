@@ -28,6 +28,7 @@ from ariane.errors import MessageRefused, RecordError, StoreCorrupt, StoreError,
 from ariane.lifecycle import background, every
 from ariane.store.delay_levels import parse_levels
 from ariane.store.service import StoreService
+from ariane.store.steps import at_once
 from ariane.wire.coerce import coerce
 from ariane.wire.record_view import RecordView, verify
 from ariane.wire.requests.offsets import DelayOffsetTable
@@ -87,10 +88,14 @@ class DelayedDelivery:
     async def run(self) -> None:
         while True:
             await self.deliver_due()
-            await self._alarm.wait(self._next_ms())
+            await self._alarm.wait(await self._next_ms())
 
-    def _next_ms(self) -> int | None:
-        return min((ms for level in self._levels if (ms := self._queues.next_ms(level)) is not None), default=None)
+    async def _next_ms(self) -> int | None:
+        """Looks twice: by the second time all is in memory, and nothing can arrive while it looks (alarm.py)."""
+        for level in self._levels:
+            await self._service.run(self._queues.next_ms(level))
+        looked_at = [at_once(self._queues.next_ms(level)) for level in self._levels]
+        return min((ms for ms in looked_at if ms is not None), default=None)
 
     async def deliver_due(self) -> None:
         """Delivers until nothing is due. Others get their turn after every batch."""
@@ -101,7 +106,7 @@ class DelayedDelivery:
 
     async def _deliver_batch(self, level: Level) -> bool:
         """Whether the level had something due, and may have more."""
-        count = self._queues.due_count(level, self._clock.now_ms(), BATCH)
+        count = await self._service.run(self._queues.due_count(level, self._clock.now_ms(), BATCH))
         if not count:
             return False
         try:

@@ -37,6 +37,7 @@ from ariane.errors import StoreCorrupt, StoreError, StoreMismatch
 from ariane.lifecycle import background, every
 from ariane.store.disk import Disk
 from ariane.store.service import StoreService
+from ariane.store.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,16 @@ class TimerDelivery:
         """How many could not be delivered since the start; each is told in the log."""
         return self._out.dropped
 
+    def oldest_waiting(self) -> Steps[int | None]:
+        """Where in the commit log the oldest message is that waits, in the wheel or on its way there; None for none."""
+        found: list[int | None] = []
+        since_ms = self._wheel.delivered_ms
+        yield lambda: found.append(self._wheel.log.oldest_from(since_ms))
+        queue = self._service.store.parts.queues.get(TIMER, 0)
+        if queue is not None:
+            found.append((yield from queue.finding_physical(max(self._take.offset, queue.min_offset))))
+        return min((place for place in found if place is not None), default=None)
+
     # --- delivering -------------------------------------------------------------------------------------------------
 
     def _arrived(self, topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
@@ -147,7 +158,8 @@ class TimerDelivery:
 
     async def _step(self) -> bool:
         now_ms = self._clock.now_ms()
-        self._wheel.log.drop_before(self._checkpoint.delivered_ms)  # here, where no thread is reading the log
+        dropping = self._wheel.log.drop_before(self._checkpoint.delivered_ms)
+        await self._service.run(dropping)  # here, where no thread is reading the log
         return await self._drain.step(now_ms) or await self._take.step(now_ms)
 
     # --- noting -----------------------------------------------------------------------------------------------------

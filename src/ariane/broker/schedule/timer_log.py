@@ -16,6 +16,7 @@ from ariane.errors import StoreCorrupt, StoreFull
 from ariane.store.disk import Disk
 from ariane.store.layout import offset_of
 from ariane.store.segments import Segment, Segments
+from ariane.store.steps import Steps
 
 FILE_BYTES = 32 * 1024 * 1024
 """A million units: 32 MB are also what the oldest pending message can keep from being deleted."""
@@ -59,12 +60,7 @@ class TimerLog:
     def scan(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """All units in chunks, each with the position of its first. StoreCorrupt at a damaged one."""
         for segment in self._segments:
-            for position in range(segment.base, min(segment.end, self.end), _SCAN_BYTES):
-                length = min(_SCAN_BYTES, segment.end - position, self.end - position)
-                data = segment.file.read(length, position - segment.base)
-                if len(data) != length:
-                    raise StoreCorrupt(f"the timer's log is too short at {position}")
-                units = unpack_units(data)
+            for position, units in _units_of(segment, self.end):
                 self._note(segment, int(units["wake_ms"].max()))
                 yield position, units
 
@@ -114,6 +110,23 @@ class TimerLog:
             position = units[-1].previous
         return units
 
+    def oldest_from(self, time_ms: int) -> int | None:
+        """Where in the commit log the oldest message for this time or a later one is. Blocks: for a thread.
+
+        Units stand in the order of their records, so the first is the one. What cannot be read may be anything: it is
+        taken to be as old as can be.
+        """
+        end = self.end
+        try:
+            for segment in tuple(self._segments):
+                for _, units in _units_of(segment, end):
+                    waiting = np.flatnonzero(units["wake_ms"] >= time_ms)
+                    if len(waiting):
+                        return int(units["physical"][waiting[0]])
+        except (OSError, StoreCorrupt):
+            return 0
+        return None
+
     def sync_now(self) -> None:
         """Makes all units durable. Blocks: for a thread. After a failure never again: the kernel forgets what it could
         not write, and the next sync would succeed without it (as in store/flush.py)."""
@@ -130,19 +143,28 @@ class TimerLog:
                 raise
             self._synced_to = end
 
-    def drop_before(self, time_ms: int) -> int:
+    def drop_before(self, time_ms: int) -> Steps[int]:
         """Removes the files whose units were all for earlier times, but never the last; how many."""
         dropped = 0
         while len(self._segments) > 1 and (first := self._segments.first) is not None:
             if self._last_wakes.get(first.base, 0) >= time_ms:
                 break
-            self._segments.drop_first()
+            yield from self._segments.dropping_first()
             self._last_wakes.pop(first.base, None)
             dropped += 1
         return dropped
 
     def close(self) -> None:
         self._segments.close()
+
+
+def _units_of(segment: Segment, end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    for position in range(segment.base, min(segment.end, end), _SCAN_BYTES):
+        length = min(_SCAN_BYTES, segment.end - position, end - position)
+        data = segment.file.read(length, position - segment.base)
+        if len(data) != length:
+            raise StoreCorrupt(f"the timer's log is too short at {position}")
+        yield position, unpack_units(data)
 
 
 def _full(error: OSError) -> StoreFull:

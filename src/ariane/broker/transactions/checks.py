@@ -88,7 +88,7 @@ class TransactionChecks:
         questions = Questions(self._clients)
         try:
             await self._walk(end, questions)
-        except StoreError as error:  # nothing more can be written now; what waits is found again by the next round
+        except (StoreError, OSError) as error:  # no more is written or read now; what waits is found by the next round
             log.warning("transaction checks stopped for this round", extra={"reason": str(error)})
         questions.report()
         if end:
@@ -100,6 +100,7 @@ class TransactionChecks:
         waiting = self._transactions.open
         offset, steps = waiting.next_open(0, end), 0
         while offset is not None:
+            await self._service.run(self._transactions.queue.finding(offset))
             self._transactions.settle()  # an outcome that was told by now is taken: nobody is asked about it
             asked = self._look_at(offset, end) if waiting.is_open(offset) else None
             if asked is not None:

@@ -31,6 +31,7 @@ from ariane.model.message import Property
 from ariane.store.append import Outcome
 from ariane.store.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import Steps
 from ariane.wire.codes import ResponseCode
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record_view import RecordView, verify
@@ -83,35 +84,20 @@ class Transactions:
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def judged(self, ask: EndTransaction) -> Ending | None:
+    def judged(self, ask: EndTransaction, record: memoryview | None) -> Ending | None:
         """What a producer's outcome asks to be written: nothing for "unknown", and for one that was told before.
 
-        RequestFailed when it does not fit.
+        `record` is what stands where the outcome says that its half message is. RequestFailed when it does not fit.
         """
         decision = _decision(ask.commit_or_rollback)
         if decision is Decision.UNKNOWN:
             return None
-        half = self._asked_for(ask)
+        half = _asked_for(ask, record)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
             return Ending(half, newest, decision)
         self._check_told_before(half.first_offset, decision)
         return None
-
-    def _asked_for(self, ask: EndTransaction) -> HalfRecord:
-        record = self.queue.at(ask.tran_state_table_offset)
-        half = None if record is None else HalfRecord.of(record)
-        if half is None or half.view.physical_offset != ask.commit_log_offset:
-            raise _refused(
-                f"no half message at offset {ask.tran_state_table_offset} of {TRANS_HALF} and {ask.commit_log_offset} "
-                "of the commit log: take both from the answer to its send, or from the broker's question"
-            )
-        if half.producer_group != ask.producer_group:
-            raise _refused(
-                f"the half message at {ask.commit_log_offset} is of producer group {half.producer_group!r}, "
-                f"not {ask.producer_group[:255]!r}: only its own group may end it"
-            )
-        return half
 
     def write(self, endings: Sequence[Ending]) -> list[Written]:
         """Takes outcomes, each of another transaction; what became of each."""
@@ -190,10 +176,9 @@ class Transactions:
 
     # --- given up and taken back ------------------------------------------------------------------------------------
 
-    def resume(self, msg_id: str) -> Appended | None:
-        """Opens a given-up message again, by its offset id; None when it still waits and is asked about anyway."""
+    def resume(self, message: HalfMessage) -> Appended | None:
+        """Opens a given-up message again; None when it still waits and is asked about anyway."""
         self.settle()
-        message = self._given_up(msg_id)
         fresh = reopened(message)
         first = fresh.properties.get(Property.TRANSACTION_PREPARED_QUEUE_OFFSET)
         if first is not None and self.open.newest(int(first)) is not None:
@@ -204,15 +189,16 @@ class Transactions:
             self._remembered.pop(int(first), None)
         return appended
 
-    def _given_up(self, msg_id: str) -> HalfMessage:
+    def given_up(self, msg_id: str) -> Steps[HalfMessage]:
+        """The message, by its offset id. RequestFailed when it is none that can be opened again."""
         try:
             physical = decode_offset_message_id(msg_id).physical_offset
         except RecordError as error:
             raise _refused(f"{error}; the offset id of a message of {TRANS_CHECK_MAX} is expected") from None
-        record = self._store.reader.record_at(physical)
+        record = yield from self._store.reader.finding_record(physical)
         view = None if record is None else verify(record)
         if isinstance(view, RecordView) and view.topic in (TRANS_HALF, TRANS_CHECK_MAX):
-            own = StoredQueue(self._store, view.topic).at(view.queue_offset)
+            own = yield from StoredQueue(self._store, view.topic).finding(view.queue_offset)
             if own is not None and (message := HalfMessage.of(own)).stored.physical_offset == physical:
                 return message
         raise _refused(f"message {msg_id} is not in {TRANS_CHECK_MAX} or {TRANS_HALF} of this broker, or no longer")
@@ -227,6 +213,21 @@ def _decision(number: int) -> Decision:
     if decision is None:
         raise _refused(f"commitOrRollback is {number}, expected 0 (unknown), 8 (commit) or 12 (rollback)")
     return decision
+
+
+def _asked_for(ask: EndTransaction, record: memoryview | None) -> HalfRecord:
+    half = None if record is None else HalfRecord.of(record)
+    if half is None or half.view.physical_offset != ask.commit_log_offset:
+        raise _refused(
+            f"no half message at offset {ask.tran_state_table_offset} of {TRANS_HALF} and {ask.commit_log_offset} "
+            "of the commit log: take both from the answer to its send, or from the broker's question"
+        )
+    if half.producer_group != ask.producer_group:
+        raise _refused(
+            f"the half message at {ask.commit_log_offset} is of producer group {half.producer_group!r}, "
+            f"not {ask.producer_group[:255]!r}: only its own group may end it"
+        )
+    return half
 
 
 def _refused(reason: str) -> RequestFailed:

@@ -10,8 +10,10 @@ from ariane.broker.transactions.half_record import HALF_QUEUE
 from ariane.broker.transactions.op_messages import OP_QUEUE, ended_offsets
 from ariane.broker.transactions.open_halves import OpenHalves
 from ariane.errors import RecordError
+from ariane.store.cold_reads import Place
 from ariane.store.message_store import MessageStore
 from ariane.store.queue_entry import ENTRY
+from ariane.store.steps import Steps
 from ariane.wire.record_view import RecordView, verify
 
 log = logging.getLogger(__name__)
@@ -43,13 +45,33 @@ class StoredQueue:
 
     def at(self, offset: int) -> memoryview | None:
         """The record of this queue offset; None when it is not there, or no longer."""
+        place = self._place(offset)
+        return None if place is None else self._store.parts.commit_log.read(*place)
+
+    def fresh_at(self, offset: int) -> memoryview | None:
+        """The same for a message that was stored just now; None also for one that the disk may have to be asked for."""
         parts = self._store.parts
         queue = parts.queues.get(self._topic, self._queue_id)
-        entry = b"" if queue is None else queue.entries(offset, 1)
+        entry = None if queue is None else queue.cached_entries(offset, 1)
         if not entry:
             return None
         physical, size, _ = ENTRY.unpack(entry)
-        return parts.commit_log.read(physical, size)
+        return parts.commit_log.read(physical, size) if physical >= parts.commit_log.fresh_from else None
+
+    def finding(self, offset: int) -> Steps[memoryview | None]:
+        """As `at`."""
+        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        if queue is not None:
+            yield from queue.warm(offset)
+            place = self._place(offset)
+            if place is not None:
+                yield from self._store.parts.commit_log.warm([place])
+        return self.at(offset)
+
+    def _place(self, offset: int) -> Place | None:
+        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        entry = b"" if queue is None else queue.entries(offset, 1)
+        return ENTRY.unpack(entry)[:2] if entry else None
 
     def walk(self, begin: int) -> Iterator[tuple[RecordView, memoryview]]:
         """Every whole record from `begin` on."""

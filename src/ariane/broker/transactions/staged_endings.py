@@ -44,12 +44,12 @@ class EndingStage:
         self._bytes = 0
         transactions.before_others(self.settle)
 
-    def add(self, ask: EndTransaction, call: Call) -> bool:
-        """Whether it is staged; if not, it says nothing new. RequestFailed when it does not fit."""
-        ending = self._transactions.judged(ask)
+    def add(self, ask: EndTransaction, call: Call, record: memoryview | None) -> bool:
+        """Whether it is staged; if not, it says nothing new. RequestFailed when it does not fit the half message."""
+        ending = self._transactions.judged(ask, record)
         if ending is not None and ending.half.first_offset in self._staged:
             self.settle()  # the first one of this turn is final, or was not taken
-            ending = self._transactions.judged(ask)
+            ending = self._transactions.judged(ask, record)
         if ending is None:
             return False
         if not self._staged:

@@ -1,0 +1,67 @@
+"""Work that comes upon something slow: on the loop a thread does it, in a tool it is done at once."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ariane.store.steps import Steps, at_once, off_the_loop, unless_blocked
+
+Run = Callable[[Steps[list[str]]], Awaitable[list[str]]]
+
+
+def steps(*names: str | None) -> Steps[list[str]]:
+    """Tells which thread did each errand; the errand of that name fails."""
+    done: list[str] = []
+
+    def errand(name: str) -> None:
+        if name == "fails":
+            raise OSError(5, "Input/output error")
+        done.append(f"{name} by {threading.current_thread().name}")
+
+    for name in names:
+        try:
+            yield None if name is None else lambda name=name: errand(name)  # type: ignore[misc]
+        except OSError as error:
+            done.append(str(error.strerror))
+    return done
+
+
+def test_a_tool_does_every_errand_itself() -> None:
+    assert at_once(steps("one", None, "two")) == ["one by MainThread", "two by MainThread"]
+
+
+async def test_on_the_loop_threads_do_the_errands_in_order() -> None:
+    first, second = await off_the_loop(steps("one", None, "two"))
+    assert first.startswith("one by ")
+    assert second.startswith("two by ")
+    assert "MainThread" not in first + second
+
+
+async def test_a_failed_errand_is_told_to_the_steps() -> None:
+    assert at_once(steps("fails", "one")) == ["Input/output error", "one by MainThread"]
+    failed, _ = await off_the_loop(steps("fails", "one"))
+    assert failed == "Input/output error"
+
+
+async def test_steps_without_an_errand_do_not_suspend() -> None:
+    others: list[str] = []
+    asyncio.get_running_loop().call_soon(others.append, "had a turn")
+    assert await off_the_loop(steps()) == []
+    assert others == []
+    assert await off_the_loop(steps(None)) == []
+    assert others == ["had a turn"]
+
+
+def test_steps_can_be_given_up_at_the_first_errand() -> None:
+    assert unless_blocked(steps()) == []
+    assert unless_blocked(steps("one")) is None
+
+
+def test_what_the_steps_do_not_expect_is_the_callers() -> None:
+    def fails() -> Steps[None]:
+        yield lambda: 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        at_once(fails())
