@@ -48,7 +48,7 @@ async def test_without_any_nameserver_the_error_names_each_of_them() -> None:
     async with Instance.open(ClientSettings(nameservers=NOBODY)) as one:
         error = await _failure(one, "T")
     assert f"cannot connect to {NOBODY}" in error
-    assert "ariane namesrv" in error
+    assert "ariane up" in error
 
 
 async def test_the_next_nameserver_is_asked_when_one_is_down() -> None:
