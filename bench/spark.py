@@ -1,10 +1,13 @@
 """Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
 
-    python -m bench.spark [--mib 512] [--messages 100000] [--rounds 5] [--sizes 512,2048] [--only direct,broker]
+    python -m bench.spark [--mib 1024] [--messages 250000] [--rounds 4] [--sizes 1024,8192] [--only direct,broker]
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
-machine that others use too, only that can be compared. Logs lie in the page cache. What is printed is also in
-bench/results/spark.json, from where `python -m bench.report` takes it to docs/performance.md.
+machine that others use too, only that can be compared. Logs, and what is made of them, lie in memory, where a
+machine has such a place; so no disk is measured. The broker's store and checkpoints lie on disk. What is printed is
+also in bench/results/spark.json, from where `python -m bench.report` takes it to docs/performance.md.
+
+A Spark job costs about half a second before it reads a row. Logs are so large that this is little of what is measured.
 """
 
 import argparse
@@ -31,7 +34,7 @@ from ariane.store.rebuild import rebuild_store
 from ariane.store.shape import shape_of
 from bench.arrow import SEVEN, known_starts, make_log, starts_of
 from bench.spark_broker import brokered
-from bench.spark_cost import Cost, best_cost
+from bench.spark_cost import best_cost, best_costs
 from bench.spark_figures import KEPT, Figure, keep, run_name
 from bench.spark_reads import direct, discard, tuples, write_parquet
 from bench.spark_store import BenchStore, make_store
@@ -39,6 +42,7 @@ from bench.timing import us_per_call
 
 SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
+_IN_MEMORY = "/dev/shm"
 _FLAT = 1.1  # a cost that grows by less has not grown
 
 
@@ -46,6 +50,9 @@ _FLAT = 1.1  # a cost that grows by less has not grown
 class Bench:
     arguments: argparse.Namespace
     directory: Path
+    """For a broker's store and for checkpoints."""
+    memory: Path
+    """For logs."""
     run: str
     figures: list[Figure]
 
@@ -62,7 +69,7 @@ class Bench:
 
     @contextmanager
     def store(self, body_bytes: int, mib: int) -> Iterator[BenchStore]:
-        root = self.directory / f"store-{body_bytes}-{mib}"
+        root = self.memory / f"store-{body_bytes}-{mib}"
         try:
             yield make_store(root, body_bytes, mib << 20)
         finally:
@@ -95,11 +102,13 @@ class Bench:
 
     def _direct(self, spark: SparkSession, label: str, size: int) -> None:
         with self.store(size, self.arguments.mib) as store:
-            ours = self._read(spark, f"direct reader, 7 columns, {label}", store)
-            lake = self.directory / "parquet"
+            lake = self.memory / "parquet"
             write_parquet(store, lake)
-            parquet = best_cost(spark, lambda: discard(spark.read.parquet(str(lake))), self.rounds)
+            reads = (lambda: discard(direct(spark, store)), lambda: discard(spark.read.parquet(str(lake))))
+            ours, parquet = best_costs(spark, reads, self.rounds)
             shutil.rmtree(lake)
+        self.add(f"direct reader, 7 columns, {label}", ours.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add(f"direct reader, 7 columns, {label}, wall", ours.per_s(store.rows) / 1e3, "krow/s")
         self.add(f"Spark reads them from Parquet, {label}", parquet.per_core_s(store.rows) / 1e3, "krow/core-s")
         with self.store(size, TUPLE_MIB) as small:
             cost = best_cost(spark, lambda: discard(tuples(spark, small)), 1)
@@ -109,15 +118,9 @@ class Bench:
         faster = ours.per_core_s(store.rows) / cost.per_core_s(small.rows)
         self.add(f"direct / tuples, {label}", faster, "x", at_least=goals[1])
 
-    def _read(self, spark: SparkSession, name: str, store: BenchStore) -> Cost:
-        cost = best_cost(spark, lambda: discard(direct(spark, store)), self.rounds)
-        self.add(name, cost.per_core_s(store.rows) / 1e3, "krow/core-s")
-        self.add(f"{name}, wall", cost.per_s(store.rows) / 1e3, "krow/s")
-        return cost
-
     def archive(self) -> None:
         with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
-            lake, own = self.directory / "archive", self.directory / "own"
+            lake, own = self.memory / "archive", self.memory / "own"
 
             def ours() -> None:
                 shutil.rmtree(lake, ignore_errors=True)
@@ -127,7 +130,7 @@ class Bench:
                 frame = direct(spark, store, ",".join(name for name in ARCHIVED.names))
                 frame.write.mode("overwrite").option("compression", "zstd").partitionBy("topic").parquet(str(own))
 
-            costs = [best_cost(spark, action, self.rounds) for action in (ours, sparks)]
+            costs = best_costs(spark, (ours, sparks), self.rounds)
             for path in (lake, own):
                 shutil.rmtree(path, ignore_errors=True)
         for name, cost in zip(("job archive", "Spark's own writer, the same columns"), costs, strict=True):
@@ -171,7 +174,7 @@ class Bench:
         self.add(f"cost of a row, {sizes[-1]} MiB / {sizes[0]} MiB", costs[-1] / costs[0], "x", at_most=_FLAT)
 
     def rebuild(self) -> None:
-        with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
+        with self.spark() as spark, self.store(1024, self.arguments.rebuild_mib) as store:
             layout, disk = Layout.under(store.root), RealDisk()
             began = time.perf_counter()
             rebuild_store(
@@ -196,20 +199,25 @@ PARTS = ("decode", "direct", "archive", "broker", "idle", "scaling", "sizes", "r
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Figures of Ariane's Spark source, sink and jobs.")
-    parser.add_argument("--mib", type=int, default=512, help="of log, for each measurement")
-    parser.add_argument("--messages", type=int, default=100_000, help="through the broker, in each round")
+    parser.add_argument("--mib", type=int, default=1024, help="of log, for each measurement")
+    parser.add_argument("--rebuild-mib", type=int, default=4096, help="of log, to rebuild its queues and index")
+    parser.add_argument("--messages", type=int, default=250_000, help="through the broker, in each round")
     parser.add_argument("--batches", type=int, default=40, help="micro-batches of one message")
-    parser.add_argument("--rounds", type=int, default=5, help="behind a first one that warms up")
-    parser.add_argument("--sizes", default="512,2048", help="MiB of log whose costs are compared: 1024,8192")
+    parser.add_argument("--rounds", type=int, default=4, help="behind a first one that warms up")
+    parser.add_argument("--sizes", default="1024,8192", help="MiB of log whose costs are compared")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--directory", default=None, help="for logs, which are removed again")
+    parser.add_argument("--directory", default=None, help="for all files, which are removed again")
     arguments = parser.parse_args()
     wanted = [part for part in PARTS if part in arguments.only.split(",")]
-    with tempfile.TemporaryDirectory(prefix="bench-spark-", dir=arguments.directory) as directory:
+    in_memory = arguments.directory or (_IN_MEMORY if os.path.isdir(_IN_MEMORY) else None)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-spark-", dir=arguments.directory) as directory,
+        tempfile.TemporaryDirectory(prefix="bench-spark-", dir=in_memory) as memory,
+    ):
         told = run_name(
             os.getloadavg()[0], log=f"{arguments.mib} MiB", rounds=arguments.rounds, messages=arguments.messages
         )
-        bench = Bench(arguments, Path(directory), told, [])
+        bench = Bench(arguments, Path(directory), Path(memory), told, [])
         for part in wanted:
             print(f"\n{part}", flush=True)
             run: Callable[[], None] = getattr(bench, part)

@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+WARM_S = 8.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -25,12 +26,29 @@ class Cost:
 
 
 def best_cost(spark: SparkSession, action: Callable[[], object], rounds: int, others: Iterable[int] = ()) -> Cost:
-    """Of several rounds behind one that warms up: the least of each, since other work can only add. `others` are the
-    processes that work for it too, such as a broker."""
+    """Of several rounds: the least of each, since other work can only add. `others` are the processes that work for it
+    too, such as a broker."""
+    return best_costs(spark, [action], rounds, others)[0]
+
+
+def best_costs(
+    spark: SparkSession, actions: Sequence[Callable[[], object]], rounds: int, others: Iterable[int] = ()
+) -> list[Cost]:
+    """Of actions that are compared, in turns, so that each meets the same: a machine's other work comes and goes.
+
+    First they warm up: a JVM compiles what it does often while it does it, and in the first seconds that takes as
+    much processor time as the rows.
+    """
     roots = [jvm_pid(spark), *others]
-    action()
-    costs = [_cost(action, roots) for _ in range(rounds)]
-    return Cost(min(one.wall_s for one in costs), min(one.cpu_s for one in costs))
+    until = time.monotonic() + WARM_S * len(actions)
+    while time.monotonic() < until:
+        for action in actions:
+            action()
+    costs = [[_cost(action, roots) for action in actions] for _ in range(rounds)]
+    return [
+        Cost(min(one.wall_s for one in of_action), min(one.cpu_s for one in of_action))
+        for of_action in zip(*costs, strict=True)
+    ]
 
 
 def jvm_pid(spark: SparkSession) -> int:
@@ -39,14 +57,16 @@ def jvm_pid(spark: SparkSession) -> int:
 
 
 def _cost(action: Callable[[], object], roots: list[int]) -> Cost:
-    cpu, wall = sum(map(_tree_s, roots)), time.perf_counter()
+    before, wall = _ticks(roots), time.perf_counter()
     action()
     wall = time.perf_counter() - wall
-    return Cost(wall, sum(map(_tree_s, roots)) - cpu)
+    # Spark ends workers that were idle for a minute: what they did long ago must not be taken off.
+    ticks = sum(ticks - before.get(pid, 0) for pid, ticks in _ticks(roots).items())
+    return Cost(wall, ticks / _TICKS)
 
 
-def _tree_s(root: int) -> float:
-    """Processor time of a process and its descendants, those that ended and were waited for included."""
+def _ticks(roots: list[int]) -> dict[int, int]:
+    """Processor time of these processes and their descendants; a process has that of children it waited for."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -55,9 +75,9 @@ def _tree_s(root: int) -> float:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
                 ticks[int(entry.name)] = sum(map(int, fields[11:15]))
-    found, total = [root], 0
+    found, tree = list(roots), dict[int, int]()
     while found:
         pid = found.pop()
-        total += ticks.get(pid, 0)
+        tree[pid] = ticks.get(pid, 0)
         found += children.get(pid, [])
-    return total / _TICKS
+    return tree

@@ -1,6 +1,8 @@
 """Ways from a commit log, or from the same rows in Parquet, into Spark: each reads everything and throws it away."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -53,19 +55,30 @@ class TupleSource(DataSource):
         return TupleReader(self.options["path"])
 
 
+@dataclass
+class Records(InputPartition):
+    """Whole records, from the byte `begin` of a log of one file on."""
+
+    path: Path
+    begin: int
+    end: int
+
+
 class TupleReader(DataSourceReader):
     def __init__(self, root: str) -> None:
         self._root = root
 
     def partitions(self) -> list[InputPartition]:
-        splits = plan_log(Path(self._root), topics=[TOPIC], bytes_per_split=16 << 20).splits
-        return [InputPartition(split) for split in splits]
+        plan = plan_log(Path(self._root), topics=[TOPIC], bytes_per_split=16 << 20)
+        path = next(Path(plan.splits[0].commit_log).glob("*"))
+        cuts = [*map(_first_record, plan.splits), plan.end]
+        return [Records(path, begin, end) for begin, end in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        split: LogSplit = partition.value
-        with next(Path(split.commit_log).glob("*")).open("rb") as file:
-            file.seek(split.begin)
-            data = file.read(min(split.end, split.limit) - split.begin)
+        assert isinstance(partition, Records)
+        with partition.path.open("rb") as file:
+            file.seek(partition.begin)
+            data = file.read(partition.end - partition.begin)
         for one in decode_all(data):
             yield (
                 one.topic,
@@ -76,6 +89,12 @@ class TupleReader(DataSourceReader):
                 _time(one.store_timestamp_ms),
                 one.body,
             )
+
+
+def _first_record(split: LogSplit) -> int:
+    """Splits are cut anywhere; the decoder of tuples wants to begin with a record."""
+    first = next(read_split(split, ["physicalOffset"], batch_bytes=1))
+    return int(first.column(0)[0].as_py())
 
 
 def _time(ms: int) -> object:

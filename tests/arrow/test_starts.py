@@ -39,3 +39,12 @@ def test_a_long_log_is_walked_in_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = list(accumulate(map(len, RECORDS * 500), initial=0))
     chain = find_chain(Source(log), 0, len(log), len(log))
     assert (chain.starts.tolist(), chain.stop) == (edges[:-1], len(log))
+
+
+def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a file that is not full ends with megabytes of zeros")
+
+    monkeypatch.setattr(starts, "_lane_starts", refuse)
+    chain = find_chain(Source(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
+    assert chain.starts.tolist() == [0]

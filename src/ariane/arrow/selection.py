@@ -86,7 +86,9 @@ def _both(one: Bools | None, other: Bools) -> Bools:
 
 
 def _in_ranges(rows: Rows, ranges: tuple[QueueRange, ...]) -> Bools:
-    """Each row finds its queue in a sorted table."""
+    """Each row finds its queue in a sorted table, unless there is nothing to find: a pull asks for one queue."""
+    if len(ranges) == 1 and rows.one_topic == ranges[0].topic.encode():
+        return _in_range(rows, ranges[0])
     coded = rows.topics.dictionary_encode()
     codes = {topic: code for code, topic in enumerate(coded.dictionary.to_pylist())}
     table = sorted(
@@ -101,6 +103,12 @@ def _in_ranges(rows: Rows, ranges: tuple[QueueRange, ...]) -> Bools:
     place = np.minimum(np.searchsorted(queues, row_queues), len(queues) - 1)
     offsets = rows.field("queueOffset", np.int64)
     inside: Bools = (queues[place] == row_queues) & (offsets >= firsts[place]) & (offsets < ends[place])
+    return inside
+
+
+def _in_range(rows: Rows, one: QueueRange) -> Bools:
+    offsets = rows.field("queueOffset", np.int64)
+    inside: Bools = (offsets >= one.first) & (offsets < one.end) & (rows.field("queueId", np.int32) == one.queue_id)
     return inside
 
 

@@ -42,9 +42,9 @@ def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
     Sizes are followed, not checked: that is done for all items at once (row_checks.py). Bytes from `limit` on are not
     looked at. The chain is never empty.
     """
-    lanes = _lane_starts(source, start, end)
-    if len(lanes) > 1:
-        chain = _walk_lanes(source, lanes, end, limit)
+    if _is_record(source, start):
+        lanes = _lane_starts(source, start, end)
+        chain = _walk_lanes(source, lanes, end, limit) if len(lanes) > 1 else None
         if chain is not None:
             return chain
     return _walk(source, start, end, limit)
@@ -60,6 +60,12 @@ def _lane_starts(source: Source, start: int, end: int) -> Int64s:
                 break
             found.append(magic.start() - MAGIC_AT)
     return np.array(found, np.int64)
+
+
+def _is_record(source: Source, start: int) -> bool:
+    """Not so at the blank that ends a file, nor where the log has not been written yet: there are no lanes to find."""
+    at = start + MAGIC_AT
+    return at < len(source.uint32) and int(source.uint32[at]) in (MAGIC_V1, MAGIC_V2)
 
 
 def _record_bytes(source: Source, start: int) -> int:

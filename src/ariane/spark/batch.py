@@ -13,6 +13,7 @@ from ariane.spark.planning import Planner
 from ariane.spark.pulls import PullSettings, RangePull
 from ariane.spark.ranges import QueueRange
 from ariane.spark.read_options import ReadOptions
+from ariane.spark.worker_memory import keep_imports
 
 DEFAULT_GROUP = "ariane-spark"
 # Larger batches fall out of the processor's cache, smaller ones cost calls.
@@ -25,6 +26,7 @@ class BrokerBatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
+        keep_imports()
         planner = Planner(cluster_for(self._options.client_settings()), self._options)
         return [InputPartition(one) for one in planner.split(planner.batch_ranges())]
 

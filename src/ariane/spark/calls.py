@@ -43,7 +43,7 @@ class Calls:
         for address, requests in asks.items():
             try:
                 connection = self.connection(address)
-                posted[address] = connection, [connection.post(self.command(one)) for one in requests]
+                posted[address] = connection, connection.post_all([self.command(one) for one in requests])
             except TransportError as error:
                 outcomes[address] = error
         for address, (connection, opaques) in posted.items():

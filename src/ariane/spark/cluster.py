@@ -56,7 +56,7 @@ class Cluster:
                 silent.append(str(error))
                 self._nameservers.append(self._nameservers.pop(0))
         raise NoRoute(
-            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane namesrv`, or correct "
+            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane up`, or correct "
             "the option nameServer"
         )
 

@@ -21,6 +21,7 @@ from ariane.spark.data_loss import report_loss
 from ariane.spark.json_bodies import BadBody, JsonBodies
 from ariane.spark.ranges import QueueRange
 from ariane.spark.read_options import ReadOptions
+from ariane.spark.worker_memory import keep_imports
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Output:
             self.needed = list(dict.fromkeys(["body", *coordinates, *self._bodies.message_columns]))
 
     def __enter__(self) -> "Output":
+        keep_imports()
         return self
 
     def __exit__(

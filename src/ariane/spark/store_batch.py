@@ -22,6 +22,7 @@ from ariane.spark.data_loss import report_loss
 from ariane.spark.offsets import EARLIEST, LATEST, Position
 from ariane.spark.output import Output
 from ariane.spark.read_options import ReadOptions
+from ariane.spark.worker_memory import keep_imports
 from ariane.store.layout import Layout
 
 _END = 2**63 - 1
@@ -35,6 +36,7 @@ class StoreBatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
+        keep_imports()
         options = self._options
         roots = _roots(options)
         size = options.bytes_per_partition or BYTES_PER_SPLIT

@@ -21,6 +21,7 @@ from ariane.spark.option_values import read_options
 from ariane.spark.outgoing import check_schema, messages_of
 from ariane.spark.sending import TaskSender
 from ariane.spark.unique_keys import TaskIdentity, TaskKeys
+from ariane.spark.worker_memory import keep_imports
 from ariane.spark.write_options import Delivery, WriteOptions
 
 
@@ -76,6 +77,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
 
 def _send(batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str, batch: str) -> Acknowledged:
+    keep_imports()
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     keys = TaskKeys(TaskIdentity(query, batch, partition))

@@ -14,6 +14,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from ariane.spark.worker_memory import keep_imports
+
 W = TypeVar("W")
 Progress = Callable[[dict[str, object]], None]
 
@@ -40,6 +42,7 @@ def run_tasks(
 def _answers(
     work: Callable[[W], object], pieces: Sequence[W], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    keep_imports()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             answer = json.dumps(work(pieces[number]))
