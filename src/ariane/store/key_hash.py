@@ -26,7 +26,7 @@ _Units: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
 
 _MODULUS = 1 << 32
 _UNITS_MAX = 1 << 17  # of one pass: 3,000 keys of 40 characters
-_CACHED_TOPICS = 4096
+_CACHED_TOPICS = 1 << 16  # more than brokers have: a name hashed anew for each message would cost as much as its append
 _CACHED_LENGTHS = 256
 _HASH_SIGN = ord("#")
 
@@ -43,7 +43,7 @@ _INVERSE_POWERS = _powers(pow(31, -1, _MODULUS))
 
 @lru_cache(maxsize=_CACHED_TOPICS)
 def topic_hash(topic: str) -> int:
-    """Java's hash of the topic alone, unsigned. Few topics are in use at a time, and names are short."""
+    """Java's hash of the topic alone, unsigned."""
     return java_hash(topic) % _MODULUS
 
 

@@ -223,7 +223,7 @@ class QueueFiles:
         with self._failing_as(StoreError, "removed"):
             while self.base + self.segment_bytes <= min(position, self.end - 1):
                 if self._names_are_in_doubt and not is_synced:
-                    yield Unsynced(self._disk, Path(self.directory), is_directory=True).sync
+                    yield Unsynced(self._disk, self.directory, is_directory=True).sync
                     is_synced = True
                     continue  # the topic may have been deleted meanwhile
                 self._open_files.remove(self.path(self.base))
@@ -273,7 +273,7 @@ class QueueFiles:
         """What to sync so that everything until now is durable; a later call lists only what came after."""
         start, self._unsynced_from = self._unsynced_from, None
         bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
-        unsynced = [Unsynced(self._disk, Path(self.path(base))) for base in bases]
+        unsynced = [Unsynced(self._disk, self.path(base)) for base in bases]
         if unsynced and self._names_in_doubt:
             self._after_name_change()
         if self._names is not None and not self._names.is_synced:
@@ -303,7 +303,7 @@ class QueueFiles:
             self._disk.sync_directory(Path(self.directory))
 
     def _after_name_change(self) -> None:
-        self._names = Unsynced(self._disk, Path(self.directory), is_directory=True)
+        self._names = Unsynced(self._disk, self.directory, is_directory=True)
         self._names_in_doubt = False
 
     @contextmanager

@@ -13,7 +13,8 @@ class Unsynced:
     at any time to make room for another; syncing any descriptor of a file syncs the file."""
 
     disk: Disk
-    path: Path
+    path: str | Path
+    """Text where there may be thousands: the loop lists them, and the thread makes a Path of each."""
     is_directory: bool = False
     is_synced: bool = False
     """Set by the thread, read by the loop."""
@@ -22,13 +23,13 @@ class Unsynced:
         """What was removed meanwhile needs no sync. OSError if the disk fails."""
         with suppress(FileNotFoundError):
             if self.is_directory:
-                self.disk.sync_directory(self.path)
+                self.disk.sync_directory(Path(self.path))
             else:
                 self._sync_file()
         self.is_synced = True
 
     def _sync_file(self) -> None:
-        file = self.disk.open(self.path, writable=True)
+        file = self.disk.open(Path(self.path), writable=True)
         try:
             file.sync()
         finally:

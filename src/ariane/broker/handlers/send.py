@@ -1,8 +1,9 @@
 """Sends: one message or a batch, stored before the answer says so.
 
 This is the general way, which takes every send there is. The common message - no delay, no transaction, no retry - is
-hardly seen here: most of them take the straight line from the bytes of a chunk (send_lane.py). Either way its property
-text goes to the log as it came, with all others of this turn of the loop in one write (staged_sends.py).
+hardly seen here: most of them take the straight line from the bytes of a chunk (send_lane.py), and the property text
+goes to the log as it came. Either way, and delayed or not, it goes there with all others of this turn of the loop in
+one write (staged_sends.py).
 """
 
 from collections.abc import Awaitable, Sequence
@@ -23,7 +24,7 @@ from ariane.broker.send_lane import MULTI_TAGS, NOT_PLAIN, TRANSACTION_BITS, Sen
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.staged_batches import BatchStage
 from ariane.broker.staged_sends import SendStage
-from ariane.broker.system_topics import TRANS_HALF
+from ariane.broker.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.broker.topics import Topics
 from ariane.broker.transactions.half_drafts import half, producers_text
 from ariane.errors import MessageRefused, RequestFailed, StoreError
@@ -48,6 +49,8 @@ _UNIQUE_KEY = Property.UNIQUE_KEY
 _TAGS = Property.TAGS
 _WAIT = Property.WAIT
 _SHARDING_KEY = Property.SHARDING_KEY
+_ASIDE = frozenset({SCHEDULE, TIMER, TRANS_HALF})
+"""Where a message is before it comes to its topic: it counts as ordered there, if at all."""
 
 
 @dataclass
@@ -115,7 +118,11 @@ class SendHandlers:
                     draft = half(self._draft(ask, call, queue_id, sys_flag, properties, text))
                     return self._stage_one(draft, call, queue_id, properties)
                 message = self._incoming(ask, call, queue_id, sys_flag, properties)
-                appended = self._store_special(ask, call, message)
+                # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
+                message.sys_flag &= ~TRANSACTION_BITS
+                if not ask.topic.startswith(RETRY_PREFIX):
+                    return self._stage_one(self.intake.drafted(message), call, queue_id, properties)
+                appended = self._store_retry(ask, call, message)
             else:
                 draft = self._draft(ask, call, queue_id, sys_flag, properties, text)
                 return self._stage_one(draft, call, queue_id, properties)
@@ -146,7 +153,7 @@ class SendHandlers:
     def _stage_one(self, draft: Draft, call: Call, queue_id: int, properties: dict[str, str]) -> Later:
         unique_key = properties.get(_UNIQUE_KEY)
         asked = (asked_by(call.command, unique_key), unique_key, properties.get(_WAIT), queue_id)
-        ordered = (0,) if _SHARDING_KEY in properties and draft.topic != TRANS_HALF else ()
+        ordered = (0,) if _SHARDING_KEY in properties and draft.topic not in _ASIDE else ()
         self._stage.add(call.connection, [draft], [asked], ordered, len(draft.body))
         return LATER
 
@@ -170,9 +177,7 @@ class SendHandlers:
             reconsume_times=ask.reconsume_times or 0,
         )
 
-    def _store_special(self, ask: Send, call: Call, message: Incoming) -> Appended:
-        # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
-        message.sys_flag &= ~TRANSACTION_BITS
+    def _store_retry(self, ask: Send, call: Call, message: Incoming) -> Appended:
         is_dead = self._redirect_dead_letter(ask, call, message)
         appended = self.intake.put(message)
         if is_dead:
