@@ -54,15 +54,42 @@ def test_answers_come_in_the_order_of_the_questions_whatever_their_own() -> None
         connection.close()
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped_and_requests_of_the_peer_too() -> None:
+def test_answers_that_come_before_their_turn_are_kept_until_they_are_taken() -> None:
+    """A broker that has to fetch what the first of some pulls asks for answers the others before it."""
+
+    def first_one_last(connection: socket.socket) -> None:
+        first, *others = requests_of(connection, 3)
+        for request in (*others, first):
+            connection.sendall(answer(request))
+
+    with peer(first_one_last) as address:
+        connection = BlockingConnection.open(address)
+        opaques = connection.post_all([Command(code=1, body=b"%d" % number) for number in range(3)])
+        assert [connection.take([opaque], timeout_s=30)[0].body for opaque in opaques] == [b"0", b"1", b"2"]
+        connection.close()
+
+
+def test_the_answer_to_a_request_that_was_forgotten_is_dropped() -> None:
     def serve(connection: socket.socket) -> None:
-        first, second = requests_of(connection, 2)
-        connection.sendall(answer(first, b"late") + encode_frame(Command(code=40, opaque=second.opaque)))
-        connection.sendall(answer(second, b"right"))
+        for request in requests_of(connection, 2):
+            connection.sendall(answer(request))
 
     with peer(serve) as address:
         connection = BlockingConnection.open(address)
-        connection.post(Command(code=1))
+        forgotten, wanted = connection.post_all([Command(code=1, body=b"forgotten"), Command(code=1, body=b"wanted")])
+        connection.forget([forgotten])
+        assert connection.take([wanted], timeout_s=30)[0].body == b"wanted"
+        with pytest.raises(ConnectionLost):
+            connection.take([forgotten], timeout_s=30)
+
+
+def test_requests_of_the_peer_are_passed_over() -> None:
+    def serve(connection: socket.socket) -> None:
+        (asked,) = requests_of(connection, 1)
+        connection.sendall(encode_frame(Command(code=40, opaque=asked.opaque)) + answer(asked, b"right"))
+
+    with peer(serve) as address:
+        connection = BlockingConnection.open(address)
         assert connection.call(Command(code=1)).body == b"right"
         connection.close()
 

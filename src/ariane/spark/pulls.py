@@ -136,6 +136,8 @@ class RangePull:
             self._count = min(self._settings.count, max(1, got))
 
     def _forget_posted(self) -> None:
+        if self._posted_on is not None:
+            self._posted_on.forget([opaque for opaque, _ in self._posted])
         self._posted.clear()
         self._ahead = self._offset
 

@@ -31,6 +31,9 @@ class BlockingConnection:
         self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._settings = settings
         self._opaque = 0
+        self._awaited: set[int] = set()
+        self._arrived: dict[int, Command] = {}
+        """Answers that came before it was their turn: a peer may answer what it has in memory first."""
         self._used_at = monotonic()
 
     @classmethod
@@ -70,6 +73,8 @@ class BlockingConnection:
 
     def close(self) -> None:
         channel, self._socket = self._socket, None
+        self._awaited.clear()
+        self._arrived.clear()
         if channel is not None:
             channel.close()
 
@@ -96,27 +101,34 @@ class BlockingConnection:
         except OSError as error:
             self.close()
             raise ConnectionLost(f"the connection to {self.peer} closed while a request was sent: {error}") from error
-        return [command.opaque for command in commands]
+        opaques = [command.opaque for command in commands]
+        self._awaited.update(opaques)
+        return opaques
 
     def take(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[Command]:
-        """The answers to requests that were posted. Those to earlier requests that nobody took are dropped."""
+        """The answers to requests that were posted, in whatever order they come."""
         timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s
         deadline = monotonic() + timeout_s
-        wanted = set(opaques)
-        answers: dict[int, Command] = {}
+        missing = set(opaques) - self._arrived.keys()
         try:
-            while len(answers) < len(wanted):
-                for command in self._decoder:
-                    if command.flag & HeaderFlag.RESPONSE and command.opaque in wanted:
-                        answers[command.opaque] = command
-                        if len(answers) == len(wanted):
-                            break
-                else:
+            while missing:
+                command = next(self._decoder, None)
+                if command is None:
                     self._feed(deadline, timeout_s)
+                elif command.flag & HeaderFlag.RESPONSE and command.opaque in self._awaited:
+                    self._awaited.discard(command.opaque)
+                    self._arrived[command.opaque] = command
+                    missing.discard(command.opaque)
         except WireError:
             self.close()
             raise
-        return [answers[opaque] for opaque in opaques]
+        return [self._arrived.pop(opaque) for opaque in opaques]
+
+    def forget(self, opaques: Sequence[int]) -> None:
+        """Nobody will take the answers to these requests: they are dropped when they come."""
+        self._awaited.difference_update(opaques)
+        for opaque in opaques:
+            self._arrived.pop(opaque, None)
 
     def _feed(self, deadline: float, timeout_s: float) -> None:
         channel = self._live()
