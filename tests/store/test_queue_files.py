@@ -99,12 +99,12 @@ def test_only_files_with_new_bytes_are_to_be_synced() -> None:
     disk = SimulatedDisk()
     files = new_files(disk)
     files.write(0, bytes(FILE_BYTES * 4))
-    assert [unsynced.path.name for unsynced in files.take_unsynced()] == [
+    assert [Path(unsynced.path).name for unsynced in files.take_unsynced()] == [
         *(f"{base:020d}" for base in range(0, 4 * FILE_BYTES, FILE_BYTES)),
         "0",
     ]
     files.write(FILE_BYTES * 2 + 5, b"x")
-    found = [unsynced.path.name for unsynced in files.take_unsynced() if not unsynced.is_directory]
+    found = [Path(unsynced.path).name for unsynced in files.take_unsynced() if not unsynced.is_directory]
     assert found == [f"{FILE_BYTES * 2:020d}", f"{FILE_BYTES * 3:020d}"]
 
 
