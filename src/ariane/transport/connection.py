@@ -18,13 +18,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ariane.clock import Clock
-from ariane.errors import CallTimeout, ConnectionLost, TooManyInFlight, WireError
+from ariane.errors import WireError
 from ariane.lifecycle import TaskSet
+from ariane.transport.outgoing import Outgoing
 from ariane.transport.settings import TransportSettings
-from ariane.transport.waiters import Waiters
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
+from ariane.wire.frame import FrameDecoder, FrameLimits
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,9 @@ Lane = Callable[["Connection", bytes, int], int]
 """Takes the frames that it knows, from a position of the bytes on, and returns where it stopped. It must not raise."""
 
 _COALESCE_BYTES = 256 * 1024  # answers to one chunk are written at the latest when they reach this
-_TOGETHER_BYTES = 64 * 1024  # likewise requests that are sent in one turn of the loop
-_OPAQUE_MAX = 2**31 - 1
 
 
-class Connection(asyncio.Protocol):
+class Connection(Outgoing):
     def __init__(
         self,
         receive: Receiver,
@@ -49,72 +47,28 @@ class Connection(asyncio.Protocol):
         opened: Callable[["Connection"], None],
         lane: Lane | None = None,
     ) -> None:
+        super().__init__(settings, clock)
         self._receive = receive
         self._lane = lane
-        self._settings = settings
-        self._clock = clock
         self._opened = opened
         self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
-        self._transport: asyncio.Transport | None = None
-        self._closers: list[Callable[[], None]] = []
-        self._waiters: Waiters[Command] = Waiters()
-        self._opaque = 0
         self._handlers = TaskSet()
         self._in_flight = 0
-        self._requests: list[bytes] = []
-        self._requests_bytes = 0
         self._paused = False
-        self._writable = asyncio.Event()
-        self._writable.set()
         self._draining = False
-        self._closed = asyncio.Event()
-        self.peer = "?"
         self.served_a_frame = False
-        self._opened_at = self._active_at = clock.monotonic()
+        self._opened_at = self._active_at
         self._frame_began_at: float | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]
-        name = transport.get_extra_info("peername")
-        self.peer = address_text(name)
-        self._live().set_write_buffer_limits(high=self._settings.write_buffer_bytes_max)
+        super().connection_made(transport)
         self._opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
-        self._writable.set()
         self._handlers.cancel()
-        why = f": {exc}" if exc else ""
-        self._waiters.fail_all(ConnectionLost(f"the connection to {self.peer} closed before the answer came{why}"))
-        closers, self._closers = self._closers, []
-        for closer in closers:
-            closer()
-
-    def on_close(self, closer: Callable[[], None]) -> None:
-        """Calls `closer` once, when the connection is gone."""
-        self._closers.append(closer)
-
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def calls_in_flight(self) -> int:
-        return len(self._waiters)
-
-    def close(self) -> None:
-        """Sends what is already written, then closes."""
-        self._send_requests()
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Closes at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        super().connection_lost(exc)
 
     async def drain(self, timeout_s: float) -> None:
         """Takes no new request, lets running ones answer, sends what is written, closes: all within the time."""
@@ -253,98 +207,9 @@ class Connection(asyncio.Protocol):
             self._take_commands()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        super().pause_writing()
         self._pace_reading()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        super().resume_writing()
         self._resume()
-
-    # --- out --------------------------------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        """Sends `data` if the peer is still there; uvloop would raise on a closed transport."""
-        if self.is_open:
-            self._active_at = self._clock.monotonic()
-            self._live().write(data)
-
-    @property
-    def takes_requests(self) -> bool:
-        """Whether a request would leave at once: the peer is there, and reads."""
-        return self._writable.is_set() and self.is_open
-
-    async def call(self, command: Command, timeout_s: float) -> Command:
-        """Sends a request and waits for its answer. A time-out leaves nothing behind; a late answer is dropped."""
-        opaque = command.opaque = self.next_opaque()
-        waiter = self._wait_for(opaque, timeout_s)
-        try:
-            if self.takes_requests:
-                self._send_soon(encode_frame(command))
-            else:
-                async with asyncio.timeout(timeout_s):
-                    await self.send(command)
-            return await waiter
-        except TimeoutError:
-            raise self.no_answer(command.code, timeout_s) from None
-        finally:
-            self._waiters.drop(opaque, waiter)
-
-    def ask(self, opaque: int, frame: bytes, timeout_s: float) -> "asyncio.Future[Command]":
-        """The short way of `call`, while the peer `takes_requests`: for who writes frames by itself.
-
-        Who awaits the answer must `forget` it if it does not get there. A TimeoutError means `no_answer`.
-        """
-        waiter = self._wait_for(opaque, timeout_s)
-        self._send_soon(frame)
-        return waiter
-
-    def forget(self, opaque: int, waiter: "asyncio.Future[Command]") -> None:
-        self._waiters.drop(opaque, waiter)
-
-    def no_answer(self, code: int, timeout_s: float) -> CallTimeout:
-        return CallTimeout(f"{self.peer} did not answer request {code} within {timeout_s} s: its outcome is unknown")
-
-    def _wait_for(self, opaque: int, timeout_s: float) -> "asyncio.Future[Command]":
-        if len(self._waiters) >= self._settings.calls_max:
-            raise TooManyInFlight(f"{len(self._waiters)} calls to {self.peer} already wait for their answers")
-        return self._waiters.add(opaque, timeout_s)
-
-    async def send(self, command: Command) -> None:
-        """Sends without waiting for an answer; waits while the peer does not read."""
-        await self._writable.wait()
-        if not self.is_open:
-            raise ConnectionLost(f"the connection to {self.peer} is closed")
-        self._send_soon(encode_frame(command))
-
-    def _send_soon(self, frame: bytes) -> None:
-        """Requests of one turn of the loop leave in one write: a consumer's eight pulls cost one system call."""
-        if not self._requests:
-            asyncio.get_running_loop().call_soon(self._send_requests)
-        self._requests.append(frame)
-        self._requests_bytes += len(frame)
-        if self._requests_bytes >= _TOGETHER_BYTES:
-            self._send_requests()
-
-    def _send_requests(self) -> None:
-        if self._requests:
-            frames, self._requests, self._requests_bytes = self._requests, [], 0
-            self.write(frames[0] if len(frames) == 1 else b"".join(frames))
-
-    def next_opaque(self) -> int:
-        """From 1 (Node's client takes 0 for missing), wrapping within int32, never one that is still awaited."""
-        while True:
-            self._opaque = 1 if self._opaque >= _OPAQUE_MAX else self._opaque + 1
-            if self._opaque not in self._waiters:
-                return self._opaque
-
-    def _live(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
-
-
-def address_text(name: Any) -> str:
-    """A socket's address as people write it."""
-    if isinstance(name, tuple) and len(name) >= 2:
-        host, port = name[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return str(name or "?")
