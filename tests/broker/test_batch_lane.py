@@ -1,7 +1,8 @@
 """The straight line for batches: it gives the same answers and leaves the same files as the general way."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.record_read import decode_all
 from ariane.wire.requests.send import Send, SendBatch
 from tests.broker.test_send_lane import READ_ONLY, RETRY, TWO_TAGS, USUAL, Line, chunk_bytes, flags, frames, line, sends
-from tests.broker.wired import TOPIC, a_send
+from tests.broker.wired import TOPIC, Wired, a_send
 
 OWN = "KEYS\x01order-%d\x02UNIQ_KEY\x017F00000100%02d\x02WAIT\x01true\x02TAGS\x01%s\x02"
 SMALL_FILES = {"segment_bytes": 64 * 1024}
@@ -34,6 +35,18 @@ def a_batch(*items: BatchItem, body: bytes | None = None, **changes: Any) -> Sen
 def even(count: int = 32, body: bytes = b"hello", text: str = OWN, tag: str = "paid") -> list[BatchItem]:
     """Items of one shape, as a loop makes them."""
     return [BatchItem(body, (text % (n % 10, n % 100, tag)).encode(), flag=n) for n in range(count)]
+
+
+@contextmanager
+def failing_appends(broker: Wired, error: Exception) -> Iterator[None]:
+    """The disk, or a fault of ours, lets no byte into the log."""
+
+    def fail(_: bytes) -> int:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.store.parts.commit_log, "append", fail)
+        yield
 
 
 def uneven(count: int = 32) -> list[BatchItem]:
@@ -196,12 +209,7 @@ async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk
 async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error: Exception) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        with pytest.MonkeyPatch.context() as patch:
-
-            def fail(_: bytes) -> int:
-                raise error
-
-            patch.setattr(sender.broker.store.parts.commit_log, "append", fail)
+        with failing_appends(sender.broker, error):
             answers = await sender.feed(frames(*[a_batch(*even())] * 3))
         assert len({answers[opaque].code for opaque in (1, 2, 3)} - {0}) == 1
         assert sender.broker.store.parts.queues.get(TOPIC, 0).max_offset == 1  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ from ariane.wire.command import Command
 from ariane.wire.frame import FrameDecoder
 from ariane.wire.record_read import decode_all
 from ariane.wire.requests.send import Send
-from tests.broker.test_batch_lane import SMALL_FILES, USUAL_CHUNK, a_batch, chunks, even, left, uneven
+from tests.broker.test_batch_lane import SMALL_FILES, USUAL_CHUNK, a_batch, chunks, even, failing_appends, left, uneven
 from tests.broker.test_send_lane import USUAL, Line, chunk_bytes, frames, line
 from tests.broker.wired import Wired, a_send
 
@@ -159,12 +159,7 @@ async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) 
 async def test_every_batch_of_a_failed_append_is_told_to_whoever_sent_it(tmp_path: Path, error: Exception) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        with pytest.MonkeyPatch.context() as patch:
-
-            def fail(_: bytes) -> int:
-                raise error
-
-            patch.setattr(sender.broker.store.parts.commit_log, "append", fail)
+        with failing_appends(sender.broker, error):
             answered = await feed_all(lines_to(sender.broker)[:2], [frames(*[a_batch(*even())] * 3)] * 2)
         assert [len(answers) for answers in answered] == [3, 3]
         assert {answers[opaque].code for answers in answered for opaque in (1, 2, 3)}.isdisjoint({0})
