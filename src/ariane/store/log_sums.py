@@ -22,7 +22,8 @@ from ariane.store.disk import Disk
 from ariane.store.layout import offset_name
 from ariane.store.segments import Segment, Segments
 from ariane.store.sums_file import BLOCK_BYTES_MIN, Blocks, Sum, SumsFile, create_sums, open_sums
-from ariane.store.sums_recovery import block_begin, newest_sum
+from ariane.store.sums_gaps import Gaps, fill, find_gaps
+from ariane.store.sums_recovery import LOOK_BACK_BYTES, block_begin, newest_sum
 from ariane.store.unsynced import Unsynced
 from ariane.wire.crc import crc32_onward
 
@@ -33,7 +34,10 @@ STEP_BYTES = 8 * 1024 * 1024
 
 
 class LogSums:
-    """Any thread may call; one at a time is served. The log ends at `end`; if no sum is known, `begin` is the first."""
+    """Any thread may call; one at a time is served. The log ends at `end`.
+
+    What another process wrote behind `begin` may not be durable, nor its sums. If none is known, they begin there.
+    """
 
     def __init__(self, disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int) -> None:
         self._disk = disk
@@ -43,8 +47,11 @@ class LogSums:
         self._one_at_a_time = threading.Lock()
         self._at, self._crc = newest_sum(disk, directory, segments, self._block_bytes, begin, end)
         """How far the log is summed; and the sum of the block that is there, up to there."""
+        low = max(segments.base, end - LOOK_BACK_BYTES)
+        self._gaps = find_gaps(disk, directory, segments, self._block_bytes, low, self._at)
         self._file: SumsFile | None = None
         self._unsynced: dict[Path, Unsynced] = {}
+        self._doubt(begin, end)
         self._is_failing = False
 
     def extend(self, durable_to: int) -> bool:
@@ -57,14 +64,44 @@ class LogSums:
             return before < self._at <= durable_to - self._block_bytes
 
     def make_durable(self, durable_to: int) -> None:
-        """Sums all that is below `durable_to`, the begun block too, and syncs the sums."""
+        """Sums all that is below `durable_to`, the begun block too, and syncs the sums.
+
+        The first call makes up for gaps, and may take a while: it is that of the start, before anybody is served.
+        """
         with self._one_at_a_time:
+            self._fill_gaps(durable_to)
             self._unless_failing(lambda: self._sum_to(durable_to, with_rest=True), durable_to)
             self._unless_failing(self._sync, durable_to)
 
     def close(self) -> None:
         with self._one_at_a_time:
             self._close_file()
+
+    def _doubt(self, begin: int, end: int) -> None:
+        """Sums that a killed process left are synced with the first of our own: a checkpoint says that all are."""
+        for segment in self._segments:
+            path = self._directory / offset_name(segment.base)
+            if segment.end > begin and segment.base < end and self._disk.size(path) is not None:
+                self._note_unsynced(path)
+                self._note_unsynced(self._directory, is_directory=True)
+
+    def _note_unsynced(self, path: Path, *, is_directory: bool = False) -> None:
+        self._unsynced.setdefault(path, Unsynced(self._disk, path, is_directory))
+
+    def _fill_gaps(self, durable_to: int) -> None:
+        """What cannot be read or written stays a gap, for the next start to try again."""
+        gaps, self._gaps = self._gaps, []
+        for one in gaps:
+            try:
+                self._fill(one, durable_to)
+            except OSError as error:
+                extra = {"file": str(one.segment.path), "reason": str(error)}
+                log.warning("block sums that are missing cannot be made again", extra=extra)
+
+    def _fill(self, gaps: Gaps, durable_to: int) -> None:
+        file = self._file_of(gaps.segment)
+        self._note_unsynced(file.path)
+        fill(gaps, file, durable_to)
 
     def _unless_failing(self, step: Callable[[], None], durable_to: int) -> None:
         """Tells of the first failure of several, and leaves a gap: the log may not wait for its sums."""
@@ -115,7 +152,7 @@ class LogSums:
             at, number = end, number + 1
             if end == block_end:
                 crc = 0
-        self._unsynced.setdefault(file.path, Unsynced(self._disk, file.path))
+        self._note_unsynced(file.path)
         file.write(first, sums)
         self._at, self._crc = at, crc
 
@@ -136,7 +173,7 @@ class LogSums:
             return file
         if self._disk.size(path) is not None:
             self._disk.remove(path)
-        self._unsynced[self._directory] = Unsynced(self._disk, self._directory, is_directory=True)
+        self._note_unsynced(self._directory, is_directory=True)
         return create_sums(self._disk, path, Blocks(segment.base, size, self._block_bytes))
 
     def _close_file(self) -> None:

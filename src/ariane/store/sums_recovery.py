@@ -45,18 +45,20 @@ def drop_sums_before(disk: Disk, directory: Path, low: int) -> None:
 
 
 def newest_sum(disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int) -> Sum:
-    """Where to go on: the last known sum; if there is none, that of no byte where the block begins that holds `begin`.
+    """Where to go on: the last known sum, not before the block that holds `begin`; else that of no byte of this block.
 
-    Not further back than a start can afford to read: what was never summed stays so.
+    From `begin` on the log was walked just now. What is missing before it nobody has looked at: see sums_gaps.py. It is
+    not further back than a start can afford to read, either.
     """
+    begin = max(begin, segments.base, end - LOOK_BACK_BYTES)
+    first = block_begin(disk, directory, segments.find(begin), begin, block_bytes)
     for segment in reversed(tuple(segments)):
-        if end - segment.end > LOOK_BACK_BYTES:
+        if segment.end <= first:
             break
         found = _newest_of(disk, directory, segment) if segment.base < end else None
-        if found is not None and end - found.covered_to <= LOOK_BACK_BYTES:
+        if found is not None and found.covered_to >= first:
             return found
-    begin = max(begin, segments.base, end - LOOK_BACK_BYTES)
-    return Sum(block_begin(disk, directory, segments.find(begin), begin, block_bytes), 0)
+    return Sum(first, 0)
 
 
 def block_begin(disk: Disk, directory: Path, segment: Segment | None, offset: int, block_bytes: int) -> int:
