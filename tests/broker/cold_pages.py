@@ -80,15 +80,20 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 
 def forget(store: MessageStore) -> None:
-    """Takes the bytes of log and queues from the page cache, but for the pages that the next append writes to."""
+    """Takes the bytes of log, queues and index from the page cache, but for the page that the next append writes to."""
     log = store.parts.commit_log
-    store.make_durable()
+    for _ in range(2):  # what was written since the checkpoint before the last is taken to be in memory
+        store.make_durable()
     for segment in log.segments:
         _forget_mapping(segment.file)
         forget_file(segment.path, log.max_offset - segment.base)
     for queue in store.parts.queues:
         for base in range(queue._files.base, queue._files.end, queue._files.segment_bytes):
-            forget_file(Path(queue._files.path(base)), queue.max_offset * 20 - base)
+            forget_file(Path(queue._files.path(base)))
+    for file in store.parts.index._directory.files if store.parts.index is not None else []:
+        if file._map is not None:
+            _let_go(file._map)
+        forget_file(file.path)
 
 
 def can_be_forgotten(path: Path) -> bool:
@@ -126,17 +131,23 @@ def _forget_mapping(file: object) -> None:
     """A page that is mapped stays in the cache."""
     assert isinstance(file, RealFile)
     if file._view is not None:
-        mapped = file._view.obj
-        assert isinstance(mapped, mmap.mmap)
-        mapped.madvise(mmap.MADV_DONTNEED)
+        _let_go(file._view)
 
 
-def forget_file(path: Path, end: int) -> None:
+def _let_go(view: memoryview) -> None:
+    mapped = view.obj
+    assert isinstance(mapped, mmap.mmap)
+    mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def forget_file(path: Path, end: int | None = None) -> None:
+    """Up to the last whole page before `end`; all of it without one."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
-        whole_pages = max(0, min(end, os.fstat(descriptor).st_size)) // PAGE * PAGE
-        if whole_pages:
-            os.posix_fadvise(descriptor, 0, whole_pages, os.POSIX_FADV_DONTNEED)
+        size = os.fstat(descriptor).st_size
+        whole_pages = 0 if end is None else max(0, min(end, size)) // PAGE * PAGE
+        if end is None or whole_pages:
+            os.posix_fadvise(descriptor, 0, whole_pages, os.POSIX_FADV_DONTNEED)  # 0: to the end of the file
     finally:
         os.close(descriptor)

@@ -3,10 +3,12 @@
 Measured and not believed: see cold_pages.py.
 """
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,7 +78,7 @@ class Cold:
 
 @asynccontextmanager
 async def cold_broker(directory: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cold]:
-    store = {"segment_bytes": 256 * 1024, "index_slots": 100, "index_entries": 100_000, "retention_hours": 1}
+    store = {"segment_bytes": 256 * 1024, "index_slots": 100_000, "index_entries": 100_000, "retention_hours": 1}
     levels = {"message_delay_levels": "1s 5s 10s"}
     async with (
         running_broker(directory, clock=clock, store=store | levels) as broker,
@@ -183,6 +185,32 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         assert parts.store.store.parts.commit_log.min_offset > 0
         assert parts.statistics.counters.timer_deliveries == WAITING
     return seen
+
+
+async def test_no_send_makes_the_loop_wait_for_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await assert_never_waits(partial(all_sends, monkeypatch), directory)
+
+
+async def all_sends(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[str, Watch]:
+    """To queues that nobody wrote to for long, with keys all over an index; and the rounds that write both."""
+    clock = FakeClock()
+    async with cold_broker(directory, clock, monkeypatch) as cold:
+        await fill(cold)
+    async with cold_broker(directory, clock, monkeypatch) as cold:
+        service = cold.broker.parts.store
+        keys = (random.Random(number).randbytes(8).hex() for number in count())  # hashes of numbers are neighbours
+
+        async def send(messages: int, write: Callable[[], Awaitable[None]]) -> None:
+            for key in islice(keys, messages):
+                await cold.call(a_send(b"hello", {"KEYS": key}, queue_id=2))
+            await write()
+
+        rounds = {"index": service._write_index, "queues": service._write_derived, "all": service._make_durable}
+        seen = {}
+        for name, write in rounds.items():
+            for messages in (1, 10, 200):
+                seen[f"{name}, {messages}"] = await cold.watch(partial(send, messages, write))
+        return seen
 
 
 async def assert_never_waits(drive_all: Callable[[Path], Awaitable[dict[str, Watch]]], directory: Path) -> None:

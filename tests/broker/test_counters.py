@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane.broker.counters import ELSEWHERE, Counters
+from ariane.broker.counters import ELSEWHERE, WAITING_MAX, Counters
 from ariane.broker.tallies import Histogram
 from ariane.errors import RequestFailed
 from ariane.store.draft import Appended
@@ -91,6 +91,16 @@ def test_beyond_the_limit_topics_are_counted_together() -> None:
     for group in ("g", "h", "i", "j"):
         counters.got("a", group, 0, 1, 10, 1)
     assert counters.gets[ELSEWHERE, ELSEWHERE].messages == 2
+
+
+def test_messages_of_many_topics_wait_to_be_counted_but_not_for_ever() -> None:
+    counters = Counters()
+    for number in range(WAITING_MAX - 1):
+        counters.put_all(["a", f"topic-{number % 100}"], [10, 20], 0.0)
+        assert len(counters._waiting_topics) < WAITING_MAX
+    assert counters.puts["a"].bytes == 10 * (WAITING_MAX - 1)
+    assert sum(tally.messages for tally in counters.puts.values()) == counters.messages_in
+    assert sum(tally.bytes for tally in counters.all()) == counters.bytes_in
 
 
 def test_a_value_at_a_bound_belongs_below_it() -> None:

@@ -78,7 +78,7 @@ def open_descriptors(root: Path) -> int:
     count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
-            count += os.readlink(f"/proc/self/fd/{name}").startswith(str(root))
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(f"{root}/")
         except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return count

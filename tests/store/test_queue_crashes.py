@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ariane.store import consume_queues
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.layout import Layout
 from ariane.testing import PowerCut, SimulatedDisk
@@ -18,6 +19,15 @@ from tests.store.queues import Entry, directory, open_queues, read
 
 STORE = Path("store")
 RECORD_BYTES = 100
+
+
+@pytest.fixture(params=[64, 0], ids=["each", "together"])
+def _files_are_synced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, and as a store does it that has many."""
+    monkeypatch.setattr(consume_queues, "SYNCED_EACH_MAX", request.param)
+
+
+pytestmark = pytest.mark.usefixtures("_files_are_synced")
 
 
 class Record(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ariane.store.steps import Steps, at_once, off_the_loop, unless_blocked
+from ariane.store.steps import Steps, at_once, off_the_loop, unless_blocked, until_warm
 
 Run = Callable[[Steps[list[str]]], Awaitable[list[str]]]
 
@@ -65,3 +65,15 @@ def test_what_the_steps_do_not_expect_is_the_callers() -> None:
 
     with pytest.raises(ZeroDivisionError):
         at_once(fails())
+
+
+def test_errands_are_run_until_there_is_none() -> None:
+    left = [1, 2, 3]
+    at_once(until_warm(lambda: left.pop if left else None))
+    assert left == []
+
+
+def test_errands_that_never_end_are_given_up() -> None:
+    done: list[int] = []
+    at_once(until_warm(lambda: lambda: done.append(1)))
+    assert 1 < len(done) < 100

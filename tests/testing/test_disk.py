@@ -163,6 +163,31 @@ def test_a_failed_sync_of_a_directory_makes_no_name_durable(disk: SimulatedDisk)
     assert {after.size(PATH) for after in cuts(disk)} == {None, 1}
 
 
+def test_a_sync_of_the_file_system_makes_bytes_sizes_and_names_durable(disk: SimulatedDisk) -> None:
+    disk.make_directory(ROOT / "new", synced=False)
+    path = ROOT / "new" / "file"
+    disk.create(path, PAGE_BYTES, allocated=0).write(b"a" * PAGE_BYTES, 0)
+    assert {after.size(path) for after in cuts(disk)} > {None}
+    file_system = disk.file_system(ROOT)
+    assert file_system is not None
+    assert file_system.holds(path)
+    file_system.sync()
+    assert {page_letters(after, path) for after in cuts(disk)} == {"a"}
+
+
+def test_a_failed_sync_of_the_file_system_leaves_all_of_it_in_doubt(disk: SimulatedDisk) -> None:
+    file = durable_file(disk, 2)
+    file.write(b"a" * (2 * PAGE_BYTES), 0)
+    disk.fail_syncs(OSError(errno.EIO, "the disk is ill"))
+    file_system = disk.file_system(ROOT)
+    assert file_system is not None
+    with pytest.raises(OSError, match="the disk is ill"):
+        file_system.sync()
+    disk.fail_syncs(None)
+    file.sync()
+    assert outcomes(disk) == {"--", "-a", "a-", "aa"}
+
+
 def test_space_is_taken_by_allocation_and_by_the_first_write_of_a_page(disk: SimulatedDisk) -> None:
     disk.space_left = 5 * PAGE_BYTES
     file = disk.create(PATH, 100 * PAGE_BYTES, allocated=2 * PAGE_BYTES)

@@ -19,6 +19,10 @@ TALLIES_MAX = 100_000
 
 ELSEWHERE = "..."
 
+WAITING_MAX = 8_192
+"""Messages of different topics that wait to be counted, until somebody asks. A topic that gets a few of them is then
+touched once: with 5,000 topics its tally is never in the CPU's cache, and took 0.65 us of each message."""
+
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 """From 10 ms on the bounds of Apache's putMessageDistributeTime."""
 
@@ -32,8 +36,9 @@ TopicAndGroup = tuple[str, str]
 class Counters:
     def __init__(self, tallies_max: int = TALLIES_MAX) -> None:
         self._tallies_max = tallies_max
-        self.puts: dict[str, Tally] = {}
-        """By topic, as it is in the log: a delayed message counts for the schedule topic first, for its own later."""
+        self._puts: dict[str, Tally] = {}
+        self._waiting_topics: list[str] = []  # of messages that are not in a tally yet, and their sizes
+        self._waiting_sizes: list[int] = []
         self.ordered_puts: dict[str, Tally] = {}
         """Those of them that have a sharding key."""
         self.gets: dict[TopicAndGroup, GroupTally] = {}
@@ -63,11 +68,27 @@ class Counters:
 
     # --- into the log -----------------------------------------------------------------------------------------------
 
+    @property
+    def puts(self) -> dict[str, Tally]:
+        """By topic, as it is in the log: a delayed message counts for the schedule topic first, for its own later."""
+        if self._waiting_topics:
+            self._count_waiting()
+        return self._puts
+
+    def _count_waiting(self) -> None:
+        topics, self._waiting_topics = self._waiting_topics, []
+        sizes, self._waiting_sizes = self._waiting_sizes, []
+        totals: dict[str, int] = {}
+        for topic, size in zip(topics, sizes, strict=True):
+            totals[topic] = totals.get(topic, 0) + size
+        for topic, messages in Counter(topics).items():
+            self._put(topic, messages, totals[topic])
+
     def put(self, topic: str, size: int, seconds: float) -> None:
         """One message is in the log; the append took `seconds`."""
-        tally = self.puts.get(topic)
+        tally = self._puts.get(topic)
         if tally is None:
-            tally = self._tally(self.puts, topic, ELSEWHERE, Tally)
+            tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
         tally.messages += 1
         tally.bytes += size
         self.bytes_in += size
@@ -88,17 +109,19 @@ class Counters:
         if topics.count(topics[0]) == len(topics):
             self._put(topics[0], len(sizes), total)
         else:
-            for topic, size in zip(topics, sizes, strict=True):
-                self._put(topic, 1, size)
+            self._waiting_topics += topics
+            self._waiting_sizes += sizes
+            if len(self._waiting_topics) >= WAITING_MAX:
+                self._count_waiting()
 
     def _put(self, topic: str, messages: int, size: int) -> None:
-        tally = self._tally(self.puts, topic, ELSEWHERE, Tally)
+        tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
         tally.messages += messages
         tally.bytes += size
 
     def put_together(self, topic: str, appended: Sequence[Appended]) -> None:
         """A batch is in the log. The store does not time those."""
-        tally = self._tally(self.puts, topic, ELSEWHERE, Tally)
+        tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
         for one in appended:
             tally.bytes += one.size
             self.bytes_in += one.size
@@ -111,7 +134,7 @@ class Counters:
         """A client's batch is in the log, or several; the sizes of all records."""
         count, total = len(sizes), sum(sizes)
         self._put(topic, count, total)
-        self.puts[topic if topic in self.puts else ELSEWHERE].merged += count - batches
+        self._puts[topic if topic in self._puts else ELSEWHERE].merged += count - batches
         self.merged_in += count - batches
         self.bytes_in += total
         smallest, largest = (min(sizes) - 1).bit_length(), (max(sizes) - 1).bit_length()

@@ -88,7 +88,7 @@ class Parts:
                 TimerDelivery.open(store, intake, clock) as timer,
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
-                store.store.parts.dispatcher.on_arrival(parked.on_arrival)
+                store.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
                 store.store.held_by(partial(oldest_waiting, store.store, delayed, transactions))
                 store.store.held_by(timer.oldest_waiting)
                 yield cls(

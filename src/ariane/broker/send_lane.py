@@ -11,6 +11,8 @@ Nothing here is asked twice: flow control and the broker's own state once a chun
 any topic changes, the names of properties once a shape.
 """
 
+from sys import intern
+
 from ariane.broker.delay_rewrite import DEFERRING
 from ariane.broker.flow_control import FlowControl
 from ariane.broker.incoming import index_keys
@@ -41,9 +43,12 @@ NOT_PLAIN = DEFERRING | {Property.TRANSACTION_PREPARED, Property.CLUSTER, Proper
 class _Place:
     """What a send to one topic needs to know."""
 
-    __slots__ = ("groups", "is_ordered", "match", "queues", "sys_flag", "tags", "tags_code")
+    __slots__ = ("groups", "is_ordered", "match", "queues", "sys_flag", "tags", "tags_code", "topic")
 
     def __init__(self, config: TopicConfig) -> None:
+        self.topic = intern(config.topic_name)
+        """The very text that is the key of other tables: those that come behind need not compare it, nor load theirs
+        from memory, of which thousands of topics take more than a CPU's cache holds."""
         self.queues = max(config.write_queue_nums, config.read_queue_nums)
         self.sys_flag = 0 if config.topic_filter_type is TopicFilterType.SINGLE_TAG else MULTI_TAGS
         self.tags: str | None = None
@@ -113,7 +118,7 @@ class SendLane:
                 ordered.append(len(drafts))
             drafts.append(
                 Draft(
-                    topic=topic,
+                    topic=place.topic,
                     queue_id=queue_id,
                     body=data[body_at:end],
                     properties=encoded,
@@ -139,7 +144,8 @@ class SendLane:
         config = self._checks.passed(topic)
         if config is None or topic.startswith(RETRY_PREFIX):
             return None
-        place = self._places[topic] = _Place(config)
+        place = _Place(config)
+        self._places[place.topic] = place
         return place
 
     def _read(self, place: _Place, text: str) -> dict[str, str] | None:

@@ -21,6 +21,7 @@ from ariane.errors import RequestFailed
 from ariane.lifecycle import TaskSet
 from ariane.model.group import GroupConfig
 from ariane.rpc.handlers import Call
+from ariane.store.dispatch import Arrivals
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import Pull
@@ -131,6 +132,15 @@ class ParkedPulls:
         self._count -= 1
 
     # --- out --------------------------------------------------------------------------------------------------------
+
+    def on_arrivals(self, arrivals: Arrivals) -> None:
+        """Messages came together. Where many topics are written and nobody waits, that costs nothing for each."""
+        by_queue = self._by_queue
+        if not by_queue:
+            return
+        for (queue, tags_code), end in arrivals.items():
+            if (queue.topic, queue.queue_id) in by_queue:
+                self.on_arrival(queue.topic, queue.queue_id, end, tags_code)
 
     def on_arrival(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
         """A message is in the log. Called within the append, so nothing is read here."""

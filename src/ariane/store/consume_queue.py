@@ -148,6 +148,17 @@ class ConsumeQueue:
         if self.min_offset <= offset < end:
             yield from self._files.warm(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
 
+    def write_place(self) -> tuple[str, int] | None:
+        """The file, and where in it, that the next entry is written to; None when that file is still to be made."""
+        files, position = self._files, self._written * ENTRY_BYTES
+        at = position % files.segment_bytes
+        return (files.path(position - at), at) if files.base <= position < files.end else None
+
+    @property
+    def is_write_place_cached(self) -> bool:
+        """Whether that write would not wait for the disk. Of a file that is made for it nothing is read."""
+        return self.write_place() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
+
     def finding_physical(self, offset: int) -> Steps[int | None]:
         """Where the record of the entry at `offset` is; None when the queue has no such entry."""
         yield from self.warm(offset)

@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from sys import intern
 
 from ariane.errors import MessageRefused, StoreError
 from ariane.model.ids import topic_fault
@@ -15,12 +17,17 @@ from ariane.store.queue_entry import ENTRY_BYTES
 from ariane.store.queue_files import QueueFiles
 from ariane.store.settings import StoreSettings
 from ariane.store.steps import Steps, at_once
-from ariane.store.unsynced import Unsynced
+from ariane.store.unsynced import Unsynced, sync_together
 
 log = logging.getLogger(__name__)
 
 _QUEUE_ID_MAX = 2**31 - 1
 _QUEUES_IN_A_TURN = 16
+
+SYNCED_EACH_MAX = 64
+"""Files and directories that are synced one by one. More are synced with all else on their file system, which takes
+less time than so many commits of its journal, and the same however many there are."""
+
 _NONE: Mapping[int, ConsumeQueue] = {}
 
 
@@ -34,8 +41,11 @@ class ConsumeQueues:
         self._open_files = OpenFiles(disk, open_files_max)
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         """For the hot path to look at; all others ask `get`."""
-        self._dirty: set[ConsumeQueue] = set()
+        self.dirty: set[ConsumeQueue] = set()
+        """Those with entries to write; for reading."""
         self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
+        self._file_system = disk.file_system(layout.root)  # before the first write, whose loss it must tell
+        self._in_doubt = False
 
     @classmethod
     def open(
@@ -43,10 +53,13 @@ class ConsumeQueues:
     ) -> "ConsumeQueues":
         """Every queue that is there, recovered from its own files. How far they agree with the log is not known yet."""
         queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
-        try:
-            queues._load()
-        except OSError as error:
-            raise StoreError(f"{layout.consume_queues} cannot be read: {error.strerror}") from error
+        with ExitStack() as undo:
+            undo.callback(queues.close)
+            try:
+                queues._load()
+            except OSError as error:
+                raise StoreError(f"{layout.consume_queues} cannot be read: {error.strerror}") from error
+            undo.pop_all()
         return queues
 
     def _load(self) -> None:
@@ -65,6 +78,13 @@ class ConsumeQueues:
             log.warning("ignored: no queue's directory", extra={"path": str(path)})
             return
         self._make(topic, queue_id)
+        if self._file_system is not None and not self._file_system.holds(self._layout.queue(topic, queue_id)):
+            self._forget_file_system()  # somebody gave a queue a disk of its own
+
+    def _forget_file_system(self) -> None:
+        file_system, self._file_system = self._file_system, None
+        if file_system is not None:
+            file_system.close()
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -84,9 +104,9 @@ class ConsumeQueues:
             raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
         directory = self._layout.queue(topic, queue_id)
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
-        queue = ConsumeQueue(topic, queue_id, files, self._dirty)
+        queue = ConsumeQueue(topic, queue_id, files, self.dirty)
         queue.recover()
-        self.by_topic.setdefault(topic, {})[queue_id] = queue
+        self.by_topic.setdefault(intern(topic), {})[queue_id] = queue  # a key that need not be compared, if it is that
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -110,7 +130,7 @@ class ConsumeQueues:
     def write_dirty(self) -> None:
         """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
         failures = []
-        for queue in tuple(self._dirty):
+        for queue in tuple(self.dirty):
             try:
                 queue.write()
             except StoreError as error:
@@ -122,13 +142,18 @@ class ConsumeQueues:
         """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
         names = [Unsynced(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
         self._new_names.clear()
-        files = (unsynced for queue in self for unsynced in queue.take_unsynced())
-        return [unsynced.sync for unsynced in (*files, *names)]
+        unsynced = [unsynced for queue in self for unsynced in queue.take_unsynced()] + names
+        was_in_doubt, self._in_doubt = self._in_doubt, False
+        if len(unsynced) <= SYNCED_EACH_MAX or self._file_system is None:
+            return [one.sync for one in unsynced]
+        # What another process wrote may have been lost before this one opened the file system.
+        return [partial(sync_together, self._file_system, unsynced, trust=not was_in_doubt)]
 
     def doubt_from(self, physical: int) -> None:
         """After a crash of the process: what was made of records behind `physical` may not be durable."""
         for queue in self:
             queue.doubt_from(physical)
+        self._in_doubt = True
         root = self._layout.consume_queues
         self._new_names.update((root, *(root / topic for topic in self.by_topic)))
 
@@ -179,6 +204,7 @@ class ConsumeQueues:
     def close(self) -> None:
         """Lets go of the files. What `write_dirty` did not write is left to the log."""
         self._open_files.close()
+        self._forget_file_system()
 
 
 def _queue_id(name: str) -> int | None:

@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from ariane.store.file_system import open_file_system
+
 
 class File(Protocol):
     """An open file. All numbers are bytes."""
@@ -52,6 +54,17 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class WholeFileSystem(Protocol):
+    def holds(self, path: Path) -> bool:
+        """Whether that file or directory is on it."""
+        ...
+
+    def sync(self) -> None:
+        """Makes all that was written to it durable, by whom ever. OSError when anything was lost, be it another's."""
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     def create(self, path: Path, size: int, *, allocated: int) -> File:
         """A new file of zeros. The blocks of its first `allocated` bytes are taken now; the rest is sparse."""
@@ -73,6 +86,9 @@ class Disk(Protocol):
 
     def rename(self, source: Path, target: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
+    def file_system(self, path: Path) -> WholeFileSystem | None:
+        """The one that a directory is on, if all of it can be synced at once; file_system.py says when that holds."""
+
     def used_ratio(self, path: Path) -> float:
         """How much of the file system that holds `path` is taken, 0 to 1."""
 
@@ -224,6 +240,9 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def file_system(self, path: Path) -> WholeFileSystem | None:
+        return open_file_system(path)
 
     def used_ratio(self, path: Path) -> float:
         usage = shutil.disk_usage(path)

@@ -17,6 +17,7 @@ from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
 from ariane.store.index import Index
 from ariane.store.key_columns import KeyColumns
+from ariane.store.steps import Errand
 from ariane.wire.record_view import DispatchFacts, RecordView
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -60,6 +61,7 @@ class Dispatcher:
         self.keys = KeyColumns()
         """Those that wait; nobody adds to them when `has_index` is False."""
         self.has_index = index is not None
+        self._chunk_listeners: list[Callable[[Arrivals], None]] = []
         self._listeners: list[Arrival] = []
         self._topic_listeners: dict[str, list[Arrival]] = {}
 
@@ -71,24 +73,39 @@ class Dispatcher:
         else:
             self._topic_listeners.setdefault(topic, []).append(listener)
 
+    def on_arrivals(self, listener: Callable[[Arrivals], None]) -> None:
+        """Told once of all messages that came together: with each in a topic of its own a call for each would cost
+        half a microsecond a message, mostly to find that nobody waits."""
+        self._chunk_listeners.append(listener)
+
     @property
     def has_listeners(self) -> bool:
-        return bool(self._listeners or self._topic_listeners)
+        return bool(self._chunk_listeners or self._listeners or self._topic_listeners)
 
     def tell_all(self, arrivals: Arrivals) -> None:
-        of_all, of_topics = self._listeners, self._topic_listeners
+        for listener_of_all in self._chunk_listeners:
+            listener_of_all(arrivals)
+        if self._listeners:
+            self._tell_each(arrivals)
+        of_topics = self._topic_listeners
         for (queue, tags_code), end in arrivals.items():
-            topic = queue.topic
-            for listener in of_all:
-                listener(topic, queue.queue_id, end, tags_code)
-            if topic in of_topics:
-                for listener in of_topics[topic]:
-                    listener(topic, queue.queue_id, end, tags_code)
+            if queue.topic in of_topics:
+                for listener in of_topics[queue.topic]:
+                    listener(queue.topic, queue.queue_id, end, tags_code)
+
+    def _tell_each(self, arrivals: Arrivals) -> None:
+        for (queue, tags_code), end in arrivals.items():
+            for listener in self._listeners:
+                listener(queue.topic, queue.queue_id, end, tags_code)
 
     @property
     def keys_waiting(self) -> int:
         """How many are not in the index yet."""
         return len(self.keys)
+
+    def cold_index(self) -> Errand | None:
+        """What a thread has to do so that `write_index` does not wait for old bytes; None if nothing."""
+        return self._index.cold(self.keys) if self.keys and self._index is not None else None
 
     def write_index(self) -> None:
         """Puts the collected keys; StoreFull, with all of them kept, when the disk is full."""

@@ -26,7 +26,7 @@ from ariane.store.key_columns import KeyColumns
 from ariane.store.key_hash import key_hash
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
-from ariane.store.steps import Steps, at_once
+from ariane.store.steps import Errand, Steps, at_once
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +125,17 @@ class Index:
         if created:
             self._directory.adopt(created)
         self._end_physical = int(rows.physical[-1])
+
+    def cold(self, columns: KeyColumns) -> Errand | None:
+        """What a thread has to do so that `put_columns` does not wait for old bytes; None if nothing. See IndexFile.
+
+        A file that is full is followed by a new one, of which there is nothing old.
+        """
+        newest = self._directory.files[-1:]
+        if not newest or not newest[0].room:
+            return None
+        rows = columns.rows(self._end_physical)
+        return newest[0].cold(rows.part(0, newest[0].room)) if len(rows.hashes) else None
 
     def _stage(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, Staged]]:
         """Each file that the rows go to, with its part of them."""

@@ -155,7 +155,7 @@ class IndexDirectory:
             if plan.is_done:
                 self._name_changes_synced = name_changes
                 for file, changes in changed:
-                    file.changes_synced = changes
+                    file.synced(changes)
 
     def close(self) -> None:
         self._retired.extend(self.files)

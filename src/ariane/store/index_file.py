@@ -5,8 +5,11 @@ it has keys; its blocks are taken beforehand, so that a full disk is an OSError 
 
     stage     slots are read, entries written behind the last        may fail: nothing is seen of it
     publish   header, then slots, in memory                          cannot fail
+
+Before them, who must not wait for the disk asks `cold`, and has a thread do what that tells.
 """
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +20,11 @@ from ariane.errors import StoreFull, StoreMismatch
 from ariane.store.disk import Disk, File
 from ariane.store.index_entries import SLOT_TYPE, KeyRows, pack_entries, previous_entries, rebuild, seconds_since
 from ariane.store.index_header import SECOND_MS, Header
-from ariane.store.index_layout import HEADER, HEADER_BYTES, SLOT_BYTES, entries_position, file_bytes
+from ariane.store.index_layout import ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES, entries_position, file_bytes
+from ariane.store.index_pages import IndexPages
 from ariane.store.index_reader import IndexReader
 from ariane.store.key_hash import Int32s
+from ariane.store.steps import Errand
 
 _COPY_BYTES = 1 << 20
 
@@ -51,6 +56,8 @@ class IndexFile:
         self._shape = shape
         self._header = header
         self._has_blocks = has_blocks
+        self._one_taker = threading.Lock()
+        self._pages = IndexPages(file, shape.slots, is_new=has_blocks)
         self._map: memoryview | None = None
         self._reader = IndexReader(path, file, shape.slots)
         self._sync_failed = False
@@ -99,6 +106,16 @@ class IndexFile:
         """The last message that this file, or the one before it, knows of; -1 for none."""
         return self._header.end_physical if self._header.end_physical > 0 or not self.is_empty else -1
 
+    def cold(self, rows: KeyRows) -> Errand | None:
+        """What a thread has to do before `stage` and `publish`, so that they do not wait for the disk; None if nothing.
+
+        Asked again behind it, this may tell of more: others may have put keys meanwhile.
+        """
+        if not self._has_blocks:
+            return self._take_blocks
+        begin = self._reader.position(self._header.entry_count)
+        return self._pages.cold(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
+
     def stage(self, rows: KeyRows) -> Staged:
         """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
         number = self._header.entry_count
@@ -133,17 +150,23 @@ class IndexFile:
     def _heads(self) -> Int32s:
         """The slots as an array over the mapping."""
         if self._map is None:
-            if not self._has_blocks:
-                self._take_blocks()
+            self._take_blocks()
             self._map = self._file.writable_view(entries_position(self._shape.slots))
         return np.frombuffer(self._map, SLOT_TYPE, offset=HEADER_BYTES)
 
     def _take_blocks(self) -> None:
-        """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0."""
+        """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0.
+
+        A thread may do it before anything is put. Who comes meanwhile waits: what was read here must not be written
+        over something newer, nor to a file that was closed.
+        """
         end = entries_position(self._shape.slots)
-        for position in range(0, end, _COPY_BYTES):
-            self._file.write(self._file.read(min(_COPY_BYTES, end - position), position), position)
-        self._has_blocks = True
+        with self._one_taker:
+            if self._has_blocks:
+                return
+            for position in range(0, end, _COPY_BYTES):
+                self._file.write(self._file.read(min(_COPY_BYTES, end - position), position), position)
+            self._has_blocks = True
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets, newest first, under that hash and time. StoreCorrupt where a chain breaks off.
@@ -218,6 +241,12 @@ class IndexFile:
             self._sync_failed = True
             raise
 
+    def synced(self, changes: int) -> None:
+        """On the loop: the sync that began when there were so many changes is done."""
+        self.changes_synced = changes
+        self._pages.synced()
+
     def close(self) -> None:
-        self._map = None
-        self._file.close()
+        with self._one_taker:
+            self._map = None
+            self._file.close()

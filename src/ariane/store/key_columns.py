@@ -76,8 +76,7 @@ class KeyColumns:
 
     def _rows_of_texts(self) -> KeyRows:
         counts = np.array(self._run_keys, np.int64)
-        hashes = {topic: topic_hash(topic) for topic in set(self._run_topics)}
-        topics = np.fromiter(map(hashes.__getitem__, self._run_topics), np.uint32, len(counts))
+        topics = np.fromiter(map(topic_hash, self._run_topics), np.uint32, len(counts))
         return KeyRows(
             key_hashes(np.repeat(topics, counts), self._texts),
             np.array(self._physical, np.int64),

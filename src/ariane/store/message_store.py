@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -18,6 +18,7 @@ from ariane.clock import Clock
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
 from ariane.store.append import Appender, Outcome
 from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint, write_mark
+from ariane.store.cold_writes import QueueEnds
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import Disk, File, RealDisk
 from ariane.store.draft import Draft
@@ -30,7 +31,7 @@ from ariane.store.queue_extension import QueueExtension
 from ariane.store.recovery import Parts, open_parts
 from ariane.store.retention import Cleaned, Holder, Retention
 from ariane.store.settings import StoreSettings
-from ariane.store.steps import Steps, at_once
+from ariane.store.steps import Errand, Steps, at_once, until_warm
 from ariane.store.sums_recovery import drop_sums_before
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 _BUSY_FOR_S = 1.0
+_PAUSE_S, _PAUSE_S_MAX = 0.0005, 10.0  # for each queue that was written, a hundred times what its write takes
 _UNWRITTEN_BYTES_MAX = 160 * 1024 * 1024  # some 140,000 messages of 1 KiB: dispatched again in less than two seconds
 
 
@@ -69,10 +71,12 @@ class MessageStore:
         self._clock = clock
         self._refusal: StoreError | None = None
         self._written_to = parts.commit_log.max_offset
+        self._write_from = 0.0
         self._append_ended = 0.0
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
         self._checkpoint = parts.checkpoint
+        self._queue_ends = QueueEnds(parts.disk, parts.queues)
         self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
         self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
@@ -183,9 +187,31 @@ class MessageStore:
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
+    def warming_index(self) -> Steps[None]:
+        """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
+        return _warming(self.parts.dispatcher.cold_index)
+
+    def warming_derived(self) -> Steps[None]:
+        """So that `write_derived` does not; and the next append, which may come after an hour without any."""
+        log_end = self.parts.commit_log.max_offset
+        with suppress(OSError):  # it is the append that tells
+            yield from self.parts.commit_log.warm([(log_end - 1, 1)])
+        yield from _warming(self._cold_derived)
+
+    def _cold_derived(self) -> Errand | None:
+        return self._queue_ends.cold() or self.parts.dispatcher.cold_index()
+
+    @property
+    def is_write_due(self) -> bool:
+        """Whether the entries should be written that a second has brought. With thousands of queues the writes would
+        take several percent of the time, so they come less often; never after more of the log than without that."""
+        return self._clock.monotonic() >= self._write_from
+
     def write_derived(self) -> None:
         """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
         written_to = self.parts.commit_log.max_offset
+        pause_s = min(len(self.parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
+        self._write_from = self._clock.monotonic() + pause_s
         self.parts.dispatcher.write_index()
         self.parts.queues.write_dirty()
         write_mark(self._mark, written_to)
@@ -216,6 +242,7 @@ class MessageStore:
     def finish_round(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self.parts.commit_log.fresh_from = checkpoint.dispatched_to
+        self._queue_ends.checkpointed()
         self.flusher.flushed(checkpoint.flushed_to)
 
     def sum_some(self, durable_to: int) -> bool:
@@ -284,6 +311,13 @@ class MessageStore:
             parts.index.close()
         if not isinstance(self._refusal, StoreReadOnly):
             mark_clean(parts.disk, parts.layout.abort)
+
+
+def _warming(cold: Callable[[], Errand | None]) -> Steps[None]:
+    try:
+        yield from until_warm(cold)
+    except OSError as error:
+        raise StoreFull(f"queues or index cannot be written: {error.strerror}") from error
 
 
 def _sum_nothing(flushed_to: int) -> None:

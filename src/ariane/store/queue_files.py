@@ -114,13 +114,17 @@ class QueueFiles:
 
     def _write_one(self, base: int, at: int, data: bytes | bytearray) -> None:
         """The usual case in a straight line: a busy store does this for thousands of queues every second."""
-        if base != self._path_base:
-            self._path_base, self._path = base, self.path(base)
+        path = self._path_to_write(base)
         self._note_unsynced(base)
         try:
-            self._open_files.get(self._path).write(data, at)
+            self._open_files.get(path).write(data, at)
         except OSError as error:
-            raise StoreFull(f"{self._path} cannot be written: {error.strerror}") from error
+            raise StoreFull(f"{path} cannot be written: {error.strerror}") from error
+
+    def _path_to_write(self, base: int) -> str:
+        if base != self._path_base:
+            self._path_base, self._path = base, self.path(base)
+        return self._path
 
     def _write_parts(self, position: int, data: bytes | bytearray) -> None:
         done = 0
@@ -273,7 +277,7 @@ class QueueFiles:
         """What to sync so that everything until now is durable; a later call lists only what came after."""
         start, self._unsynced_from = self._unsynced_from, None
         bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
-        unsynced = [Unsynced(self._disk, self.path(base)) for base in bases]
+        unsynced = [Unsynced(self._disk, self._path_to_write(base)) for base in bases]
         if unsynced and self._names_in_doubt:
             self._after_name_change()
         if self._names is not None and not self._names.is_synced:

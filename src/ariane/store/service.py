@@ -73,17 +73,20 @@ class StoreService:
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
-    def _write_index(self) -> None:
+    async def _write_index(self) -> None:
         if self.store.parts.dispatcher.keys_waiting:
-            self._unless_full(self.store.parts.dispatcher.write_index)
+            await self._unless_full(self.store.warming_index(), self.store.parts.dispatcher.write_index)
 
-    def _write_derived(self) -> None:
-        self._unless_full(self.store.write_derived)
+    async def _write_derived(self) -> None:
+        if self.store.is_write_due:
+            await self._unless_full(self.store.warming_derived(), self.store.write_derived)
 
-    def _unless_full(self, step: Callable[[], None]) -> None:
+    async def _unless_full(self, warming: Steps[None], write: Callable[[], None]) -> None:
+        """Without a pause between the two: what comes in one could be cold."""
         try:
-            step()
-        except StoreFull as error:  # entries and keys stay in memory and are tried again with the next round
+            await self.run(warming)
+            write()
+        except StoreFull as error:  # entries and keys stay in memory, the next round tries again
             log.warning("queues or index not written", extra={"reason": str(error)})
 
     async def _make_durable_early(self) -> None:
@@ -106,6 +109,7 @@ class StoreService:
         store = self.store
         loop = asyncio.get_running_loop()
         try:
+            await self.run(store.warming_derived())
             with store.durable_round() as work:
                 run = partial(work.run, store.parts.disk, store.parts.layout)
                 store.finish_round(await loop.run_in_executor(self._executor, run))
@@ -151,7 +155,7 @@ class StoreService:
         index = self.store.parts.index
         if index is None:
             return []
-        self._write_index()
+        await self._write_index()
         loop = asyncio.get_running_loop()
         with index.lease():
             hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)

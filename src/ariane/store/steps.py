@@ -19,6 +19,8 @@ T = TypeVar("T")
 Errand = Callable[[], object]
 Steps = Generator[Errand | None, None, T]
 
+_ERRANDS_MAX = 8
+
 
 class _Walk(Generic[T]):
     def __init__(self, steps: Steps[T]) -> None:
@@ -61,6 +63,18 @@ def unless_blocked(steps: Steps[T]) -> T | None:
     """What the steps come to, when there is no errand; otherwise they are given up, and it is None."""
     walk = _Walk(steps)
     return None if walk.goes_on(None) else walk.result
+
+
+def until_warm(cold: Callable[[], Errand | None]) -> Steps[None]:
+    """Has done what `cold` tells, until that is nothing: while an errand is run, more may have come to touch old bytes.
+
+    Gives up where that does not end, as on a machine without any memory left: to wait is better than never to get on.
+    """
+    for _ in range(_ERRANDS_MAX):
+        errand = cold()
+        if errand is None:
+            return
+        yield errand
 
 
 def _failure_of(errand: Errand) -> Exception | None:

@@ -1,10 +1,14 @@
 """What was written and may still be lost with the machine's power: a job for a thread."""
 
+import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane.store.disk import Disk
+from ariane.store.disk import Disk, WholeFileSystem
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
@@ -34,3 +38,20 @@ class Unsynced:
             file.sync()
         finally:
             file.close()
+
+
+def sync_together(file_system: WholeFileSystem, unsynced: Sequence[Unsynced], *, trust: bool = True) -> None:
+    """Syncs many by one call. One by one when that fails, or is not to be trusted: most of them are clean by then.
+
+    OSError if one of them was lost. That something else on the file system was is no concern of ours.
+    """
+    try:
+        file_system.sync()
+    except OSError as error:
+        log.warning("the file system lost something: files are synced one by one", extra={"error": str(error)})
+        trust = False
+    for one in unsynced:
+        if trust:
+            one.is_synced = True
+        else:
+            one.sync()

@@ -4,6 +4,7 @@
     bytes, by 4 KiB page     at once            after `sync` of the file
     size of a new file       at once            after `sync` of the file
     names                    at once            after `sync_directory` of their directory
+    all of these             at once            after `sync` of the whole file system
 
 `cut_power` lets a seed choose for all that was not synced: the old, the newest, for a page any version between. That is
 harsher than Linux, which orders some of it, and kinder in one thing: no page is torn inside.
@@ -97,6 +98,25 @@ class SimulatedFile:
         return self._open_content
 
 
+class SimulatedFileSystem:
+    """All of a disk. While its syncs fail, each file's does: nobody is spared."""
+
+    def __init__(self, disk: "SimulatedDisk", path: Path) -> None:
+        self._disk = disk
+        self._path = path
+
+    def holds(self, path: Path) -> bool:
+        with self._disk._lock:
+            return self._disk._names.get(path) is not None
+
+    def sync(self) -> None:
+        with self._disk._lock:
+            self._disk._sync_all(self._path)
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
 class SimulatedDisk:
     """What `ariane.store.disk.Disk` asks for. It begins empty: `/` and `.` are there, other directories are made."""
 
@@ -184,6 +204,9 @@ class SimulatedDisk:
             self._names.find(path, Directory)
             self._names.sync(path)
 
+    def file_system(self, path: Path) -> SimulatedFileSystem | None:
+        return SimulatedFileSystem(self, path)
+
     def used_ratio(self, path: Path) -> float:
         with self._lock:
             if self._names.get(path) is None:
@@ -262,6 +285,18 @@ class SimulatedDisk:
             content.fail_to_sync()
             raise
         content.sync()
+
+    def _sync_all(self, path: Path) -> None:
+        contents = self._names.contents()
+        try:
+            self._step(Operation("sync_file_system", path), self._sync_error)
+        except OSError:
+            for content in contents:
+                content.fail_to_sync()
+            raise
+        for content in contents:
+            content.sync()
+        self._names.sync_all()
 
     def _take(self, space: int) -> None:
         if self.space_left is None:

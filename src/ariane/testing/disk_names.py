@@ -80,8 +80,17 @@ class Names:
             change.apply(self._durable)
         self._changes = waiting[::-1]
 
+    def sync_all(self) -> None:
+        for change in self._changes:
+            change.apply(self._durable)
+        self._changes = []
+
+    def contents(self) -> list[Content]:
+        """Of all files."""
+        return [node for node in self._current.values() if isinstance(node, Content)]
+
     def block_bytes(self) -> int:
-        return sum(node.block_bytes() for node in self._current.values() if isinstance(node, Content))
+        return sum(content.block_bytes() for content in self.contents())
 
     def after_process_crash(self) -> "Names":
         nodes = {*self._current.values(), *self._durable.values(), *(change.node for change in self._changes)}
