@@ -2,14 +2,15 @@
 
 from itertools import accumulate
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow import starts
-from ariane.arrow.source import Source
-from ariane.arrow.starts import find_chain
+from ariane.arrow.source import Int64s, Source
+from ariane.arrow.starts import find_chain, find_chains
 from ariane.wire.record import encode
 from tests.wire.sample_records import MESSAGE
 
@@ -48,3 +49,42 @@ def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(starts, "_lane_starts", refuse)
     chain = find_chain(Source(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
     assert chain.starts.tolist() == [0]
+
+
+def laid_out(pieces: list[list[bytes]]) -> tuple[Source, Int64s, Int64s, list[int]]:
+    """Pieces in one buffer with something else before each; where they begin and end, and where all records do."""
+    memory, begins, ends, edges = b"", [], [], []
+    for records in pieces:
+        memory += b"\xda\xa3 and more of a header"
+        begins.append(len(memory))
+        edges += list(accumulate(map(len, records), initial=len(memory)))[:-1]
+        memory += b"".join(records)
+        ends.append(len(memory))
+    return Source(memory), np.array(begins, np.int64), np.array(ends, np.int64), edges
+
+
+EVEN = st.tuples(st.sampled_from(RECORDS), st.integers(1, 32)).map(lambda drawn: [drawn[0]] * drawn[1])
+MIXED = st.lists(st.sampled_from([*RECORDS, TRAP]), min_size=1, max_size=32)
+
+
+@settings(deadline=None)
+@given(st.lists(EVEN, min_size=1, max_size=8) | st.lists(EVEN | MIXED, min_size=1, max_size=8))
+def test_pieces_with_other_bytes_between_them_are_followed_each_to_its_end(pieces: list[list[bytes]]) -> None:
+    source, begins, ends, edges = laid_out(pieces)
+    found = find_chains(source, begins, ends)
+    assert found is not None
+    assert found.tolist() == edges
+
+
+@pytest.mark.parametrize("moved", [-1, 1, -91])
+@pytest.mark.parametrize("records", [RECORDS, [RECORDS[2]] * 5])
+def test_pieces_that_do_not_end_with_a_record_are_not_followed(records: list[bytes], moved: int) -> None:
+    source, begins, ends, _ = laid_out([records, records])
+    ends[0] += moved
+    assert find_chains(source, begins, ends) is None
+
+
+def test_there_is_nothing_to_follow_in_pieces_too_short_for_a_record() -> None:
+    nothing = np.array([], np.int64)
+    assert find_chains(Source(b""), nothing, nothing) is None
+    assert find_chains(Source(RECORDS[0]), np.array([0, len(RECORDS[0])]), np.array([len(RECORDS[0])] * 2)) is None

@@ -69,6 +69,26 @@ def test_answers_that_come_before_their_turn_are_kept_until_they_are_taken() -> 
         connection.close()
 
 
+def test_answers_that_have_come_are_taken_together_up_to_the_first_that_is_missing() -> None:
+    def without_the_third(connection: socket.socket) -> None:
+        first, second, third, fourth = requests_of(connection, 4)
+        connection.sendall(b"".join(map(answer, (fourth, second, first))))
+        requests_of(connection, 1)
+        connection.sendall(answer(third))
+
+    with peer(without_the_third) as address:
+        connection = BlockingConnection.open(address)
+        opaques = connection.opaques(4)
+        asks = [Command(code=1, opaque=opaque, body=b"%d" % opaque) for opaque in opaques]
+        connection.post_frames(opaques, list(map(encode_frame, asks)))
+        taken = connection.take_arrived(opaques, timeout_s=30)
+        assert [bytes(one.body.view) for one in taken] == [b"%d" % opaque for opaque in opaques[:2]]
+        connection.post(Command(code=1))
+        rest = connection.take_arrived(opaques[2:], timeout_s=30)
+        assert [bytes(one.body.view) for one in rest] == [b"%d" % opaque for opaque in opaques[2:]]
+        connection.close()
+
+
 def test_the_answer_to_a_request_that_was_forgotten_is_dropped() -> None:
     def serve(connection: socket.socket) -> None:
         for request in requests_of(connection, 2):

@@ -17,10 +17,11 @@ from ariane.arrow.bodies import BODY_BYTES_MAX, UNPACKED_BYTES_MAX, Unpacked, un
 from ariane.arrow.checksums import checksum_faults
 from ariane.arrow.columns import Given, make_batch
 from ariane.arrow.property_columns import PropertyColumns
-from ariane.arrow.rows import Rows
+from ariane.arrow.rows import Rows, not_text
 from ariane.arrow.schema import message_schema
 from ariane.arrow.selection import Selection, select
-from ariane.arrow.source import Source
+from ariane.arrow.source import Int64s, Source
+from ariane.arrow.starts import find_chains
 from ariane.arrow.walk import Walk
 from ariane.arrow.wrapped import first_wrapped, unwrap
 from ariane.errors import RecordError
@@ -74,6 +75,23 @@ def decode_records(
         bad += stretch.bad
         end = stretch.end
     return Decoded(_joined(batches, decoder.schema), bad, end)
+
+
+def decode_pieces(source: Source, begins: Int64s, ends: Int64s, decoder: "Decoder") -> list[pa.RecordBatch] | None:
+    """Batches of the records in some pieces of a buffer, which hold whole records and nothing else.
+
+    So answers to pulls lie in memory as they were received. None when anything is wrong in any of them: joined, they
+    then go the way of `decode_records`, which tells what it is.
+    """
+    starts = find_chains(source, begins, ends)
+    if starts is None:
+        return None
+    walk = Walk(source, len(source))
+    checked = walk.check(starts)
+    if len(checked.numbers) < len(starts) or len(not_text(checked.rows.topics)):
+        return None
+    parts = list(decoder.parts(walk, checked.rows))
+    return None if any(part.bad for part in parts) else [part.batch for part in parts]
 
 
 _BATCH_BYTES_MAX = 2 * UNPACKED_BYTES_MAX

@@ -34,6 +34,8 @@ class Rows:
     text_position: Int64s
     """Of the property text."""
     text_length: Int64s
+    topic_blocks: npt.NDArray[np.void] | None = None
+    """The topics, if they have one length and were gathered with what stands around them."""
 
     def __len__(self) -> int:
         return len(self.position)
@@ -62,7 +64,9 @@ class Rows:
     @cached_property
     def topics(self) -> pa.Array:
         """The topics as bytes: whether they are text has to be checked first."""
-        lengths = self.topic_length
+        lengths, blocks = self.topic_length, self.topic_blocks
+        if blocks is not None:
+            return even_texts(blocks.copy().view(np.uint8).reshape(len(self), blocks.itemsize), pa.binary())
         if len(lengths) and is_all(lengths == lengths[0]):
             return even_texts(self.source.blocks(self.topic_position, int(lengths[0])), pa.binary())
         return self.source.spans(self.topic_position, lengths, pa.binary())

@@ -162,8 +162,21 @@ def fixed(data: npt.NDArray[Any], kind: pa.DataType, valid: Bools | None = None)
 def even_texts(blocks: Bytes, kind: pa.DataType) -> pa.Array:
     """Rows of one length as texts, not copied."""
     count, length = blocks.shape
-    offsets = np.arange(0, (count + 1) * length, length, dtype=np.int32) if length else np.zeros(count + 1, np.int32)
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(blocks)])
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(_multiples(length, count + 1)), pa.py_buffer(blocks)])
+
+
+_LENGTHS_KEPT = 16
+_multiples_of: dict[int, npt.NDArray[np.int32]] = {}
+
+
+def _multiples(length: int, count: int) -> npt.NDArray[np.int32]:
+    """0, length, 2 * length, ...: kept, because batch after batch of a topic needs the same."""
+    known = _multiples_of.get(length)
+    if known is None or len(known) < count:
+        if len(_multiples_of) >= _LENGTHS_KEPT:
+            _multiples_of.clear()
+        known = _multiples_of[length] = np.arange(count, dtype=np.int32) * np.int32(length)
+    return known[:count]
 
 
 def bitmap(valid: Bools | None) -> pa.Buffer | None:

@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ariane.arrow.source import Int64s, Source
+from ariane.arrow.source import Int64s, Source, is_all
 from ariane.wire.record import BLANK_BYTES_MIN, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, SIZE_AND_MAGIC
 
 _MAGICS = [re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)]
 MAGIC = re.compile(b"|".join(_MAGICS), re.DOTALL)
 MAGIC_AT = 4
 
+_least = np.minimum.reduce
 _LANES_MAX = 2048
 _STEPS_AT_ONCE = 8
 _SEARCHES_PER_STEP = 8
@@ -44,10 +45,38 @@ def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
     """
     if _is_record(source, start):
         lanes = _lane_starts(source, start, end)
-        chain = _walk_lanes(source, lanes, end, limit) if len(lanes) > 1 else None
+        chain = _walk_lanes(source, lanes, np.append(lanes[1:], end), limit) if len(lanes) > 1 else None
         if chain is not None:
             return chain
     return _walk(source, start, end, limit)
+
+
+def find_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
+    """The items of pieces that are known to hold nothing else, as the answers to pulls: each piece is a lane.
+
+    Pieces ascend. None when the sizes in some piece do not lead from its begin to its end.
+    """
+    if not len(begins) or _least(ends - begins) < RECORD_BYTES_MIN:
+        return None
+    even = _even_chains(source, begins, ends)
+    if even is not None:
+        return even
+    chain = _walk_lanes(source, begins, ends, len(source))
+    return chain.starts if chain is not None and chain.stop == ends[-1] else None
+
+
+def _even_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
+    """When in each piece all items have one size, there is nothing to follow: to guess and look is a few steps."""
+    sizes = source.uint32[begins].astype(np.int64)
+    if _least(sizes) < RECORD_BYTES_MIN:
+        return None
+    counts, rest = np.divmod(ends - begins, sizes)
+    if np.count_nonzero(rest):
+        return None
+    first = np.cumsum(counts) - counts
+    sizes = np.repeat(sizes, counts)
+    starts = np.repeat(begins, counts) + (np.arange(len(sizes)) - np.repeat(first, counts)) * sizes
+    return starts if is_all(source.uint32[starts] == sizes) else None
 
 
 def _lane_starts(source: Source, start: int, end: int) -> Int64s:
@@ -80,10 +109,9 @@ def _lane_bytes(length: int, record_bytes: int) -> int:
     return max(records * record_bytes, length // _LANES_MAX)
 
 
-def _walk_lanes(source: Source, lanes: Int64s, end: int, limit: int) -> Chain | None:
-    """All lanes step by step; None when one of them does not arrive at the start of the next."""
+def _walk_lanes(source: Source, lanes: Int64s, ends: Int64s, limit: int) -> Chain | None:
+    """All lanes step by step; None when one of them, but for the last, does not arrive at its end."""
     sizes = source.uint32
-    ends = np.append(lanes[1:], end)
     last = min(limit, len(source)) - MAGIC_AT  # the last place that a size can be read from
     steps = [lanes]
     position = lanes

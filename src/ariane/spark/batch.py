@@ -1,11 +1,12 @@
 """Batch reads through brokers, and the part of them that streams use too: a range of a queue as Arrow batches."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ariane.model.group import ExpressionType
+from ariane.spark.answers import gathered
 from ariane.spark.cluster import Cluster, cluster_for
 from ariane.spark.columns import Columns
 from ariane.spark.output import Output, selection_of
@@ -16,8 +17,6 @@ from ariane.spark.read_options import ReadOptions
 from ariane.spark.worker_memory import keep_imports
 
 DEFAULT_GROUP = "ariane-spark"
-# Larger batches fall out of the processor's cache, smaller ones cost calls.
-_DECODE_BYTES = 2 * 1024 * 1024
 
 
 class BrokerBatchReader(DataSourceReader):
@@ -43,27 +42,13 @@ def read_range(
     selection = selection_of(options, with_times=with_times)
     pull = RangePull(cluster or cluster_for(options.client_settings()), wanted, pull_settings(options))
     with Output(options, columns, _place(wanted)) as output:
-        for data in _gathered(pull):
-            yield from output.batches(data, wanted, selection)
+        for bodies in gathered(pull.spans()):
+            yield from output.batches(bodies, wanted, selection)
 
 
 def _place(wanted: QueueRange) -> str:
     queue = wanted.queue
     return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}, {wanted.start} to {wanted.end}"
-
-
-def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:
-    """Answers joined to pieces that are worth a call of the decoder."""
-    pieces: list[bytes] = []
-    size = 0
-    for body in bodies:
-        pieces.append(body)
-        size += len(body)
-        if size >= _DECODE_BYTES:
-            yield b"".join(pieces)
-            pieces, size = [], 0
-    if pieces:
-        yield b"".join(pieces)
 
 
 def pull_settings(options: ReadOptions) -> PullSettings:

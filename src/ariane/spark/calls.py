@@ -63,6 +63,11 @@ class Calls:
             known = self._connections[address] = BlockingConnection.open(address, self.settings.transport, self._tls)
         return known
 
+    @property
+    def signs(self) -> bool:
+        """Whether each request has a signature of its own."""
+        return self._signer is not None
+
     def command(self, request: Request[Any]) -> Command:
         command = request_command(request, opaque=0)
         if self._signer is not None:

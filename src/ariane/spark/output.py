@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from ariane.arrow.bad_records import BadRecord
-from ariane.arrow.decode import decode_records
+from ariane.arrow.decode import Decoder, decode_pieces, decode_records
+from ariane.arrow.schema import message_schema
 from ariane.arrow.selection import QueueRange as Range
 from ariane.arrow.selection import Selection
+from ariane.spark.answers import Answers
 from ariane.spark.bad_rows import BODY_BYTES_MAX, COORDINATES, BadRows
 from ariane.spark.columns import Columns
 from ariane.spark.data_loss import report_loss
@@ -72,24 +74,28 @@ class Output:
             where = "kept apart in badRecordsPath" if self._apart is not None else "left out (mode=DROPMALFORMED)"
             log.warning("%s: %d records are no rows: %s", self._place, self._left_out, where)
 
-    def batches(self, data: bytes, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The messages in `data` that lie within `wanted`: a pull with a filter may bring some from behind its end."""
+    def batches(self, bodies: Answers, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The messages of answers that lie within `wanted`: a pull with a filter may bring some from behind its end."""
         queue = wanted.queue
         ranges = (Range(queue.topic, queue.queue_id, wanted.start, wanted.end),)
-        done = 0
+        selection = replace(selection, ranges=ranges)
+        decoder = Decoder(message_schema(self.needed), selection, queue.broker_name)
+        whole = decode_pieces(*bodies.pieces(), decoder)
+        for batch in self._joined_batches(bodies.joined(), wanted, selection) if whole is None else whole:
+            yield from self.shaped(batch)
+
+    def _joined_batches(self, data: bytes, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The same, record by record where one of them is no message; that is told."""
+        queue, done = wanted.queue, 0
+        names = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
         while done < len(data):
             decoded = decode_records(
-                data,
-                columns=self.needed,
-                selection=replace(selection, ranges=ranges),
-                broker_name=queue.broker_name,
-                start=done,
+                data, columns=self.needed, selection=selection, broker_name=queue.broker_name, start=done
             )
-            names = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
             self.report(
                 decoded.bad, lambda one: data[one.position : one.position + min(one.size, BODY_BYTES_MAX)], names
             )
-            yield from self.shaped(decoded.batch)
+            yield decoded.batch
             done = decoded.end
 
     def shaped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

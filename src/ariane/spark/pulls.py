@@ -3,24 +3,32 @@
 Several pulls are on their way at once: a broker gives 32 messages at a time, so waiting for each answer before asking
 again would leave both ends idle. Where the next pull begins is only known for sure from the answer before it; without
 a filter the guess is nearly always right, and a wrong one costs the answers that were asked for too early.
+
+With 32 messages to an answer, what is done for each answer counts: requests are filled into a form, all answers that
+have come are taken at once, and their bodies are left where they were received.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ariane.errors import RecordError
+from ariane.client.pull_template import PullTemplate
+from ariane.errors import ArianeError, RecordError
 from ariane.model.group import ExpressionType
 from ariane.model.ids import QueueOffset
 from ariane.spark.cluster import Cluster
 from ariane.spark.data_loss import report_loss
 from ariane.spark.ranges import QueueRange
 from ariane.transport.blocking import BlockingConnection
+from ariane.transport.frame_arena import Arrived, Span
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer
+from ariane.wire.exchange import read_answer_to
+from ariane.wire.frame import encode_frame
 from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
 
-_WINDOW = 16
+_FLAGS = int(PullSysFlag.SUBSCRIPTION)
+_WINDOW = 32
 _STANDSTILLS_MAX = 100
 _CAUTIOUS_PULLS = 32
 
@@ -40,6 +48,16 @@ class PullSettings:
         return self.expression != "*"
 
 
+class _Posted(NamedTuple):
+    opaque: int
+    offset: int
+
+
+class _Given(NamedTuple):
+    answer: PullAnswer
+    body: Span
+
+
 class RangePull:
     """One task's way through a range. Iterating gives the bodies of the answers, which hold records back to back.
 
@@ -51,7 +69,8 @@ class RangePull:
         self._wanted = wanted
         self._settings = settings
         self._offset = wanted.start
-        self._posted: deque[tuple[int, PullMessage]] = deque()
+        self._posted: deque[_Posted] = deque()
+        self._forms: dict[int, PullTemplate] = {}
         self._posted_on: BlockingConnection | None = None
         self._ahead = wanted.start
         self._count = settings.count
@@ -64,17 +83,28 @@ class RangePull:
         return self._offset
 
     def __iter__(self) -> Iterator[bytes]:
-        queue = self._wanted.queue
-        while self._offset < self._wanted.end:
-            answer = self._cluster.patiently(self._next_answer, self._settings.patience_s, queue.topic)
-            began, self._offset = self._offset, self._after(answer)
-            self._follow(began)
-            if answer.code == ResponseCode.SUCCESS:
-                yield answer.body
+        return (bytes(body.view) for body in self.spans())
+
+    def spans(self) -> Iterator[Span]:
+        """The same bodies where they were received. Each keeps a few MiB in memory as long as it is held."""
+        topic, patience_s, patiently = self._wanted.queue.topic, self._settings.patience_s, self._cluster.patiently
+        try:
+            while self._offset < self._wanted.end:
+                for answer, body in patiently(self._next_answers, patience_s, topic):
+                    self._posted.popleft()
+                    began, self._offset = self._offset, self._after(answer)
+                    goes_on = self._follow(began)
+                    if answer.code == ResponseCode.SUCCESS:
+                        yield body
+                    if not goes_on:
+                        break
+        finally:
+            self._forget_posted()
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _next_answer(self) -> PullAnswer:
+    def _next_answers(self) -> list[_Given]:
+        """Those of the first requests that are on their way, one at least. A request stays posted until its turn."""
         queue = self._wanted.queue
         connection = self._cluster.calls.connection(self._cluster.address(queue.topic, queue.broker_name))
         if connection is not self._posted_on:
@@ -82,14 +112,24 @@ class RangePull:
             self._posted_on = connection
         try:
             self._top_up(connection)
-            opaque, ask = self._posted[0]
-            answer = read_answer(ask, connection.take([opaque], self._settings.timeout_s)[0])
+            return self._read(connection.take_arrived([one.opaque for one in self._posted], self._settings.timeout_s))
         except Exception:
             self._forget_posted()  # the connection is gone, or will not be read in this order any more
             connection.close()
             raise
-        self._posted.popleft()
-        return answer
+
+    def _read(self, arrived: list[Arrived]) -> list[_Given]:
+        """Up to the first refusal, which raises only as the first: what came before it is not asked for again."""
+        given: list[_Given] = []
+        for command, body in arrived:
+            try:
+                given.append(_Given(read_answer_to(PullMessage, command), body))
+            except ArianeError:
+                if not given:
+                    raise
+                self._forget_posted(len(given))
+                break
+        return given
 
     def _top_up(self, connection: BlockingConnection) -> None:
         """Not one by one, but when half of them are answered: one write, and a broker reads what it finds at once."""
@@ -97,14 +137,29 @@ class RangePull:
         room = window - len(self._posted)
         if room < max(1, window // 2):
             return
-        asks: list[PullMessage] = []
+        asks: list[tuple[int, int]] = []
         while not (self._posted or asks) or (len(asks) < room and self._ahead < self._wanted.end):
             count = min(self._count, self._wanted.end - self._ahead)
-            asks.append(self._ask(self._ahead, count))
+            asks.append((self._ahead, count))
             self._ahead += count
         if asks:
-            opaques = connection.post_all(list(map(self._cluster.calls.command, asks)))
-            self._posted.extend(zip(opaques, asks, strict=True))
+            opaques = connection.opaques(len(asks))
+            frames = [self._frame(opaque, *ask) for opaque, ask in zip(opaques, asks, strict=True)]
+            connection.post_frames(opaques, frames)
+            self._posted.extend(_Posted(opaque, offset) for opaque, (offset, _) in zip(opaques, asks, strict=True))
+
+    def _frame(self, opaque: int, offset: int, count: int) -> bytes:
+        """The request, filled into the form that all with this count have; a signed one is written anew."""
+        if not self._cluster.calls.signs:
+            form = self._forms.get(count)
+            if form is None:
+                form = self._forms[count] = PullTemplate(self._ask(offset, count))
+            frame = form.frame(opaque, offset, _FLAGS, 0)
+            if frame is not None:
+                return frame
+        command = self._cluster.calls.command(self._ask(offset, count))
+        command.opaque = opaque
+        return encode_frame(command)
 
     def _ask(self, offset: int, count: int) -> PullMessage:
         settings, queue = self._settings, self._wanted.queue
@@ -114,7 +169,7 @@ class RangePull:
             queue_id=queue.queue_id,
             queue_offset=QueueOffset(offset),
             max_msg_nums=count,
-            sys_flag=int(PullSysFlag.SUBSCRIPTION),
+            sys_flag=_FLAGS,
             commit_offset=QueueOffset(0),
             suspend_timeout_millis=0,
             sub_version=0,
@@ -122,24 +177,26 @@ class RangePull:
             expression_type=settings.expression_type,
         )
 
-    def _follow(self, began: int) -> None:
-        """Whether the pulls that are on their way still begin where this one ended."""
+    def _follow(self, began: int) -> bool:
+        """Whether the pulls that are on their way still begin where this one ended; if not, they are dropped."""
         got = self._offset - began
         self._cautious = max(0, self._cautious - 1)
-        expected = self._posted[0][1].queue_offset if self._posted else self._ahead
+        expected = self._posted[0].offset if self._posted else self._ahead
         if self._offset == expected:
             self._count = min(self._settings.count, self._count * 2)
-        else:
-            if self._posted and not self._settings.is_filtered:
-                self._cautious = _CAUTIOUS_PULLS
-            self._forget_posted()
-            self._count = min(self._settings.count, max(1, got))
+            return True
+        if self._posted and not self._settings.is_filtered:
+            self._cautious = _CAUTIOUS_PULLS
+        self._forget_posted()
+        self._count = min(self._settings.count, max(1, got))
+        return False
 
-    def _forget_posted(self) -> None:
-        if self._posted_on is not None:
-            self._posted_on.forget([opaque for opaque, _ in self._posted])
-        self._posted.clear()
-        self._ahead = self._offset
+    def _forget_posted(self, but: int = 0) -> None:
+        """All requests that are on their way, or all but the first ones."""
+        self._ahead = self._posted[but].offset if len(self._posted) > but > 0 else self._offset
+        forgotten = [self._posted.pop().opaque for _ in range(len(self._posted) - but)]
+        if self._posted_on is not None and forgotten:
+            self._posted_on.forget(forgotten)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 

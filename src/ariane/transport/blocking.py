@@ -1,25 +1,28 @@
 """The same frames over a blocking socket: for Spark's workers and for scripts, which have no event loop.
 
 One caller at a time. Several requests may be on their way at once (`call_all`), which is what makes a reader of many
-small answers fast: measured on the loopback, a request waits longer for its turn than it takes.
+small answers fast: measured on the loopback, a request waits longer for its turn than it takes. Answers lie where they
+were received (frame_arena.py): `take_arrived` tells where, everything else copies.
 """
 
 import select
 import socket
 import ssl
 from collections.abc import Sequence
+from itertools import takewhile
 from time import monotonic
 
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, WireError
 from ariane.model.address import Address
+from ariane.transport.frame_arena import Arrived, FrameArena
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
+from ariane.wire.frame import FrameLimits, encode_frame
 
-_READ_BYTES = 256 * 1024
 _OPAQUE_MAX = 2**31 - 1
 _FRESH_S = 5.0
+_RESPONSE = int(HeaderFlag.RESPONSE)
 
 
 class BlockingConnection:
@@ -28,11 +31,11 @@ class BlockingConnection:
     def __init__(self, peer: str, channel: socket.socket, settings: TransportSettings) -> None:
         self.peer = peer
         self._socket: socket.socket | None = channel
-        self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
+        self._arena = FrameArena(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._settings = settings
         self._opaque = 0
         self._awaited: set[int] = set()
-        self._arrived: dict[int, Command] = {}
+        self._arrived: dict[int, Arrived] = {}
         """Answers that came before it was their turn: a peer may answer what it has in memory first."""
         self._used_at = monotonic()
 
@@ -91,38 +94,68 @@ class BlockingConnection:
 
     def post_all(self, commands: Sequence[Command]) -> list[int]:
         """The same for several, in one write: a write for each of eight pulls is the dearest step of a reader."""
-        for command in commands:
-            self._opaque = command.opaque = 1 if self._opaque >= _OPAQUE_MAX else self._opaque + 1
+        opaques = self.opaques(len(commands))
+        for opaque, command in zip(opaques, commands, strict=True):
+            command.opaque = opaque
+        self.post_frames(opaques, list(map(encode_frame, commands)))
+        return opaques
+
+    def opaques(self, count: int) -> list[int]:
+        """Numbers for the next requests, which the caller writes by itself and gives to `post_frames`."""
+        first = self._opaque + 1 if self._opaque <= _OPAQUE_MAX - count else 1
+        self._opaque = first + count - 1
+        return list(range(first, first + count))
+
+    def post_frames(self, opaques: Sequence[int], frames: Sequence[bytes]) -> None:
         channel = self._live()
         self._used_at = monotonic()
         try:
             channel.settimeout(self._settings.call_timeout_s)
-            channel.sendall(b"".join(map(encode_frame, commands)))
+            channel.sendall(b"".join(frames))
         except OSError as error:
             self.close()
             raise ConnectionLost(f"the connection to {self.peer} closed while a request was sent: {error}") from error
-        opaques = [command.opaque for command in commands]
         self._awaited.update(opaques)
-        return opaques
 
     def take(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[Command]:
         """The answers to requests that were posted, in whatever order they come."""
+        self._receive(set(opaques) - self._arrived.keys(), timeout_s)
+        return [_with_body(self._arrived.pop(opaque)) for opaque in opaques]
+
+    def take_arrived(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[Arrived]:
+        """The answer to the first of these requests, and those behind it that are there, too: one at least.
+
+        Bodies are told by their place in what was received. They stay valid, and keep up to some MiB in memory each.
+        """
+        if opaques[0] not in self._arrived:
+            self._receive({opaques[0]}, timeout_s)
+        arrived = self._arrived
+        return [arrived.pop(opaque) for opaque in takewhile(arrived.__contains__, opaques)]
+
+    def _receive(self, missing: set[int], timeout_s: float | None) -> None:
+        """Until nothing is missing; and whatever else came with it."""
         timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s
         deadline = monotonic() + timeout_s
-        missing = set(opaques) - self._arrived.keys()
         try:
             while missing:
-                command = next(self._decoder, None)
-                if command is None:
-                    self._feed(deadline, timeout_s)
-                elif command.flag & HeaderFlag.RESPONSE and command.opaque in self._awaited:
-                    self._awaited.discard(command.opaque)
-                    self._arrived[command.opaque] = command
-                    missing.discard(command.opaque)
+                if not self._cut_all(missing):
+                    self._fill(deadline, timeout_s)
         except WireError:
             self.close()
             raise
-        return [self._arrived.pop(opaque) for opaque in opaques]
+
+    def _cut_all(self, missing: set[int]) -> bool:
+        """Sorts what was received; whether there was a frame."""
+        cut, awaited, arrived = self._arena.cut, self._awaited, self._arrived
+        found = one = cut()
+        while one is not None:
+            opaque = one.command.opaque
+            if one.command.flag & _RESPONSE and opaque in awaited:
+                awaited.discard(opaque)
+                missing.discard(opaque)
+                arrived[opaque] = one
+            one = cut()
+        return found is not None
 
     def forget(self, opaques: Sequence[int]) -> None:
         """Nobody will take the answers to these requests: they are dropped when they come."""
@@ -130,27 +163,32 @@ class BlockingConnection:
         for opaque in opaques:
             self._arrived.pop(opaque, None)
 
-    def _feed(self, deadline: float, timeout_s: float) -> None:
+    def _fill(self, deadline: float, timeout_s: float) -> None:
         channel = self._live()
         left_s = deadline - monotonic()
         try:
             if left_s <= 0:
                 raise TimeoutError
             channel.settimeout(left_s)
-            data = channel.recv(_READ_BYTES)
+            count = channel.recv_into(self._arena.room())
         except TimeoutError:
             self.close()
             raise CallTimeout(f"{self.peer} did not answer within {timeout_s} s: the outcome is unknown") from None
         except OSError as error:
             self.close()
             raise ConnectionLost(f"the connection to {self.peer} closed before the answer came: {error}") from error
-        if not data:
+        if not count:
             self.close()
             raise ConnectionLost(f"the connection to {self.peer} closed before the answer came")
         self._used_at = monotonic()
-        self._decoder.feed(data)
+        self._arena.filled(count)
 
     def _live(self) -> socket.socket:
         if self._socket is None:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
         return self._socket
+
+
+def _with_body(arrived: Arrived) -> Command:
+    arrived.command.body = bytes(arrived.body.view)
+    return arrived.command

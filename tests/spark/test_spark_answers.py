@@ -1,0 +1,69 @@
+"""Answers to pulls where they were received, gathered for the decoder and turned into batches."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from ariane.arrow.selection import Selection
+from ariane.errors import StoreError
+from ariane.model.ids import QueueOffset
+from ariane.model.route import MessageQueue
+from ariane.spark.answers import Answers, gathered
+from ariane.spark.columns import columns_of, spark_schema
+from ariane.spark.option_values import read_options
+from ariane.spark.output import Output
+from ariane.spark.ranges import QueueRange
+from ariane.spark.read_options import ReadOptions
+from ariane.transport.frame_arena import Span
+from ariane.wire.record import encode
+from tests.wire.sample_records import MESSAGE
+
+QUEUE = MessageQueue(topic=MESSAGE.topic, broker_name="broker-a", queue_id=MESSAGE.queue_id)
+
+
+def record(offset: int) -> bytes:
+    return encode(replace(MESSAGE, queue_offset=QueueOffset(offset)))
+
+
+def received(*bodies: bytes) -> list[Span]:
+    memory = memoryview(b"header" + b"header".join(bodies))
+    spans, at = [], 0
+    for body in bodies:
+        at += len(b"header")
+        spans.append(Span(memory, at, at + len(body)))
+        at += len(body)
+    return spans
+
+
+def offsets(answers: Iterator[Answers], *, fail: str = "true") -> list[int]:
+    options = read_options(
+        ReadOptions, {"nameServer": "h:1", "topic": MESSAGE.topic, "columns": "queueOffset", "failOnDataLoss": fail}
+    )
+    with Output(options, columns_of(options, spark_schema(options)), "here") as output:
+        found = [batch for some in answers for batch in output.batches(some, QueueRange(QUEUE, 0, 100), Selection())]
+    return [offset for batch in found for offset in batch.column("queueOffset").to_pylist()]
+
+
+def test_answers_of_one_memory_are_one_call_of_the_decoder() -> None:
+    here, there = received(b"a", b"b", b"c"), received(b"d")
+    assert [some.joined() for some in gathered([*here, *there])] == [b"abc", b"d"]
+    assert list(gathered([])) == []
+
+
+def test_answers_that_came_before_their_turn_are_given_in_their_turn() -> None:
+    second, first, third = received(record(2), record(0) + record(1), record(3))
+    assert offsets(gathered([first, second, third])) == [0, 1, 2, 3]
+
+
+def test_messages_outside_of_the_range_are_left_out() -> None:
+    assert offsets(gathered(received(record(98) + record(99), record(100) + record(101)))) == [98, 99]
+
+
+def test_a_damaged_record_stops_the_read_or_is_left_out_alone() -> None:
+    broken = bytearray(record(1))
+    broken[4] ^= 0xFF
+    damaged = received(record(0), bytes(broken) + record(2), record(3))
+    with pytest.raises(StoreError, match="are no message that can be read"):
+        offsets(gathered(damaged))
+    assert offsets(gathered(damaged), fail="false") == [0, 2, 3]
