@@ -1,6 +1,6 @@
 """Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
 
-    python -m bench.spark [--mib 1024] [--messages 250000] [--rounds 4] [--sizes 1024,8192] [--only direct,broker]
+    python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--only direct,broker]
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
 machine that others use too, only that can be compared. Logs, and what is made of them, lie in memory, where a
@@ -25,7 +25,6 @@ from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 
 from ariane.arrow.log_read import BATCH_BYTES
-from ariane.spark import session
 from ariane.spark.jobs import archive, rebuild
 from ariane.spark.jobs.archive_parts import COLUMNS as ARCHIVED
 from ariane.store.disk import RealDisk
@@ -33,16 +32,21 @@ from ariane.store.layout import Layout
 from ariane.store.rebuild import rebuild_store
 from ariane.store.shape import shape_of
 from bench.arrow import SEVEN, known_starts, make_log, starts_of
+from bench.spark_alone import Alone, costs_in_turns, running
 from bench.spark_broker import brokered
-from bench.spark_cost import best_cost, best_costs
+from bench.spark_cost import Cost, best_cost, best_costs
 from bench.spark_figures import KEPT, Figure, keep, run_name
-from bench.spark_reads import direct, discard, tuples, write_parquet
+from bench.spark_reads import direct, discard, parquet, write_parquet
 from bench.spark_store import BenchStore, make_store
 from bench.timing import us_per_call
 
 SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
+SETTLED_CORE_S = 40.0
+"""How long a reader warms up before it is compared with another: until then the compiler still made it faster."""
 _IN_MEMORY = "/dev/shm"
+SIZE_ROUNDS = 3
+_OF_PARQUET = {"1 KiB": 0.75, "100 B": 0.55}
 _FLAT = 1.1  # a cost that grows by less has not grown
 
 
@@ -75,16 +79,6 @@ class Bench:
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
-    @contextmanager
-    def spark(self, cores: int = 2) -> Iterator[SparkSession]:
-        settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
-        running = session("bench", master=f"local[{cores}]", **settings)
-        running.sparkContext.setLogLevel("OFF")
-        try:
-            yield running
-        finally:
-            running.stop()
-
     # --- the parts --------------------------------------------------------------------------------------------------
 
     def decode(self) -> None:
@@ -96,30 +90,46 @@ class Bench:
             self.add(f"decode, 7 columns, {label}", len(starts[0]) / us, "Mrow/core-s", at_least=goal)
 
     def direct(self) -> None:
-        with self.spark() as spark:
-            for label, size in SIZES.items():
-                self._direct(spark, label, size)
+        for label, size in SIZES.items():
+            with self.store(size, self.arguments.mib) as store:
+                lake = self.memory / "parquet"
+                write_parquet(store, lake)
+                ours = self._beside_parquet(label, store, lake)
+                self._in_one_session(label, store, lake)
+                shutil.rmtree(lake)
+            self._beside_tuples(label, size, ours.per_core_s(store.rows))
 
-    def _direct(self, spark: SparkSession, label: str, size: int) -> None:
-        with self.store(size, self.arguments.mib) as store:
-            lake = self.memory / "parquet"
-            write_parquet(store, lake)
-            reads = (lambda: discard(direct(spark, store)), lambda: discard(spark.read.parquet(str(lake))))
-            ours, parquet = best_costs(spark, reads, self.rounds)
-            shutil.rmtree(lake)
+    def _beside_parquet(self, label: str, store: BenchStore, lake: Path) -> Cost:
+        asked = (self._alone("direct", store.root), self._alone("parquet", lake))
+        ours, theirs = costs_in_turns(asked, self.arguments.turns)
         self.add(f"direct reader, 7 columns, {label}", ours.per_core_s(store.rows) / 1e3, "krow/core-s")
         self.add(f"direct reader, 7 columns, {label}, wall", ours.per_s(store.rows) / 1e3, "krow/s")
-        self.add(f"Spark reads them from Parquet, {label}", parquet.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add(f"Spark reads them from Parquet, {label}", theirs.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add(f"direct / Parquet, {label}", theirs.cpu_s / ours.cpu_s, "x", at_least=_OF_PARQUET[label])
+        return ours
+
+    def _in_one_session(self, label: str, store: BenchStore, lake: Path) -> None:
+        """Both readers, in turns, in one JVM: how far each is in the other's way."""
+        with running(2) as spark:
+            reads = (lambda: discard(direct(spark, store.root)), lambda: discard(parquet(spark, lake)))
+            ours, theirs = best_costs(spark, reads, self.rounds, warm_core_s=SETTLED_CORE_S)
+        ratio = theirs.cpu_s / ours.cpu_s
+        self.add(f"direct / Parquet, one session for both, {label}", ratio, "x", at_least=_OF_PARQUET[label])
+
+    def _beside_tuples(self, label: str, size: int, direct_per_core_s: float) -> None:
         with self.store(size, TUPLE_MIB) as small:
-            cost = best_cost(spark, lambda: discard(tuples(spark, small)), 1)
+            (cost,) = costs_in_turns([Alone(way="tuples", path=str(small.root), rounds=1)], 1)
         self.add(f"tuple path, {label}", cost.per_core_s(small.rows) / 1e3, "krow/core-s")
-        goals = {"1 KiB": (0.75, 5), "100 B": (0.55, 8)}[label]
-        self.add(f"direct / Parquet, {label}", parquet.cpu_s / ours.cpu_s, "x", at_least=goals[0])
-        faster = ours.per_core_s(store.rows) / cost.per_core_s(small.rows)
-        self.add(f"direct / tuples, {label}", faster, "x", at_least=goals[1])
+        faster = direct_per_core_s / cost.per_core_s(small.rows)
+        self.add(f"direct / tuples, {label}", faster, "x", at_least={"1 KiB": 5, "100 B": 8}[label])
+
+    def _alone(self, way: str, path: Path, cores: int = 2, *, pinned: bool = False) -> Alone:
+        return Alone(
+            way=way, path=str(path), rounds=self.rounds, cores=cores, pinned=pinned, warm_core_s=SETTLED_CORE_S
+        )
 
     def archive(self) -> None:
-        with self.spark() as spark, self.store(1024, self.arguments.mib) as store:
+        with running(2) as spark, self.store(1024, self.arguments.mib) as store:
             lake, own = self.memory / "archive", self.memory / "own"
 
             def ours() -> None:
@@ -127,7 +137,7 @@ class Bench:
                 archive.run(spark, {"storePath": str(store.root), "archivePath": str(lake)}, lambda told: None)
 
             def sparks() -> None:
-                frame = direct(spark, store, ",".join(name for name in ARCHIVED.names))
+                frame = direct(spark, store.root, ",".join(name for name in ARCHIVED.names))
                 frame.write.mode("overwrite").option("compression", "zstd").partitionBy("topic").parquet(str(own))
 
             costs = best_costs(spark, (ours, sparks), self.rounds)
@@ -139,7 +149,7 @@ class Bench:
 
     def broker(self) -> None:
         count = int(self.arguments.messages)
-        with self.spark() as spark, brokered(spark, self.directory / "cluster") as on:
+        with running(2) as spark, brokered(spark, self.directory / "cluster") as on:
             topic = on.topic("bench-1k")
             sink = on.sink(topic, count, 1024, self.rounds)
             rows, read = on.read(topic, self.rounds)
@@ -150,31 +160,41 @@ class Bench:
         self.add("read through the broker, broker's time included", read.per_core_s(rows) / 1e3, "krow/core-s")
 
     def idle(self) -> None:
-        with self.spark() as spark, brokered(spark, self.directory / "cluster") as on:
+        with running(2) as spark, brokered(spark, self.directory / "cluster") as on:
             idle_ms = on.idle_ms(on.topic("bench-idle"), self.directory / "checkpoint", self.arguments.batches)
         self.add("micro-batch of one message, median", idle_ms, "ms", at_most=300)
 
     def scaling(self) -> None:
+        """One core is one processor, for the JVM and the workers together, and two cores are two."""
         with self.store(1024, self.arguments.mib) as store:
-            walls = []
-            for cores in (1, 2):
-                with self.spark(cores) as spark:
-                    walls.append(best_cost(spark, lambda: discard(direct(spark, store)), self.rounds).wall_s)
-        self.add("direct reader, 1 -> 2 cores, wall", walls[0] / walls[1], "x", at_least=1.7)
+            asked = [self._alone("direct", store.root, cores, pinned=True) for cores in (1, 2)]
+            one, two = costs_in_turns(asked, self.arguments.turns)
+        self.add("direct reader, 1 -> 2 cores, wall", one.wall_s / two.wall_s, "x", at_least=1.7)
 
     def sizes(self) -> None:
-        costs: list[float] = []
-        sizes = [int(size) for size in self.arguments.sizes.split(",")]
-        with self.spark() as spark:
-            for mib in sizes:
-                with self.store(1024, mib) as store:
-                    cost = best_cost(spark, lambda: discard(direct(spark, store)), 2)
-                costs.append(cost.cpu_s / store.rows * 1e6)
-                self.add(f"direct reader, log of {mib} MiB", costs[-1], "core-us/row")
-        self.add(f"cost of a row, {sizes[-1]} MiB / {sizes[0]} MiB", costs[-1] / costs[0], "x", at_most=_FLAT)
+        """The large log once, beside the small one so many times that as much is read: in one job each, of as many
+        tasks. The least of several short rounds is less than that of long ones, and a job costs something by itself;
+        neither is what a row of a large log costs."""
+        small_mib, large_mib = (int(size) for size in self.arguments.sizes.split(","))
+        times = large_mib // small_mib
+        with running(2) as spark, self.store(1024, small_mib) as small, self.store(1024, large_mib) as large:
+            again = self.memory / "again"
+            again.mkdir()
+            for number in range(times):
+                (again / str(number)).symlink_to(small.root)
+            roots = (small.root, again / "*", large.root)
+            reads = [partial(_discard_direct, spark, root) for root in roots]
+            costs = best_costs(spark, reads, SIZE_ROUNDS, warm_core_s=SETTLED_CORE_S)
+            shutil.rmtree(again)
+        rows = (small.rows, small.rows * times, large.rows)
+        names = (f"{small_mib} MiB", f"{small_mib} MiB, {times} times in one job", f"{large_mib} MiB")
+        us = [cost.cpu_s / count * 1e6 for cost, count in zip(costs, rows, strict=True)]
+        for name, row_us in zip(names, us, strict=True):
+            self.add(f"direct reader, log of {name}", row_us, "core-us/row")
+        self.add(f"cost of a row, {large_mib} MiB / {small_mib} MiB", us[2] / us[1], "x", at_most=_FLAT)
 
     def rebuild(self) -> None:
-        with self.spark() as spark, self.store(1024, self.arguments.rebuild_mib) as store:
+        with running(2) as spark, self.store(1024, self.arguments.rebuild_mib) as store:
             layout, disk = Layout.under(store.root), RealDisk()
             began = time.perf_counter()
             rebuild_store(
@@ -194,6 +214,10 @@ class Bench:
         self.add("job rebuild / one process, wall", alone_s / cost.wall_s, "x", at_least=5)
 
 
+def _discard_direct(spark: SparkSession, root: Path) -> None:
+    discard(direct(spark, root))
+
+
 PARTS = ("decode", "direct", "archive", "broker", "idle", "scaling", "sizes", "rebuild")
 
 
@@ -204,7 +228,8 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=250_000, help="through the broker, in each round")
     parser.add_argument("--batches", type=int, default=40, help="micro-batches of one message")
     parser.add_argument("--rounds", type=int, default=4, help="behind a first one that warms up")
-    parser.add_argument("--sizes", default="1024,8192", help="MiB of log whose costs are compared")
+    parser.add_argument("--turns", type=int, default=2, help="sessions for each reader that has one of its own")
+    parser.add_argument("--sizes", default="1024,8192", help="MiB of a small and of a large log: a multiple of it")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--directory", default=None, help="for all files, which are removed again")
     arguments = parser.parse_args()

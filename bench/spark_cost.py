@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-WARM_S = 8.0
+WARM_CORE_S = 16.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -25,30 +25,42 @@ class Cost:
         return rows / self.wall_s
 
 
-def best_cost(spark: SparkSession, action: Callable[[], object], rounds: int, others: Iterable[int] = ()) -> Cost:
+def best_cost(
+    spark: SparkSession,
+    action: Callable[[], object],
+    rounds: int,
+    others: Iterable[int] = (),
+    warm_core_s: float = WARM_CORE_S,
+) -> Cost:
     """Of several rounds: the least of each, since other work can only add. `others` are the processes that work for it
     too, such as a broker."""
-    return best_costs(spark, [action], rounds, others)[0]
+    return best_costs(spark, [action], rounds, others, warm_core_s)[0]
 
 
 def best_costs(
-    spark: SparkSession, actions: Sequence[Callable[[], object]], rounds: int, others: Iterable[int] = ()
+    spark: SparkSession,
+    actions: Sequence[Callable[[], object]],
+    rounds: int,
+    others: Iterable[int] = (),
+    warm_core_s: float = WARM_CORE_S,
 ) -> list[Cost]:
     """Of actions that are compared, in turns, so that each meets the same: a machine's other work comes and goes.
 
     First they warm up: a JVM compiles what it does often while it does it, and in the first seconds that takes as
-    much processor time as the rows.
+    much processor time as the rows. Processor seconds count there too, since on a busy machine a clock runs on while
+    nothing gets warm.
     """
     roots = [jvm_pid(spark), *others]
-    until = time.monotonic() + WARM_S * len(actions)
-    while time.monotonic() < until:
-        for action in actions:
-            action()
+    warmed_s = 0.0
+    while warmed_s < warm_core_s * len(actions):
+        warmed_s += sum(_cost(action, roots).cpu_s for action in actions)
     costs = [[_cost(action, roots) for action in actions] for _ in range(rounds)]
-    return [
-        Cost(min(one.wall_s for one in of_action), min(one.cpu_s for one in of_action))
-        for of_action in zip(*costs, strict=True)
-    ]
+    return [least(of_action) for of_action in zip(*costs, strict=True)]
+
+
+def least(costs: Iterable[Cost]) -> Cost:
+    known = list(costs)
+    return Cost(min(one.wall_s for one in known), min(one.cpu_s for one in known))
 
 
 def jvm_pid(spark: SparkSession) -> int:

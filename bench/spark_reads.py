@@ -24,9 +24,9 @@ def discard(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def direct(spark: SparkSession, store: BenchStore, columns: str = ",".join(SEVEN)) -> DataFrame:
+def direct(spark: SparkSession, root: Path, columns: str = ",".join(SEVEN)) -> DataFrame:
     """The reader of store directories."""
-    reader = spark.read.format("rocketmq").option("storePath", str(store.root)).option("topic", TOPIC)
+    reader = spark.read.format("rocketmq").option("storePath", str(root)).option("topic", TOPIC)
     return reader.option("columns", columns).option("minPartitions", 8).load()
 
 
@@ -103,6 +103,10 @@ def _time(ms: int) -> object:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def tuples(spark: SparkSession, store: BenchStore) -> DataFrame:
+def tuples(spark: SparkSession, root: Path) -> DataFrame:
     spark.dataSource.register(TupleSource)
-    return spark.read.format("bench_tuples").load(str(store.root))
+    return spark.read.format("bench_tuples").load(str(root))
+
+
+def parquet(spark: SparkSession, directory: Path) -> DataFrame:
+    return spark.read.parquet(str(directory))
