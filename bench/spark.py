@@ -96,6 +96,7 @@ class Bench:
                 write_parquet(store, lake)
                 ours = self._beside_parquet(label, store, lake)
                 self._in_one_session(label, store, lake)
+                self._as_first_read(label, store, lake)
                 shutil.rmtree(lake)
             self._beside_tuples(label, size, ours.per_core_s(store.rows))
 
@@ -115,6 +116,14 @@ class Bench:
             ours, theirs = best_costs(spark, reads, self.rounds, warm_core_s=SETTLED_CORE_S)
         ratio = theirs.cpu_s / ours.cpu_s
         self.add(f"direct / Parquet, one session for both, {label}", ratio, "x", at_least=_OF_PARQUET[label])
+
+    def _as_first_read(self, label: str, store: BenchStore, lake: Path) -> None:
+        """As a job meets it that reads once and ends: nothing is compiled yet, of either reader."""
+        ways = (("direct", store.root), ("parquet", lake))
+        asked = [Alone(way=way, path=str(path), rounds=1, warm_core_s=0.0) for way, path in ways]
+        ours, theirs = costs_in_turns(asked, self.arguments.turns)
+        ratio = theirs.cpu_s / ours.cpu_s
+        self.add(f"direct / Parquet, first read of a session, {label}", ratio, "x", at_least=_OF_PARQUET[label])
 
     def _beside_tuples(self, label: str, size: int, direct_per_core_s: float) -> None:
         with self.store(size, TUPLE_MIB) as small:
