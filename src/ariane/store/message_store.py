@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 _BUSY_FOR_S = 1.0
 _PAUSE_S, _PAUSE_S_MAX = 0.0005, 10.0  # for each queue that was written, a hundred times what its write takes
-_UNWRITTEN_BYTES_MAX = 160 * 1024 * 1024  # some 140,000 messages of 1 KiB: dispatched again in less than two seconds
+_UNWRITTEN_BYTES_MAX = 112 * 1024 * 1024  # some 98,000 messages of 1 KiB: dispatched again in a second and a half
 
 
 @dataclass(frozen=True, slots=True)
