@@ -91,7 +91,7 @@ class Rounds:
 
     def tick(self) -> None:
         now = time.process_time()
-        if now >= self._queues_due:
+        if now >= self._queues_due and self._store.is_write_due:
             self._store.write_derived()
             self._wait(now)
         elif now >= self._index_due:
