@@ -4,16 +4,18 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
+from typing import Protocol
 
+from ariane.clock import Clock
 from ariane.store.draft import Appended, Draft
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import MiB
-from bench.store_setup import CHUNK, Rounds, Spent, Stopwatch, chunked, drafts, number_of, opened, queue_of
+from bench.store_setup import CHUNK, NOTHING, Rounds, Spent, Stopwatch, chunked, drafts, number_of, opened, queue_of
 
 QUEUES = (1, 100, 1_000, 5_000)
 BODY_BYTES = 1024
@@ -21,29 +23,51 @@ POOL = 16_384  # messages, more than twice the queues
 GOAL_RATIO = 0.9
 
 _SEGMENT_BYTES = 256 * MiB
-_FILE_ROUNDS = 8
+_SLICES = 60
+_SLICE_CPU_S = 0.05
+_FILES_EVERY = 8  # slices; files take no less room for being written faster
 
-Way = Callable[[], Spent]
-Results = dict[tuple[str, int], list[Spent]]
+Key = tuple[str, int]
+"""The name of a way, and how many queues."""
+Results = dict[Key, list[Spent]]
+
+
+class Way(Protocol):
+    """One way to store messages."""
+
+    def go_on(self, slice_number: int) -> None:
+        """Stores some more."""
+
+    def end(self) -> Spent:
+        """What this turn has taken; its files are empty again."""
 
 
 def report(directory: Path, *, quick: bool) -> Iterator[str]:
-    counts, repeats = (QUEUES[:-1], 1) if quick else (QUEUES, 9)
+    counts, repeats = (QUEUES[:-1], 1) if quick else (QUEUES, 7)
     _allow_open_files(max(QUEUES) + 2_000)
     results: Results = {}
     with ExitStack() as stack:
         ways = dict(_ways(directory, stack, counts))
         for _ in range(repeats):
-            for key, way in ways.items():
-                results.setdefault(key, []).append(way())
+            for key, spent in _turn(ways):
+                results.setdefault(key, []).append(spent)
     yield f"3. Queues: 1 KiB, chunks of {CHUNK}; medians of {repeats} turns; goal: {GOAL_RATIO} of 1 queue"
     yield f"{'':<20}{'queues':>8}{'messages/s':>12}{'/ 1 queue':>11}{'CPU us':>9}{'/ 1 queue':>11}"
     for (name, queues), samples in sorted(results.items(), reverse=True, key=lambda item: item[0][0]):
         yield _row(name, queues, samples, results[name, 1])
 
 
+def _turn(ways: dict[Key, Way]) -> Iterator[tuple[Key, Spent]]:
+    """In slices: the machine is faster in one second than in the next, and what is compared has to share them."""
+    for number in range(_SLICES):
+        for way in ways.values():
+            way.go_on(number)
+    for key, way in ways.items():
+        yield key, way.end()
+
+
 def _row(name: str, queues: int, samples: list[Spent], alone: list[Spent]) -> str:
-    """Ratios are those within a turn: a disk that is slow for a while is so for both."""
+    """Ratios are those within a turn."""
     rate = statistics.median(one.per_second for one in samples)
     cpu_us = statistics.median(one.cpu_us for one in samples)
     turns = list(zip(samples, alone, strict=True))
@@ -59,17 +83,19 @@ def _allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
-def _ways(directory: Path, stack: ExitStack, counts: Sequence[int]) -> Iterator[tuple[tuple[str, int], Way]]:
+def _ways(directory: Path, stack: ExitStack, counts: Sequence[int]) -> Iterator[tuple[Key, Way]]:
     for queues in counts:
         chunks = chunked(drafts(POOL, BODY_BYTES, queues))
         root = directory / f"store-{queues}"
         for number in range(queues):  # or the store syncs the name of each: right, and not what is measured here
             Layout.under(root).queue(*queue_of(number)).mkdir(parents=True)
-        store = stack.enter_context(opened(root, segment_bytes=_SEGMENT_BYTES))
+        own_time = _OwnTime()
+        store = stack.enter_context(opened(root, own_time, segment_bytes=_SEGMENT_BYTES))
         records = list(_records(store, chunks))
         store.write_derived()
-        yield ("store", queues), _append(store, chunks)
-        yield ("a file per queue", queues), _write_files(_files(directory / f"files-{queues}", queues, stack), records)
+        yield ("store", queues), _Appending(store, own_time, chunks)
+        files = _files(directory / f"files-{queues}", queues, stack)
+        yield ("a file per queue", queues), _WritingFiles(files, records)
 
 
 def _records(store: MessageStore, chunks: list[Sequence[Draft]]) -> Iterator[list[tuple[int, bytes]]]:
@@ -84,23 +110,51 @@ def _records(store: MessageStore, chunks: list[Sequence[Draft]]) -> Iterator[lis
         yield [(number, b"".join(parts)) for number, parts in by_queue.items()]
 
 
-def _append(store: MessageStore, chunks: list[Sequence[Draft]]) -> Way:
-    def append() -> Spent:
-        """For a second of CPU time, and then the write of the queues that a service does every second."""
-        watch, until, count = Stopwatch(), time.process_time() + 1.0, 0
-        rounds = Rounds(store)
-        for chunk in cycle(chunks):
-            store.append(chunk)
-            rounds.tick()
-            count += 1
-            if time.process_time() > until:
-                break
-        store.write_derived()
-        spent = watch.stop(count * CHUNK)
-        _forget(store)
-        return spent
+class _OwnTime(Clock):
+    """CPU time that goes on only while its store is at work: the others of a turn do not hasten its rounds."""
 
-    return append
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._begun: float | None = None
+
+    def monotonic(self) -> float:
+        return self._before if self._begun is None else self._before + time.process_time() - self._begun
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        self._begun = time.process_time()
+        yield
+        self._before, self._begun = self.monotonic(), None
+
+
+class _Appending:
+    """To a store, for so long in a turn that the write at its end comes hardly sooner than in a service."""
+
+    def __init__(self, store: MessageStore, own_time: _OwnTime, chunks: list[Sequence[Draft]]) -> None:
+        self._store = store
+        self._own_time = own_time
+        self._chunks = cycle(chunks)
+        self._rounds = Rounds(store, own_time.monotonic)
+        self._spent = NOTHING
+
+    def go_on(self, slice_number: int) -> None:
+        with self._own_time.going():
+            self._append_until(self._own_time.monotonic() + _SLICE_CPU_S)
+
+    def _append_until(self, end_s: float) -> None:
+        watch, count, now = Stopwatch(), 0, self._own_time.monotonic
+        while now() < end_s:
+            self._store.append(next(self._chunks))
+            self._rounds.tick()
+            count += 1
+        self._spent += watch.stop(count * CHUNK)
+
+    def end(self) -> Spent:
+        watch = Stopwatch()
+        self._store.write_derived()
+        spent, self._spent = self._spent + watch.stop(0), NOTHING
+        _forget(self._store)
+        return spent
 
 
 def _forget(store: MessageStore) -> None:
@@ -119,18 +173,25 @@ def _files(directory: Path, queues: int, stack: ExitStack) -> list[int]:
     return descriptors
 
 
-def _write_files(descriptors: list[int], records: list[list[tuple[int, bytes]]]) -> Way:
+class _WritingFiles:
     """The same chunks, each queue's part of it in one write; encoding is not counted here, as it is in the store."""
 
-    def write() -> Spent:
-        watch = Stopwatch()
-        for _ in range(_FILE_ROUNDS):
-            for chunk in records:
-                for number, data in chunk:
-                    os.write(descriptors[number], data)
-        spent = watch.stop(_FILE_ROUNDS * len(records) * CHUNK)
-        for descriptor in descriptors:
-            os.ftruncate(descriptor, 0)
-        return spent
+    def __init__(self, descriptors: list[int], records: list[list[tuple[int, bytes]]]) -> None:
+        self._descriptors = descriptors
+        self._records = records
+        self._spent = NOTHING
 
-    return write
+    def go_on(self, slice_number: int) -> None:
+        if slice_number % _FILES_EVERY:
+            return
+        watch, descriptors = Stopwatch(), self._descriptors
+        for chunk in self._records:
+            for number, data in chunk:
+                os.write(descriptors[number], data)
+        self._spent += watch.stop(len(self._records) * CHUNK)
+
+    def end(self) -> Spent:
+        for descriptor in self._descriptors:
+            os.ftruncate(descriptor, 0)
+        spent, self._spent = self._spent, NOTHING
+        return spent

@@ -1,11 +1,12 @@
 """What the store's benches share: drafts, stores in a directory that goes away, and the rounds of a running broker."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
+from sys import intern
 
 from ariane.clock import Clock
 from ariane.model.message import HostPort
@@ -26,7 +27,8 @@ _NOW_MS = 1_700_000_000_000
 
 
 def queue_of(number: int) -> tuple[str, int]:
-    return f"topic-{number // QUEUES_A_TOPIC:04d}", number % QUEUES_A_TOPIC
+    """Its topic as the broker hands it on: one string for all messages, not one for each."""
+    return intern(f"topic-{number // QUEUES_A_TOPIC:04d}"), number % QUEUES_A_TOPIC
 
 
 def number_of(topic: str, queue_id: int) -> int:
@@ -59,9 +61,9 @@ def chunked(messages: Sequence[Draft]) -> list[Sequence[Draft]]:
 
 
 @contextmanager
-def opened(root: Path, **changes: object) -> Iterator[MessageStore]:
+def opened(root: Path, clock: Clock | None = None, **changes: object) -> Iterator[MessageStore]:
     """A store that is let go without its last round: what is measured is over then, and the files go away."""
-    store = MessageStore.open(StoreSettings(root=root, **changes), Clock(), HOST)  # type: ignore[arg-type]
+    store = MessageStore.open(StoreSettings(root=root, **changes), clock or Clock(), HOST)  # type: ignore[arg-type]
     try:
         yield store
     finally:
@@ -81,16 +83,17 @@ def first_outcome(store: MessageStore, chunk: Sequence[Draft]) -> Appended:
 class Rounds:
     """Writes index and queues as often as the service does, in CPU time: on a shared machine that is the fair clock."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, now: Callable[[], float] = time.process_time) -> None:
         self._store = store
+        self._now = now
         self._index_due = self._queues_due = 0.0
-        self._wait(time.process_time())
+        self._wait(now())
 
     def _wait(self, now: float) -> None:
         self._index_due, self._queues_due = now + _INDEX_S, now + _QUEUES_S
 
     def tick(self) -> None:
-        now = time.process_time()
+        now = self._now()
         if now >= self._queues_due and self._store.is_write_due:
             self._store.write_derived()
             self._wait(now)
@@ -107,6 +110,9 @@ class Spent:
     wall_s: float
     cpu_s: float
 
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(self.messages + other.messages, self.wall_s + other.wall_s, self.cpu_s + other.cpu_s)
+
     @property
     def cpu_us(self) -> float:
         return self.cpu_s / self.messages * 1e6
@@ -114,6 +120,9 @@ class Spent:
     @property
     def per_second(self) -> float:
         return self.messages / self.wall_s
+
+
+NOTHING = Spent(0, 0.0, 0.0)
 
 
 class Stopwatch:

@@ -214,6 +214,18 @@ def test_a_write_that_fails_takes_nothing_and_reads_go_on() -> None:
     assert_whole(store, [b"before", b"after"])
 
 
+def test_an_error_of_ours_in_the_middle_of_a_chunk_leaves_no_hole() -> None:
+    store = opened(SimulatedDisk())
+    put(store, draft(b"before"))
+    broken = draft(b"")
+    broken.body = None  # type: ignore[assignment]
+    with pytest.raises(TypeError):
+        store.append([draft(b"lost"), draft(b"half", sys_flag=PREPARED), draft(b"lost", queue_id=1), broken])
+    put(store, draft(b"after"), draft(b"other", queue_id=1))
+    assert_whole(store, [b"before", b"after"])
+    assert_whole(store, [b"other"], queue_id=1)
+
+
 def test_records_of_a_write_that_failed_do_not_come_back_behind_later_ones() -> None:
     """Half of the failed write stands in the file. The next record has the length of its first: the second fits."""
     disk = SimulatedDisk()

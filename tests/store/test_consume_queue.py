@@ -52,8 +52,8 @@ def test_an_entry_is_there_at_once_and_without_a_system_call(tmp_path: Path, que
 def test_a_batch_is_appended_as_it_is_packed(queue: ConsumeQueue) -> None:
     queue.append(0, 100, 0)
     batch = b"".join(ENTRY.pack(*entry(number)) for number in range(1, 26))
-    assert queue.append_packed(batch, 25, 2600) == 1
-    assert queue.append_packed(b"", 0, 0) == 26
+    assert queue.append_packed(batch, 25) == 1
+    assert queue.append_packed(b"", 0) == 26
     assert numbers(queue) == list(range(26))
     assert bounds(queue) == (0, 26, 2600)
 

@@ -59,7 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
     def append_batch(self, size: int, skip: int, count: int) -> None:
         batch = [self._next(size, skip, number) for number in range(count)]
         packed = b"".join(ENTRY.pack(*entry) for entry in batch)
-        assert self.queue.append_packed(packed, count, self.log_end) == self.end
+        assert self.queue.append_packed(packed, count) == self.end
         self.model += batch
 
     @rule(size=sizes, skip=skips)

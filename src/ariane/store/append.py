@@ -60,6 +60,7 @@ class Appender:
         self._sealed = sealed
         self.timestamp_ms = 0
         """Of the last append. Store times never go back, whatever the clock does: search by time relies on it."""
+        self._run = Run(commit_log)
 
     def _begin(self, drafts: Sequence[Draft]) -> None:
         self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
@@ -67,17 +68,28 @@ class Appender:
             for draft in drafts:
                 draft.properties = with_room(draft.properties)
 
+    def _new_run(self) -> Run:
+        self._run = Run(self._log)
+        return self._run
+
     # --- one by one -------------------------------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         """What became of each draft. They may spread over two files when the active one ends between them."""
+        try:
+            return self._append(drafts)
+        except BaseException:
+            self._run.take_back()
+            raise
+
+    def _append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         self._begin(drafts)
         outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
         # Names of this function rather than attributes, and no call of ours for the usual message: half the time.
         by_topic, timestamp_ms, store_host = self._queues.by_topic, self.timestamp_ms, self._store_host
         size_max = 0 if self._sealed or len(store_host) != 8 else self._max_message_bytes
-        run = Run(self._log)
-        offset, end, parts, staged, next_offsets = run.all()
+        run = self._new_run()
+        offset, end, parts, staged = run.all()
         for number, draft in enumerate(drafts):
             queue = by_topic.get(draft.topic, _NONE).get(draft.queue_id)
             body, properties, born_host = draft.body, draft.properties, draft.born_host
@@ -87,9 +99,7 @@ class Appender:
                 size = _BARE_BYTES + len(queue.topic_part) + len(body) + len(properties)
                 if size > size_max or offset + size > end:
                     raise _Rare
-                queue_offset = next_offsets.get(queue)
-                if queue_offset is None:
-                    queue_offset = queue.max_offset
+                queue_offset = queue.max_offset
                 head = _pack_head(
                     size,
                     MAGIC_V1,
@@ -111,9 +121,9 @@ class Appender:
             except (_Rare, struct.error):
                 run.offset = offset
                 run = self._append_rare(run, number, draft, outcomes)
-                offset, end, parts, staged, next_offsets = run.all()
+                offset, end, parts, staged = run.all()
                 continue
-            next_offsets[queue] = queue_offset + 1
+            queue.max_offset = queue_offset + 1
             staged.append((number, draft, queue, queue_offset, offset, size))
             offset += size
         self._write(run, outcomes)
@@ -126,9 +136,9 @@ class Appender:
             self._check_size(size)
             if run.offset + size > run.end:
                 self._write(run, outcomes)
-                run = Run(self._log)  # from where the log is now, should it not roll
+                run = self._new_run()  # from where the log is now, should it not roll
                 self._log.roll()
-                run = Run(self._log)
+                run = self._new_run()
             self._stage(run, number, draft)
         except StoreError as error:
             outcomes[number] = error
@@ -149,17 +159,16 @@ class Appender:
         run.stage(number, draft, queue, self.timestamp_ms, self._store_host, self._sealed)
 
     def _write(self, run: Run, outcomes: list[Outcome]) -> None:
-        staged, run.staged = run.staged, []
-        parts, run.parts = run.parts, []
-        if not parts:
+        if not run.parts:
             return
         try:
-            self._log.append(b"".join(parts))
+            self._log.append(b"".join(run.parts))
         except StoreError as error:
-            for number, *_ in staged:
+            for number, *_ in run.staged:
                 outcomes[number] = error
+            run.take_back()
             return
-        dispatch(staged, self._dispatcher, self.timestamp_ms, outcomes)
+        dispatch(run.take(), self._dispatcher, self.timestamp_ms, outcomes)
 
     # --- all or none ------------------------------------------------------------------------------------------------
 
@@ -172,11 +181,13 @@ class Appender:
             run = self._run_of(total)
             for number, draft in enumerate(drafts):
                 self._stage(run, number, draft)
+            self._write(run, outcomes)
         except StoreError as error:
-            return [error] * len(drafts)
+            outcomes = [error] * len(drafts)
         except RecordError as error:
-            return [MessageRefused(str(error))] * len(drafts)
-        self._write(run, outcomes)
+            outcomes = [MessageRefused(str(error))] * len(drafts)
+        finally:
+            self._run.take_back()  # what was not written
         return outcomes
 
     def _run_of(self, size: int) -> Run:
@@ -184,7 +195,7 @@ class Appender:
         self._check_size(size)
         if size > self._log.room():
             self._log.roll()
-        return Run(self._log)
+        return self._new_run()
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, at least one message: in one file, and all or none."""
@@ -219,7 +230,7 @@ class Appender:
         data, offsets = records.pack(offset, queue_offset, timestamp_ms)
         entries = b"".join(map(_pack_entry, offsets, records.sizes, batch.tags_codes))
         self._log.append(data)
-        queue.append_packed(entries, len(offsets), offset + len(data))
+        queue.append_packed(entries, len(offsets))
         if self._dispatcher.has_index:
             places = batch.keys.of_each(offsets)
             self._dispatcher.keys.add(places, batch.keys.texts, timestamp_ms, (batch.topic,), (len(places),))

@@ -82,8 +82,7 @@ def _queue(codes: int | Int64s, places: list[_Place], physical: Int64s, sizes: I
     packed = entries.tobytes()
     arrivals: Arrivals = {}
     for queue, _, first, end in places:
-        end_physical = int(physical[end - 1] + sizes[end - 1])
-        queue.append_packed(packed[first * ENTRY_BYTES : end * ENTRY_BYTES], end - first, end_physical)
+        queue.append_packed(packed[first * ENTRY_BYTES : end * ENTRY_BYTES], end - first)
         for code in {codes} if isinstance(codes, int) else set(codes[first:end].tolist()):
             arrivals[queue, code] = queue.max_offset
     dispatcher.tell_all(arrivals)

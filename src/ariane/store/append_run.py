@@ -1,6 +1,7 @@
 """Records on their way into one file: packed and numbered first, known to queues and index only when they are written.
 
-Here a message is looked at in general. The straight line for the usual one is in append.py, and leaves the same bytes.
+A record takes its queue's next number at once; `Run.take_back` returns the numbers of those that were not written. Here
+a message is looked at in general. The straight line for the usual one is in append.py, and leaves the same bytes.
 """
 
 from ariane.errors import StoreError
@@ -8,6 +9,7 @@ from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.dispatch import Arrivals, Dispatcher
 from ariane.store.draft import Appended, Draft
+from ariane.store.new_entries import pack_numbered
 from ariane.wire.record import pack_record
 from ariane.wire.record_seal import seal
 
@@ -25,7 +27,7 @@ Staged = tuple[int, Draft, ConsumeQueue, int, int, int]
 class Run:
     """What is written to one file at once."""
 
-    __slots__ = ("end", "next_offsets", "offset", "parts", "staged")
+    __slots__ = ("end", "offset", "parts", "staged")
 
     def __init__(self, commit_log: CommitLog) -> None:
         self.offset = commit_log.max_offset
@@ -33,18 +35,28 @@ class Run:
         self.parts: list[bytes] = []
         """Records in pieces, to be joined once."""
         self.staged: list[Staged] = []
-        self.next_offsets: dict[ConsumeQueue, int] = {}
 
-    def all(self) -> tuple[int, int, list[bytes], list[Staged], dict[ConsumeQueue, int]]:
-        """Offset, end, parts, staged, next_offsets: for the loop in append.py."""
-        return self.offset, self.end, self.parts, self.staged, self.next_offsets
+    def all(self) -> tuple[int, int, list[bytes], list[Staged]]:
+        """Offset, end, parts, staged: for the loop in append.py."""
+        return self.offset, self.end, self.parts, self.staged
+
+    def take(self) -> list[Staged]:
+        """What is staged; it is written now."""
+        staged, self.staged, self.parts = self.staged, [], []
+        return staged
+
+    def take_back(self) -> None:
+        """What is staged is not going to be written: its numbers are the queues' next ones again."""
+        for _, draft, queue, queue_offset, _, _ in reversed(self.take()):
+            if not draft.sys_flag & NOT_QUEUED:
+                queue.max_offset = queue_offset
 
     def stage(
         self, number: int, draft: Draft, queue: ConsumeQueue, timestamp_ms: int, store_host: bytes, sealed: bool
     ) -> None:
         """RecordError, and nothing has changed, when a field is out of its range."""
         is_queued = not draft.sys_flag & NOT_QUEUED
-        queue_offset = self.next_offsets.get(queue, queue.max_offset) if is_queued else 0
+        queue_offset = queue.max_offset if is_queued else 0
         record = pack_record(
             topic=queue.topic_part[1:],
             body=draft.body,
@@ -62,7 +74,7 @@ class Run:
             prepared_transaction_offset=draft.prepared_transaction_offset,
         )
         if is_queued:
-            self.next_offsets[queue] = queue_offset + 1
+            queue.max_offset = queue_offset + 1
         self.parts.append(seal(record) if sealed else record)
         self.staged.append((number, draft, queue, queue_offset, self.offset, len(record)))
         self.offset += len(record)
@@ -75,11 +87,12 @@ def dispatch(staged: list[Staged], dispatcher: Dispatcher, timestamp_ms: int, ou
     topics: list[str] = []
     counts: list[int] = []
     arrivals: Arrivals | None = {} if dispatcher.has_listeners else None
+    entries = dispatcher.new_entries
     for number, draft, queue, queue_offset, offset, size in staged:
         sys_flag = draft.sys_flag
         if not sys_flag & NOT_QUEUED:
             tags_code = draft.tags_code if not draft.delay_ms else timestamp_ms + draft.delay_ms
-            queue.append(offset, size, tags_code)
+            entries += pack_numbered(queue.number, offset, size, tags_code)
             if arrivals is not None:
                 arrivals[queue, tags_code] = queue_offset + 1
         keys = draft.keys

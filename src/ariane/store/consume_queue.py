@@ -1,10 +1,10 @@
 """One queue of a topic: for each message, in order, where its record is. See queue_entry.py for the bytes.
 
-    files                                        memory
-    |---------------------------------------|    |..................|------------|
-    ^ first file        ^ min_offset        ^    ^ tail             ^ written    ^ max_offset
+    files                                        memory                          of all queues (new_entries.py)
+    |---------------------------------------|    |..................|-------|    - --- - -- -- -
+    ^ first file        ^ min_offset        ^    ^ tail             ^ written                  ^ max_offset
 
-An append only adds to the tail, so it is visible at once and costs no system call. `write`, on a tick, moves the new
+An append only adds to memory, so it is visible at once and costs no system call. `write`, on a tick, moves the new
 entries to the files and keeps the last few in memory, where the readers are that wait for more. What a crash takes is
 read again from the commit log, and comes back through `append_at`.
 """
@@ -13,6 +13,7 @@ import logging
 from bisect import bisect_left, bisect_right
 
 from ariane.errors import StoreCorrupt
+from ariane.store.new_entries import NewEntries, pack_numbered
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
 from ariane.store.queue_files import QueueFiles
 from ariane.store.queue_recovery import find_end
@@ -22,7 +23,7 @@ from ariane.store.unsynced import Unsynced
 log = logging.getLogger(__name__)
 
 KEPT_ENTRIES = 100
-"""How many written entries stay in memory: the last 2 KB, three pulls of 32."""
+"""How many of the entries that were written last stay in memory, at most: 2 KB, three pulls of 32."""
 
 _pack = ENTRY.pack
 _PHYSICAL_MAX = 2**63 - 1
@@ -31,56 +32,74 @@ _PHYSICAL_MAX = 2**63 - 1
 class ConsumeQueue:
     """For one thread. Offsets are numbers of entries; `recover` comes first when there are files.
 
-    The public attributes are for reading. They are no properties because every append and every pull looks at them.
+    The public attributes are for reading; only a run of records changes `max_offset`, for numbers that it takes and may
+    have to give back (append_run.py). They are no properties because every append and every pull looks at them.
     """
 
     __slots__ = (
-        "_dirty", "_files", "_tail", "_tail_offset", "_written",
-        "max_offset", "max_physical", "min_offset", "queue_id", "topic", "topic_part",
+        "_end_physical", "_files", "_new", "_packed", "_tail_offset", "_written",
+        "max_offset", "min_offset", "number", "queue_id", "tail", "topic", "topic_part",
     )  # fmt: skip
 
-    def __init__(self, topic: str, queue_id: int, files: QueueFiles, dirty: "set[ConsumeQueue]") -> None:
+    def __init__(
+        self, topic: str, queue_id: int, files: QueueFiles, new: "NewEntries[ConsumeQueue]", topic_part: bytes
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.topic_part = bytes([len(topic)]) + topic.encode()
-        """The topic as records hold it, behind its length. Legal names are ASCII, and short."""
+        self.topic_part = topic_part
+        """The topic as records hold it, behind its length."""
         self._files = files
-        self._dirty = dirty  # of all queues, those with something to write
-        self._tail = bytearray()
+        self._new = new
+        self._packed = new.packed
+        self.number = new.join(self)
+        """What its new entries are marked with."""
+        self.tail = bytearray()
+        """The last entries but those that `new` still has."""
         self._begin(0)
 
     def _begin(self, offset: int) -> None:
         """Empty, the next entry at `offset`."""
-        self._tail.clear()
+        self.tail.clear()
         self._tail_offset = self._written = offset
+        self._end_physical = 0  # of the last entry in the files, for when the tail has none
         self.min_offset = offset
         """The first entry whose record is still there."""
         self.max_offset = offset
         """Where the next entry will be."""
-        self.max_physical = 0
+
+    def _gather(self) -> None:
+        """So that the tail has all entries up to `max_offset`: before anything but an append."""
+        if self._packed:
+            self._new.deal()
+
+    @property
+    def max_physical(self) -> int:
         """Where the record of the last entry ends, 0 when there is no entry."""
+        self._gather()
+        tail = self.tail
+        if not tail:
+            return self._end_physical
+        physical, size, _ = ENTRY.unpack_from(tail, len(tail) - ENTRY_BYTES)
+        return int(physical + size)
 
     # --- appending --------------------------------------------------------------------------------------------------
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> int:
         """The queue offset of the new entry. The hot path: no checks, no I/O."""
-        self._tail += _pack(physical_offset, size, tags_code)
+        self._packed += pack_numbered(self.number, physical_offset, size, tags_code)
         offset = self.max_offset
-        if offset == self._written:
-            self._dirty.add(self)
         self.max_offset = offset + 1
-        self.max_physical = physical_offset + size
         return offset
 
-    def append_packed(self, entries: bytes | bytearray, count: int, end_physical: int) -> int:
-        """Many at once, back to back; the last one's record ends at `end_physical`. The offset of the first one."""
+    def append_packed(self, entries: bytes | bytearray, count: int) -> int:
+        """Many at once, back to back. The offset of the first one."""
         assert len(entries) == count * ENTRY_BYTES
         offset = self.max_offset
         if count:
-            self._tail += entries
-            self._dirty.add(self)
+            self._gather()
+            self.tail += entries
+            self._new.dirty.add(self)
             self.max_offset = offset + count
-            self.max_physical = end_physical
         return offset
 
     def append_at(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
@@ -100,7 +119,9 @@ class ConsumeQueue:
             return False
         if queue_offset != self.max_offset and not self._make_way(queue_offset, physical_offset, size, tags_code):
             return False
-        self.append(physical_offset, size, tags_code)
+        self.tail += _pack(physical_offset, size, tags_code)
+        self.max_offset = queue_offset + 1
+        self._new.dirty.add(self)
         return True
 
     def _make_way(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
@@ -123,7 +144,7 @@ class ConsumeQueue:
                 f"commit log from a copy or a replica, or move {self._files.directory} away to begin at that number"
             )
         log.error("entries are missing: they will point to the next record", extra=facts)
-        self.append_packed(_pack(physical_offset, size, tags_code) * missing, missing, physical_offset + size)
+        self.append_packed(_pack(physical_offset, size, tags_code) * missing, missing)
         return True
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -166,9 +187,10 @@ class ConsumeQueue:
         return int(ENTRY.unpack(entry)[0]) if entry else None
 
     def _read(self, offset: int, end: int) -> bytes:
+        self._gather()
         tail_offset = self._tail_offset
         if offset >= tail_offset:
-            return bytes(self._tail[(offset - tail_offset) * ENTRY_BYTES : (end - tail_offset) * ENTRY_BYTES])
+            return bytes(self.tail[(offset - tail_offset) * ENTRY_BYTES : (end - tail_offset) * ENTRY_BYTES])
         if end <= tail_offset:
             return self._files.read(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
         return self._read(offset, tail_offset) + self._read(tail_offset, end)
@@ -197,15 +219,15 @@ class ConsumeQueue:
 
     def write(self) -> None:
         """Moves new entries to the files. StoreFull when it fails: nothing is lost, and the next call tries again."""
-        if self._written < self.max_offset:
-            new = self._tail[(self._written - self._tail_offset) * ENTRY_BYTES :]
-            self._files.write(self._written * ENTRY_BYTES, new)
-            self._written = self.max_offset
-            surplus = self._written - self._tail_offset - KEPT_ENTRIES
-            if surplus > 0:
-                del self._tail[: surplus * ENTRY_BYTES]
-                self._tail_offset += surplus
-        self._dirty.discard(self)
+        self._gather()
+        written, end, tail_offset = self._written, self.max_offset, self._tail_offset
+        if written < end:
+            self._files.write(written * ENTRY_BYTES, self.tail[(written - tail_offset) * ENTRY_BYTES :])
+            self._written = end
+            kept_from = max(written, end - KEPT_ENTRIES)
+            del self.tail[: (kept_from - tail_offset) * ENTRY_BYTES]
+            self._tail_offset = kept_from
+        self._new.dirty.discard(self)
 
     def take_unsynced(self) -> list[Unsynced]:
         """What a thread has to sync so that everything written until now is durable."""
@@ -226,7 +248,7 @@ class ConsumeQueue:
         self._files.drop_from(end.position)
         self._files.zero_from(end.position)
         self._begin(end.position // ENTRY_BYTES)
-        self.max_physical = end.last.end
+        self._end_physical = end.last.end
         self.min_offset = self._first
         if self.min_offset < self.max_offset and not self._is_entry(self.min_offset):
             self.min_offset += bisect_left(range(self.min_offset, self.max_offset), True, key=self._is_entry)
@@ -240,12 +262,15 @@ class ConsumeQueue:
         if end < self._written:
             self._files.drop_from(end * ENTRY_BYTES)
             self._files.zero_from(end * ENTRY_BYTES)
+        if end == first:
+            self._begin(end)
+            return
         self._written = min(self._written, end)
         self._tail_offset = min(self._tail_offset, end)
-        del self._tail[(end - self._tail_offset) * ENTRY_BYTES :]
+        del self.tail[(end - self._tail_offset) * ENTRY_BYTES :]
         self.max_offset = end
         self.min_offset = min(self.min_offset, end)
-        self.max_physical = self._end_at(end - 1) if end > first else 0
+        self._end_physical = self._end_at(end - 1)
 
     def correct_min(self, log_min: int) -> None:
         """The log begins at `log_min` now: entries that point below it count no more."""
@@ -276,6 +301,11 @@ class ConsumeQueue:
 
     def destroy(self) -> None:
         """Removes the files; the queue is as new."""
+        self._gather()
         self._files.destroy()
         self._begin(0)
-        self._dirty.discard(self)
+        self._new.dirty.discard(self)
+
+    def leave(self) -> None:
+        """For good, after `destroy`: another queue may have its number."""
+        self._new.leave(self.number)

@@ -12,6 +12,7 @@ from ariane.model.ids import topic_fault
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.disk import Disk
 from ariane.store.layout import Layout
+from ariane.store.new_entries import NewEntries
 from ariane.store.open_files import OPEN_FILES_MAX, OpenFiles
 from ariane.store.queue_entry import ENTRY_BYTES
 from ariane.store.queue_files import QueueFiles
@@ -41,8 +42,9 @@ class ConsumeQueues:
         self._open_files = OpenFiles(disk, open_files_max)
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         """For the hot path to look at; all others ask `get`."""
-        self.dirty: set[ConsumeQueue] = set()
-        """Those with entries to write; for reading."""
+        self._new: NewEntries[ConsumeQueue] = NewEntries()
+        self.new_entries = self._new.packed
+        """For the hot path to add to."""
         self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
         self._file_system = disk.file_system(layout.root)  # before the first write, whose loss it must tell
         self._in_doubt = False
@@ -104,9 +106,10 @@ class ConsumeQueues:
             raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
         directory = self._layout.queue(topic, queue_id)
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
-        queue = ConsumeQueue(topic, queue_id, files, self.dirty)
+        siblings = self.by_topic.setdefault(intern(topic), {})  # a key that need not be compared, if it is that
+        queue = ConsumeQueue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
         queue.recover()
-        self.by_topic.setdefault(intern(topic), {})[queue_id] = queue  # a key that need not be compared, if it is that
+        siblings[queue_id] = queue
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -121,6 +124,13 @@ class ConsumeQueues:
         return self.by_topic.get(topic, _NONE)
 
     # --- all of them ------------------------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> set[ConsumeQueue]:
+        """Those with entries to write; for reading."""
+        if self._new.packed:
+            self._new.deal()
+        return self._new.dirty
 
     @property
     def max_physical(self) -> int:
@@ -180,6 +190,7 @@ class ConsumeQueues:
         queue = self.by_topic.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             queue.destroy()
+            queue.leave()
 
     def delete_topic(self, topic: str) -> None:
         """With its extensions, should an Apache broker have written some."""
@@ -205,6 +216,12 @@ class ConsumeQueues:
         """Lets go of the files. What `write_dirty` did not write is left to the log."""
         self._open_files.close()
         self._forget_file_system()
+
+
+def _topic_part(topic: str, siblings: Mapping[int, ConsumeQueue]) -> bytes:
+    """The topic as records hold it: of all its queues the same object. Legal names are ASCII, and short."""
+    sibling = next(iter(siblings.values()), None)
+    return bytes([len(topic)]) + topic.encode() if sibling is None else sibling.topic_part
 
 
 def _queue_id(name: str) -> int | None:

@@ -61,6 +61,8 @@ class Dispatcher:
         self.keys = KeyColumns()
         """Those that wait; nobody adds to them when `has_index` is False."""
         self.has_index = index is not None
+        self.new_entries = queues.new_entries
+        """For the hot path to add to (new_entries.py)."""
         self._chunk_listeners: list[Callable[[Arrivals], None]] = []
         self._listeners: list[Arrival] = []
         self._topic_listeners: dict[str, list[Arrival]] = {}
@@ -145,7 +147,8 @@ class Dispatcher:
             log.warning("record not queued", extra={"offset": view.physical_offset, "reason": str(error)})
             return
         queue.append_at(view.queue_offset, view.physical_offset, view.size, tags_code)
-        self.tell_all({(queue, tags_code): queue.max_offset})
+        if self.has_listeners:
+            self.tell_all({(queue, tags_code): queue.max_offset})
 
     def _delivery_ms(self, view: RecordView) -> int | None:
         """A delayed message's entry carries its delivery time in place of the tags code."""

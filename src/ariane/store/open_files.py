@@ -44,7 +44,7 @@ class OpenFiles:
         if file is None:
             self._make_room()
             file = self._files[path] = self._disk.open(Path(path), writable=True)
-        else:
+        elif len(self._files) >= self._limit:  # before that none is closed, and who was last does not matter
             self._files.move_to_end(path)
         return file
 
