@@ -1,11 +1,15 @@
 """How often queues are written: every second, and less often when there are so many that it would be felt."""
 
+from itertools import islice
+
 import pytest
 
 from ariane.store import message_store
+from ariane.store.checkpoint import read_checkpoint
 from ariane.store.message_store import MessageStore
+from ariane.store.steps import Steps, at_once
 from ariane.testing import FakeClock, SimulatedDisk
-from tests.store.stores import draft, opened
+from tests.store.stores import BOOT, bodies, draft, opened
 
 TICK_S = 1.0
 
@@ -14,6 +18,13 @@ def store_with(queues: int, clock: FakeClock) -> MessageStore:
     store = opened(SimulatedDisk(), clock)
     store.append([draft(b"x", queue_id=queue_id) for queue_id in range(queues)])
     return store
+
+
+def go_on(steps: Steps[None], count: int) -> None:
+    """So many steps; what they want done is done."""
+    for errand in islice(steps, count):
+        if errand is not None:
+            errand()
 
 
 async def test_a_few_queues_are_written_every_second() -> None:
@@ -58,3 +69,36 @@ def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatc
     assert len(store.parts.queues.dirty) == 1
     store.append([draft(bytes(700)), draft(bytes(700))])
     assert not store.parts.queues.dirty
+
+
+@pytest.mark.parametrize("is_written_early", [False, True])
+@pytest.mark.parametrize("turns", [0, 1, 3, 100])
+def test_what_comes_between_the_writes_of_many_queues_is_not_lost(turns: int, is_written_early: bool) -> None:
+    """Others have their turn between them; a kill -9 then finds a mark that is never ahead of the files."""
+    disk = SimulatedDisk()
+    store = opened(disk)
+    store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
+    writing = store.writing_derived()
+    go_on(writing, turns)
+    store.append([draft(b"second", queue_id=queue_id) for queue_id in range(0, 600, 3)])
+    if is_written_early:
+        store.write_derived()
+    at_once(writing)
+    again = opened(disk.crash_process(), boot=BOOT)
+    for queue_id in range(600):
+        expected = [b"first"] * (queue_id < 400) + [b"second"] * (queue_id % 3 == 0)
+        assert bodies(again, "orders", queue_id) == expected
+
+
+def test_a_mark_does_not_go_back_when_all_was_written_early_meanwhile() -> None:
+    disk = SimulatedDisk()
+    store = opened(disk)
+    store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
+    writing = store.writing_derived()
+    go_on(writing, 3)
+    assert 0 < len(store.parts.queues.dirty) < 400
+    store.append([draft(b"second")])
+    store.write_derived()
+    at_once(writing)
+    checkpoint = read_checkpoint(disk, store.parts.layout.checkpoint)
+    assert checkpoint.written_to == store.parts.commit_log.max_offset

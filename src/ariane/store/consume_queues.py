@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _QUEUE_ID_MAX = 2**31 - 1
 _QUEUES_IN_A_TURN = 16
+_WRITES_IN_A_TURN = 128  # less than a millisecond
 
 SYNCED_EACH_MAX = 64
 """Files and directories that are synced one by one. More are synced with all else on their file system, which takes
@@ -139,12 +140,18 @@ class ConsumeQueues:
 
     def write_dirty(self) -> None:
         """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
+        at_once(self.writing_dirty())
+
+    def writing_dirty(self) -> Steps[None]:
+        """The same step by step; others get their turn after every few queues. Which ones is settled at the start."""
         failures = []
-        for queue in tuple(self.dirty):
+        for number, queue in enumerate(tuple(self.dirty), 1):
             try:
                 queue.write()
             except StoreError as error:
                 failures.append(error)
+            if number % _WRITES_IN_A_TURN == 0:
+                yield None
         if failures:
             raise failures[0]
 

@@ -191,6 +191,11 @@ class MessageStore:
         """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
         return _warming(self.parts.dispatcher.cold_index)
 
+    def writing_index(self) -> Steps[None]:
+        """Puts the keys that wait, as `writing_derived` does it."""
+        yield from self.warming_index()
+        self.parts.dispatcher.write_index()
+
     def warming_derived(self) -> Steps[None]:
         """So that `write_derived` does not; and the next append, which may come after an hour without any."""
         log_end = self.parts.commit_log.max_offset
@@ -209,13 +214,22 @@ class MessageStore:
 
     def write_derived(self) -> None:
         """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
+        at_once(self._writing_derived())
+
+    def writing_derived(self) -> Steps[None]:
+        """The same step by step: it waits for no old bytes, and thousands of queues do not hold up the others."""
+        yield from self.warming_derived()
+        yield from self._writing_derived()
+
+    def _writing_derived(self) -> Steps[None]:
         written_to = self.parts.commit_log.max_offset
         pause_s = min(len(self.parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
         self._write_from = self._clock.monotonic() + pause_s
         self.parts.dispatcher.write_index()
-        self.parts.queues.write_dirty()
-        write_mark(self._mark, written_to)
-        self._written_to = written_to
+        yield from self.parts.queues.writing_dirty()
+        if written_to >= self._written_to:  # or all was written early meanwhile, and more
+            write_mark(self._mark, written_to)
+            self._written_to = written_to
 
     @contextmanager
     def durable_round(self) -> Iterator[DurableRound]:

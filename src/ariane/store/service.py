@@ -75,17 +75,15 @@ class StoreService:
 
     async def _write_index(self) -> None:
         if self.store.parts.dispatcher.keys_waiting:
-            await self._unless_full(self.store.warming_index(), self.store.parts.dispatcher.write_index)
+            await self._unless_full(self.store.writing_index())
 
     async def _write_derived(self) -> None:
         if self.store.is_write_due:
-            await self._unless_full(self.store.warming_derived(), self.store.write_derived)
+            await self._unless_full(self.store.writing_derived())
 
-    async def _unless_full(self, warming: Steps[None], write: Callable[[], None]) -> None:
-        """Without a pause between the two: what comes in one could be cold."""
+    async def _unless_full(self, writing: Steps[None]) -> None:
         try:
-            await self.run(warming)
-            write()
+            await self.run(writing)
         except StoreFull as error:  # entries and keys stay in memory, the next round tries again
             log.warning("queues or index not written", extra={"reason": str(error)})
 
@@ -109,7 +107,7 @@ class StoreService:
         store = self.store
         loop = asyncio.get_running_loop()
         try:
-            await self.run(store.warming_derived())
+            await self.run(store.writing_derived())  # so that the round finds little to write at once
             with store.durable_round() as work:
                 run = partial(work.run, store.parts.disk, store.parts.layout)
                 store.finish_round(await loop.run_in_executor(self._executor, run))
