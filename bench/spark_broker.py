@@ -13,6 +13,7 @@ from pyspark.sql.functions import lit
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError
 from ariane.spark.cluster import Cluster
+from ariane.wire.requests.configs import UpdateBrokerSettings
 from ariane.wire.requests.send import SendMessageV2
 from ariane.wire.requests.topics import UpdateTopic
 from bench.spark_cost import Cost, best_cost
@@ -67,6 +68,10 @@ class Brokered:
         options = {"nameServer": self.system.nameserver, "topic": topic, "columns": "queueId,queueOffset,body"}
         frame = self.spark.read.format("rocketmq").options(**options).load()
         return frame.count(), best_cost(self.spark, lambda: discard(frame), rounds, self.system.servers)
+
+    def tell(self, key: str, value: int) -> None:
+        """A setting of the broker, as its broker.conf would have it, from now on."""
+        self.cluster.calls.call(self.system.addresses[0], UpdateBrokerSettings(body=f"{key}={value}\n"))
 
     def idle_ms(self, topic: str, checkpoint: Path, batches: int) -> float:
         """The median micro-batch with one message in it, the first ones left out."""

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.broker.access_file import (
@@ -209,6 +209,7 @@ def test_a_comma_in_braces_separates_nothing() -> None:
 keys = st.text(min_size=7, max_size=12).filter(str.isprintable) | st.from_regex(r"[0-9:_. '\"#&*!-]{7}", fullmatch=True)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(keys, keys), max_size=4, unique_by=lambda pair: pair[0]))
 def test_what_is_saved_is_read_back(pairs: list[tuple[str, str]]) -> None:
     disk, path = SimulatedDisk(), Path("/conf/plain_acl.yml")

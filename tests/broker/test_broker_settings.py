@@ -88,6 +88,29 @@ def test_no_key_is_both_used_and_unused_and_each_has_a_reason() -> None:
     assert all(len(reason) > 15 and not reason.endswith(".") for reason in UNSUPPORTED.values())
 
 
+TRANSFERRED = ("CountOnMessageInMemory", "BytesOnMessageInMemory", "CountOnMessageInDisk", "BytesOnMessageInDisk")
+
+
+def test_how_much_a_pull_gives_is_as_in_apache_and_can_be_told(tmp_path: Path) -> None:
+    told = to_properties(BrokerSettings())
+    assert [told[f"maxTransfer{name}"] for name in TRANSFERRED] == ["32", "262144", "8", "65536"]
+    lines = (f"maxTransfer{name}={number}\n" for number, name in enumerate(TRANSFERRED, 101))
+    found = loaded("".join(lines), tmp_path)
+    store = found.settings.store
+    assert (store.pull_count_max, store.pull_bytes_max) == (101, 102)
+    assert (store.far_pull_count_max, store.far_pull_bytes_max) == (103, 104)
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("name", TRANSFERRED)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", str(16 * 1024 * 1024)])
+def test_a_pull_that_would_give_nothing_or_more_than_a_frame_holds_is_refused(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"maxTransfer{name}"):
+        loaded(f"maxTransfer{name}={value}\n", tmp_path)
+
+
 def test_a_broker_without_a_name_has_the_one_of_its_host() -> None:
     assert BrokerSettings().name
     assert BrokerSettings(name="given").name == "given"

@@ -118,15 +118,21 @@ changes = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("slave_read", [False, True])
-def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(tmp_path: Path, slave_read: bool) -> None:
+@pytest.mark.parametrize(
+    ("slave_read", "limits"),
+    [(False, {}), (True, {}), (False, {"pull_count_max": 36, "pull_bytes_max": 9000})],
+    ids=["master only", "slave read", "other limits"],
+)
+def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
+    tmp_path: Path, slave_read: bool, limits: dict[str, int]
+) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
         async def opened() -> list[Line]:
             lines = []
             for name, lane in (("a", True), ("b", False)):
-                made = line(tmp_path / name, lane=lane, store=SMALL_FILES, slave_read=slave_read)
+                made = line(tmp_path / name, lane=lane, store=SMALL_FILES | limits, slave_read=slave_read)
                 lines.append(await stack.enter_async_context(made))
                 await fill(lines[-1])
                 lines[-1].broker.store.parts.commit_log.segments.drop_first()

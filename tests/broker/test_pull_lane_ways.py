@@ -9,12 +9,24 @@ import pytest
 from ariane.broker.pull_admissions import ADMISSIONS_MAX, Admissions
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
+from ariane.settings import change
 from ariane.store.disk import RealFile
 from ariane.wire.codes import ResponseCode
 from ariane.wire.frame import FrameDecoder, encode_frame
 from ariane.wire.java_hash import java_hash
 from ariane.wire.record_read import decode_all
-from tests.broker.pull_lines import BIG, TOPICS, a_heartbeat, answers, apply, command, fill, line, pull_frames
+from tests.broker.pull_lines import (
+    BIG,
+    SMALL_FILES,
+    TOPICS,
+    a_heartbeat,
+    answers,
+    apply,
+    command,
+    fill,
+    line,
+    pull_frames,
+)
 from tests.broker.test_send_lane import Line
 from tests.broker.wired import GROUP, TOPIC, a_pull, a_send
 
@@ -27,6 +39,52 @@ async def test_usual_pulls_never_meet_the_general_way(tmp_path: Path, queue_id: 
         got = await answers(puller, pull_frames(*asks))
         assert puller.general == 0
         assert len(got) == 30
+
+
+@pytest.mark.parametrize("lane", [True, False])
+async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, lane: bool) -> None:
+    async with line(tmp_path, lane=lane, store={"pull_count_max": 128}) as puller:
+        for _ in range(20):
+            await answers(puller, b"".join(encode_frame(command(a_send(bytes(1000)), 9)) for _ in range(8)))
+        puller.general = 0
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 128, lane)
+        assert await code_and_count(puller, max_msg_nums=100) == (ResponseCode.SUCCESS, 100, lane)
+        assert await code_and_count(puller, max_msg_nums=200, queue_offset=128) == (ResponseCode.SUCCESS, 32, lane)
+        change(puller.broker.settings, {"maxTransferCountOnMessageInMemory": "32"})
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 32, lane)
+        change(puller.broker.settings, {"maxTransferBytesOnMessageInMemory": "10000"})
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 8, lane)
+
+
+async def test_records_that_are_too_many_bytes_for_one_answer_take_the_line(tmp_path: Path) -> None:
+    async with line(tmp_path) as puller:
+        for _ in range(4):
+            await answers(puller, b"".join(encode_frame(command(a_send(bytes(10_000)), 9)) for _ in range(8)))
+        puller.general = 0
+        assert await code_and_count(puller) == (ResponseCode.SUCCESS, 25, True)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 32])
+async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, count: int) -> None:
+    """Rows of several queues, rows that end at the queue's end or are broken off, and an offset that comes again."""
+    async with (
+        line(tmp_path, store=SMALL_FILES) as puller,
+        line(tmp_path / "other", lane=False, store=SMALL_FILES) as other,
+    ):
+        for one in (puller, other):
+            await fill(one)
+        places = [(TOPIC, 0), (TOPIC, 2), (BIG, 0)]
+        rows = [
+            a_pull(topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=count)
+            for topic, queue_id in places
+            for offset in (*range(0, 64, count), 0, count, 5, 5 + count, 5 + count)
+        ]
+        together = await answers(puller, pull_frames(*rows))
+        one_by_one: dict[int, bytes] = {}
+        for number, ask in enumerate(rows, 1):
+            one_by_one |= await answers(other, pull_frames(ask, first=number))
+        assert together == one_by_one
+        assert puller.general < other.general == len(rows)
 
 
 async def code_and_count(to: Line, **fields: Any) -> tuple[int, int, bool]:

@@ -1,13 +1,15 @@
 """Reading: Apache's statuses and next offsets, its limits, filters, and ways to find a message without an offset."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from ariane.settings import change
 from ariane.store.draft import Appended
 from ariane.store.key_hash import key_hash
 from ariane.store.message_store import MessageStore
-from ariane.store.query import Reader, ReadResult, ReadStatus
+from ariane.store.query import Reader, ReadResult, ReadStatus, TagMatch
 from ariane.testing import FakeClock, SimulatedDisk
 from ariane.wire.java_hash import tags_code
 from ariane.wire.record_view import RecordView, verify
@@ -16,8 +18,8 @@ from tests.store.stores import draft, opened, put
 EVER = 2**62
 
 
-def queue_of(*sizes: int, segment_bytes: int = 8192) -> MessageStore:
-    store = opened(SimulatedDisk(), segment_bytes=segment_bytes)
+def queue_of(*sizes: int, segment_bytes: int = 8192, **limits: Any) -> MessageStore:
+    store = opened(SimulatedDisk(), segment_bytes=segment_bytes, **limits)
     put(store, *[draft(bytes(size)) for size in sizes])
     return store
 
@@ -126,6 +128,45 @@ def test_a_read_is_limited_by_bytes() -> None:
     assert len(exactly.slices) == 2
 
 
+def is_found(code: int) -> bool:
+    return True
+
+
+WITH_AND_WITHOUT = pytest.mark.parametrize("tag_match", [None, is_found], ids=["straight", "entry by entry"])
+
+
+@WITH_AND_WITHOUT
+@pytest.mark.parametrize(("asked", "got"), [(200, 128), (128, 128), (127, 127), (1, 1)])
+def test_a_store_may_be_told_to_give_more_at_once(asked: int, got: int, tag_match: TagMatch | None) -> None:
+    store = queue_of(*[10] * 150, segment_bytes=64 * 1024, pull_count_max=128)
+    result = store.reader.read("orders", 0, 3, asked, tag_match=tag_match)
+    assert (len(result.slices), result.next_offset) == (got, 3 + got)
+
+
+@WITH_AND_WITHOUT
+def test_a_store_may_be_told_to_give_fewer_bytes(tag_match: TagMatch | None) -> None:
+    store = queue_of(*[903] * 10, pull_bytes_max=3000)
+    for wanted in (10**6, 3000):
+        assert len(store.reader.read("orders", 0, 0, 32, wanted, tag_match).slices) == 3
+    assert len(store.reader.read("orders", 0, 0, 32, 2999, tag_match).slices) == 2
+    assert len(store.reader.read("orders", 0, 0, 32, tag_match=tag_match).slices) == 3
+
+
+@pytest.mark.parametrize(("limits", "got"), [((2, 10**6), 2), ((5, 700), 3), ((40, 10**6), 40)])
+def test_who_is_far_behind_has_limits_of_its_own(limits: tuple[int, int], got: int) -> None:
+    store = queue_of(*[100] * 40, far_pull_count_max=limits[0], far_pull_bytes_max=limits[1])
+    assert len(far_behind(store, 1000).read("orders", 0, 0, 100).slices) == got
+    assert len(read(store, 0, 100).slices) == 32
+
+
+def test_a_limit_that_changes_counts_for_the_next_read() -> None:
+    store = queue_of(*[10] * 40)
+    change(store.settings, {"maxTransferCountOnMessageInMemory": "5", "maxTransferCountOnMessageInDisk": "3"})
+    assert (len(read(store, 0).slices), len(far_behind(store, 0).read("orders", 0, 0, 32).slices)) == (5, 3)
+    change(store.settings, {"maxTransferBytesOnMessageInMemory": "1", "maxTransferBytesOnMessageInDisk": "1"})
+    assert (len(read(store, 0).slices), len(far_behind(store, 0).read("orders", 0, 0, 32).slices)) == (1, 1)
+
+
 def test_the_first_message_is_read_however_large() -> None:
     result = queue_of(5000, 10).reader.read("orders", 0, 0, 32, bytes_max=1)
     assert (len(result.slices), result.next_offset) == (1, 1)
@@ -143,7 +184,7 @@ def test_slices_are_the_records_themselves_and_ranges_tell_where() -> None:
 
 def far_behind(store: MessageStore, memory_bytes: int) -> Reader:
     parts = store.parts
-    return Reader(parts.commit_log, parts.queues, parts.index, lambda queue, place: 0, memory_bytes)
+    return Reader(parts.commit_log, parts.queues, parts.index, lambda queue, place: 0, memory_bytes, store.settings)
 
 
 def test_a_reader_that_is_far_behind_gets_less_and_the_hint_to_ask_a_slave() -> None:

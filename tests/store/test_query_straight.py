@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ariane.store.commit_log import CommitLog
 from ariane.store.message_store import MessageStore
 from ariane.store.queue_entry import ENTRY
-from ariane.store.straight_read import COUNT_MAX, Run, straight_run
+from ariane.store.straight_read import Run, straight_run
 from ariane.testing import SimulatedDisk
 from tests.store.stores import draft, opened, put
 
@@ -63,20 +63,36 @@ def test_what_overlaps_and_leaves_a_gap_is_not_one_piece(store: MessageStore) ->
     assert len(run.pieces()) == 3
 
 
-def test_no_entries_and_too_many_are_for_the_general_way(store: MessageStore) -> None:
+def test_no_entries_are_for_the_general_way_and_many_are_not(store: MessageStore) -> None:
     place = places_of(store)[0]
     assert run_of(store.parts.commit_log, []) is None
-    assert run_of(store.parts.commit_log, [place] * COUNT_MAX) is not None
-    assert run_of(store.parts.commit_log, [place] * (COUNT_MAX + 1)) is None
+    run = run_of(store.parts.commit_log, [place] * 1024)
+    assert run is not None
+    assert len(run.slices()) == 1024
 
 
-def test_two_files_too_many_bytes_and_far_behind_are_for_the_general_way(store: MessageStore) -> None:
+def test_as_many_records_are_given_as_the_bytes_allow(store: MessageStore) -> None:
+    log, places = store.parts.commit_log, [place for place in places_of(store) if place[0] < FILE_BYTES]
+    sizes = [size for _, size in places]
+    for count in range(1, len(places)):
+        for bytes_max in (sum(sizes[:count]), sum(sizes[: count + 1]) - 1):
+            run = run_of(log, places, bytes_max=bytes_max)
+            assert run is not None
+            assert (len(run.places), run.size) == (count, sum(sizes[:count]))
+            assert [bytes(piece) for piece in run.slices()] == one_by_one(log, places[:count])
+
+
+def test_a_first_record_that_is_too_large_and_a_size_that_none_has_are_for_the_general_way(store: MessageStore) -> None:
+    log, (first, second, *_) = store.parts.commit_log, places_of(store)
+    assert run_of(log, [first, second], bytes_max=first[1] - 1) is None
+    assert run_of(log, [first, (second[0], -1)], bytes_max=first[1]) is None
+    assert run_of(log, [first, (second[0], 2**31 - 1)], bytes_max=first[1]) is None
+
+
+def test_two_files_and_far_behind_are_for_the_general_way(store: MessageStore) -> None:
     log, places = store.parts.commit_log, places_of(store)
     first = [place for place in places if place[0] < FILE_BYTES]
     assert run_of(log, [first[0], places[-1]]) is None
-    size = sum(size for _, size in first)
-    assert run_of(log, first, bytes_max=size) is not None
-    assert run_of(log, first, bytes_max=size - 1) is None
     assert run_of(log, first, memory=log.max_offset) is not None
     assert run_of(log, first, memory=log.max_offset - 1) is None
 

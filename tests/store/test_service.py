@@ -500,7 +500,7 @@ async def test_a_read_fetches_cold_entries_by_a_thread_first(settings: StoreSett
         service.store.make_durable()
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert service.store.reader.straight(queue_of(service), 13, 8, 1 << 20) is None
+        assert service.store.reader.straight_reads().find(queue_of(service), 13, 8, 1 << 20) is None
         found = await service.read("orders", 0, 13, 8)
         assert found.next_offset == 21
         first, second, *others = [thread for thread, _, _ in disk.entry_readers]  # one for each of two files

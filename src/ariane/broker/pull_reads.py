@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 from ariane.broker.filters import MessageFilter
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_MAX_IN_MEMORY, ReadResult, ReadStatus, RecordMatch, TagMatch
+from ariane.store.query import BYTES_ANY, ReadResult, ReadStatus, RecordMatch, TagMatch
 from ariane.store.service import StoreService
 from ariane.store.steps import unless_blocked
 from ariane.wire.requests.pull import Pull
 
 SHOWN_RECORDS_MAX = 400
 """A filter looks at no more records for one pull: some 4 ms, in which nobody else is served."""
+_PAGED_BYTES_MAX = 256 * 1024
+"""Of an answer that is gathered from several pages. Once it has half of this, no further page is looked at."""
 
 
 class Reading(NamedTuple):
@@ -35,7 +37,7 @@ class Reading(NamedTuple):
 def bytes_wanted(ask: Pull) -> int:
     """Only clients of 5.x say how many."""
     bytes_max = ask.max_msg_bytes
-    return BYTES_MAX_IN_MEMORY if bytes_max is None or bytes_max <= 0 else min(bytes_max, BYTES_MAX_IN_MEMORY)
+    return BYTES_ANY if bytes_max is None or bytes_max <= 0 else bytes_max
 
 
 def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
@@ -104,7 +106,7 @@ class _Scan:
             and page.next_offset < page.max_offset
             and len(self._slices) < reading.count_max
             and self._shown < SHOWN_RECORDS_MAX
-            and self._bytes + BYTES_MAX_IN_MEMORY // 2 < reading.bytes_max
+            and self._bytes + _PAGED_BYTES_MAX // 2 < min(reading.bytes_max, _PAGED_BYTES_MAX)
         )
 
     def so_far(self) -> ReadResult | None:

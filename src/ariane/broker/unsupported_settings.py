@@ -87,9 +87,7 @@ _BY_REASON = {
     "pulls of lite consumers are pulls like all others": "litePullMessageEnable rejectPullConsumerEnable",
     "reading slowly is told by the lag, and nobody is cut off for it": """
         disableConsumeIfConsumerReadSlowly consumerFallbehindThreshold""",
-    "a pull answers as much as Apache's defaults allow": """
-        maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInDisk
-        maxTransferCountOnMessageInDisk pullBatchMaxMessageCount travelCqFileNumWhenGetMessage""",
+    "a pull answers as much as Apache's defaults allow": "pullBatchMaxMessageCount travelCqFileNumWhenGetMessage",
     "a query returns at most 64 messages": "defaultQueryMaxNum",
     "clients expire after 120 s without a heartbeat, and leave when their connection closes": """
         channelExpiredTimeout subscriptionExpiredTimeout printChannelGroups printChannelGroupsMinNum

@@ -1,8 +1,12 @@
 """All messages of a range of one queue, pulled from its broker, as the bytes of stored records.
 
 Several pulls are on their way at once: a broker gives 32 messages at a time, so waiting for each answer before asking
-again would leave both ends idle. Where the next pull begins is only known for sure from the answer before it; without
-a filter the guess is nearly always right, and a wrong one costs the answers that were asked for too early.
+again would leave both ends idle. Where the next pull begins is only known for sure from the answer before it.
+
+How many a broker gives is its own affair: 32, or what its settings say, 8 of those that left its memory, fewer of large
+ones. So the first pull goes alone and asks for many; what it gets is the stride of those that follow, which ask for no
+more than that. An answer with fewer makes the offsets of all pulls behind it wrong: these are dropped, and for a while
+each goes alone again. From time to time one does so anyway, because a broker may give more by then.
 
 With 32 messages to an answer, what is done for each answer counts: requests are filled into a form, all answers that
 have come are taken at once, and their bodies are left where they were received.
@@ -28,9 +32,11 @@ from ariane.wire.frame import encode_frame
 from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
 
 _FLAGS = int(PullSysFlag.SUBSCRIPTION)
-_WINDOW = 32
+_WINDOW_MAX = 128
+_AHEAD_BYTES = 4 * 1024 * 1024  # of answers on their way: as much as one batch is made of
 _STANDSTILLS_MAX = 100
-_CAUTIOUS_PULLS = 32
+_CAUTIOUS_PULLS, _CAUTIOUS_WINDOW = 32, 16
+_LEARN_AGAIN = 1024  # answers: while one pull goes alone, both ends are idle for a moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,8 @@ class PullSettings:
     group: str
     expression: str = "*"
     expression_type: str = ExpressionType.TAG
-    count: int = 32
+    count: int = 256
+    """Messages to ask for. A broker gives as many as it likes."""
     timeout_s: float = 10.0
     patience_s: float = 60.0
     fail_on_data_loss: bool = True
@@ -51,6 +58,8 @@ class PullSettings:
 class _Posted(NamedTuple):
     opaque: int
     offset: int
+    is_alone: bool
+    """No other begins where this one is thought to end."""
 
 
 class _Given(NamedTuple):
@@ -73,9 +82,9 @@ class RangePull:
         self._forms: dict[int, PullTemplate] = {}
         self._posted_on: BlockingConnection | None = None
         self._ahead = wanted.start
-        self._count = settings.count
-        self._cautious = 0
         self._standstills = 0
+        self._alone, self._in_step = 1, 0
+        self._stride, self._window = settings.count, _WINDOW_MAX
 
     @property
     def offset(self) -> int:
@@ -91,10 +100,10 @@ class RangePull:
         try:
             while self._offset < self._wanted.end:
                 for answer, body in patiently(self._next_answers, patience_s, topic):
-                    self._posted.popleft()
                     began, self._offset = self._offset, self._after(answer)
-                    goes_on = self._follow(began)
-                    if answer.code == ResponseCode.SUCCESS:
+                    is_found = answer.code == ResponseCode.SUCCESS
+                    goes_on = self._follow(self._posted.popleft(), began, body if is_found else None)
+                    if is_found:
                         yield body
                     if not goes_on:
                         break
@@ -133,20 +142,22 @@ class RangePull:
 
     def _top_up(self, connection: BlockingConnection) -> None:
         """Not one by one, but when half of them are answered: one write, and a broker reads what it finds at once."""
-        window = 1 if self._settings.is_filtered or self._cautious else _WINDOW
+        is_alone = self._settings.is_filtered or self._alone > 0
+        stride, window = (self._settings.count, 1) if is_alone else (self._stride, self._window)
         room = window - len(self._posted)
         if room < max(1, window // 2):
             return
         asks: list[tuple[int, int]] = []
         while not (self._posted or asks) or (len(asks) < room and self._ahead < self._wanted.end):
-            count = min(self._count, self._wanted.end - self._ahead)
+            count = min(stride, self._wanted.end - self._ahead)
             asks.append((self._ahead, count))
             self._ahead += count
         if asks:
             opaques = connection.opaques(len(asks))
             frames = [self._frame(opaque, *ask) for opaque, ask in zip(opaques, asks, strict=True)]
             connection.post_frames(opaques, frames)
-            self._posted.extend(_Posted(opaque, offset) for opaque, (offset, _) in zip(opaques, asks, strict=True))
+            posted = zip(opaques, asks, strict=True)
+            self._posted.extend(_Posted(opaque, offset, is_alone) for opaque, (offset, _) in posted)
 
     def _frame(self, opaque: int, offset: int, count: int) -> bytes:
         """The request, filled into the form that all with this count have; a signed one is written anew."""
@@ -177,19 +188,28 @@ class RangePull:
             expression_type=settings.expression_type,
         )
 
-    def _follow(self, began: int) -> bool:
+    def _follow(self, asked: _Posted, began: int, found: Span | None) -> bool:
         """Whether the pulls that are on their way still begin where this one ended; if not, they are dropped."""
-        got = self._offset - began
-        self._cautious = max(0, self._cautious - 1)
-        expected = self._posted[0].offset if self._posted else self._ahead
-        if self._offset == expected:
-            self._count = min(self._settings.count, self._count * 2)
+        if asked.is_alone:
+            self._ahead = self._offset
+            if found is not None:
+                self._stride = min(self._stride, self._offset - began)
+                self._window = min(self._window, max(2, _AHEAD_BYTES // max(1, found.end - found.begin)))
+                self._alone = max(0, self._alone - 1)
             return True
-        if self._posted and not self._settings.is_filtered:
-            self._cautious = _CAUTIOUS_PULLS
-        self._forget_posted()
-        self._count = min(self._settings.count, max(1, got))
-        return False
+        if self._offset != (self._posted[0].offset if self._posted else self._ahead):
+            self._forget_posted()
+            self._learn(_CAUTIOUS_PULLS, _CAUTIOUS_WINDOW)
+            return False
+        self._in_step += 1
+        if self._in_step == _LEARN_AGAIN:
+            self._learn(1, _WINDOW_MAX)
+        return True
+
+    def _learn(self, pulls: int, window: int) -> None:
+        """So many pulls go alone. The least that one of them gets is what all will get, or nearly always."""
+        self._alone, self._in_step = pulls, 0
+        self._stride, self._window = self._settings.count, window
 
     def _forget_posted(self, but: int = 0) -> None:
         """All requests that are on their way, or all but the first ones."""

@@ -108,7 +108,11 @@ class ReadOptions(ConnectionOptions):
         doc="Most bytes in one partition: by the mean size of messages from brokers, exactly from a store (128 MiB).",
     )
     pull_count: int = setting(
-        32, key="pullBatchSize", minimum=1, maximum=1024, doc="Messages asked for in one pull; brokers give up to 32."
+        256,
+        key="pullBatchSize",
+        minimum=1,
+        maximum=1024,
+        doc="Most messages of one pull. A broker gives 32 unless its maxTransferCountOnMessageInMemory says otherwise.",
     )
     pull_timeout_ms: int = setting(
         10_000, key="pullTimeout", minimum=100, maximum=600_000, doc="Time for the answer to one pull."

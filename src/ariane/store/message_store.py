@@ -85,6 +85,7 @@ class MessageStore:
             parts.index,
             self._extended_tags_code,
             _memory_bytes(settings.memory_ratio),
+            settings,
             has_extensions=bool(parts.disk.names(parts.layout.consume_queue_extensions)),
         )
         self._appender = Appender(

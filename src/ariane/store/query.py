@@ -1,7 +1,7 @@
 """Reading: by queue offset with a filter, by key, by time, by physical offset.
 
-A read returns slices of the mapped log: nothing is decoded, nothing copied. The numbers are Apache's, so that consumers
-behave as they do there.
+A read returns slices of the mapped log: nothing is decoded, nothing copied. How much of it is Apache's settings' to
+say, so that consumers behave as they do there.
 
 What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
 """
@@ -20,16 +20,16 @@ from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.index import Index
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.store.settings import StoreSettings
 from ariane.store.steps import Steps, at_once
-from ariane.store.straight_read import COUNT_MAX, Run, straight_run
+from ariane.store.straight_read import Run, straight_run
+from ariane.store.straight_reads import StraightReads
 from ariane.wire.record import RECORD_BYTES_MAX
 from ariane.wire.record_view import RecordView, verify
 
 SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
-BYTES_MAX_IN_MEMORY = 256 * 1024
-COUNT_MAX_IN_MEMORY = COUNT_MAX
-BYTES_MAX_ON_DISK = 64 * 1024
-COUNT_MAX_ON_DISK = 8
+BYTES_ANY = 1 << 62
+"""For who asks for no number of bytes: then only the settings limit a read."""
 QUERY_MAX = 64
 
 TagMatch = Callable[[int], bool]
@@ -68,12 +68,13 @@ class Reader:
         index: Index | None,
         extended_tags_code: Callable[[ConsumeQueue, int], int],
         memory_bytes_max: int,
+        settings: StoreSettings,
         *,
         has_extensions: bool = False,
     ) -> None:
         """`extended_tags_code` reads the tags code at an offset of a queue's extension, which only Apache writes;
         `has_extensions` says whether it has, in this store. `memory_bytes_max` is what of the log's end is taken to be
-        in memory (40 % of the machine's, by default).
+        in memory (40 % of the machine's, by default). `settings` are looked at by each read: some change while it runs.
         """
         self._log = commit_log
         self._queues = queues
@@ -81,6 +82,7 @@ class Reader:
         self._extended_tags_code = extended_tags_code
         self._has_extensions = has_extensions
         self._memory_bytes_max = memory_bytes_max
+        self._settings = settings
 
     # --- by queue offset --------------------------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ class Reader:
         queue_id: int,
         offset: int,
         count_max: int,
-        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
         record_match: RecordMatch | None = None,
     ) -> ReadResult:
@@ -120,14 +122,13 @@ class Reader:
         last_physical = 0
         # Without a filter every entry is taken: no more of them are looked at than can be answered.
         filtered = tag_match is not None or record_match is not None
-        count_max = min(count_max, COUNT_MAX_IN_MEMORY)
-        entries = queue.entries(offset, _scanned_max(count_max, filtered=filtered))
-        if not filtered and (run := straight_run(self._log, entries, bytes_max, self._memory_bytes_max)) is not None:
+        entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
+        if not filtered and (run := self._straight(entries, count_max, bytes_max)) is not None:
             return _found(queue, offset, run)
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
-            if not scanned and self._is_far_behind(physical):
-                count_max, bytes_max = min(count_max, COUNT_MAX_ON_DISK), min(bytes_max, BYTES_MAX_ON_DISK)
+            if not scanned:
+                count_max, bytes_max = self._limited(count_max, bytes_max, physical)
             if slices and (len(slices) >= count_max or gathered + size > bytes_max):
                 break
             scanned += 1
@@ -161,10 +162,14 @@ class Reader:
             suggest_slave=self._is_far_behind(last_physical),
         )
 
-    def straight(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> Run | None:
-        """What `read` finds without a filter, when it is as simple as it nearly always is (straight_read.py)."""
-        entries = queue.cached_entries(offset, min(count_max, COUNT_MAX_IN_MEMORY))
-        return None if entries is None else straight_run(self._log, entries, bytes_max, self._memory_bytes_max)
+    def straight_reads(self) -> StraightReads:
+        """For those that follow each other within one turn of the loop."""
+        return StraightReads(self._log, self._settings, self._memory_bytes_max)
+
+    def _straight(self, entries: bytes, count_max: int, bytes_max: int) -> Run | None:
+        limits = self._settings
+        entries = entries[: min(count_max, limits.pull_count_max) * ENTRY_BYTES]
+        return straight_run(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
 
     def reading(
         self,
@@ -172,7 +177,7 @@ class Reader:
         queue_id: int,
         offset: int,
         count_max: int,
-        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
     ) -> Steps[ReadResult]:
         """As `read`, without a filter that looks at records. Those it gives can be looked at."""
@@ -185,7 +190,7 @@ class Reader:
 
     def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> Steps[None]:
         """So that a look at the entries, as `read` has it, does not wait for the disk."""
-        count = _scanned_max(min(count_max, COUNT_MAX_IN_MEMORY), filtered=filtered)
+        count = self._scanned_max(count_max, filtered=filtered)
         yield from queue.warm(offset, count)
         if filtered and self._has_extensions:
             codes = (code for _, _, code in ENTRY.iter_unpack(queue.entries(offset, count)))
@@ -202,6 +207,18 @@ class Reader:
     def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
         at = extension_offset(tags_code)
         return tags_code if at is None else self._extended_tags_code(queue, at)
+
+    def _scanned_max(self, count_max: int, *, filtered: bool) -> int:
+        """Whether a reader is far behind is known from its first entry, so the wider limit of the two counts here."""
+        count_max = min(count_max, max(self._settings.pull_count_max, self._settings.far_pull_count_max))
+        return max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max
+
+    def _limited(self, count_max: int, bytes_max: int, physical: int) -> tuple[int, int]:
+        """What is asked for, within the limits for a read that begins at `physical`."""
+        limits = self._settings
+        if self._is_far_behind(physical):
+            return min(count_max, limits.far_pull_count_max), min(bytes_max, limits.far_pull_bytes_max)
+        return min(count_max, limits.pull_count_max), min(bytes_max, limits.pull_bytes_max)
 
     def _is_far_behind(self, physical: int) -> bool:
         return self._log.max_offset - physical > self._memory_bytes_max
@@ -284,10 +301,6 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))
         return -1 if stored_ms is None else stored_ms
-
-
-def _scanned_max(count_max: int, *, filtered: bool) -> int:
-    return max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max
 
 
 def _found(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:

@@ -18,7 +18,7 @@ from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_MAX_IN_MEMORY, QUERY_MAX, ReadResult, TagMatch
+from ariane.store.query import BYTES_ANY, QUERY_MAX, ReadResult, TagMatch
 from ariane.store.retention import Cleaned
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.store.steps import Steps, off_the_loop
@@ -142,7 +142,7 @@ class StoreService:
         queue_id: int,
         offset: int,
         count_max: int,
-        bytes_max: int = BYTES_MAX_IN_MEMORY,
+        bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""

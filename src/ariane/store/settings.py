@@ -179,6 +179,41 @@ class StoreSettings:
         doc="How much of the machine's memory the end of the log is taken to occupy: a reader that is further behind "
         "gets shorter answers and the hint to ask a slave.",
     )
+    pull_count_max: int = setting(
+        32,
+        key="maxTransferCountOnMessageInMemory",
+        minimum=1,
+        maximum=1024,
+        doc="Most messages of one answer to a pull, whatever it asks for. 1,024 is the most that a Java consumer may "
+        "ask for. With an SQL92 filter, the most of one look at the log: such a pull looks again until it has what it "
+        "asks for.",
+        reloadable=True,
+    )
+    pull_bytes_max: int = setting(
+        256 * KiB,
+        key="maxTransferBytesOnMessageInMemory",
+        minimum=1,
+        maximum=15 * MiB,
+        doc="Most bytes of records in one answer to a pull; the first message is given however large. A frame holds "
+        "16 MiB.",
+        reloadable=True,
+    )
+    far_pull_count_max: int = setting(
+        8,
+        key="maxTransferCountOnMessageInDisk",
+        minimum=1,
+        maximum=1024,
+        doc="The same number of messages for a reader that is further behind than memory_ratio.",
+        reloadable=True,
+    )
+    far_pull_bytes_max: int = setting(
+        64 * KiB,
+        key="maxTransferBytesOnMessageInDisk",
+        minimum=1,
+        maximum=15 * MiB,
+        doc="The same number of bytes for a reader that is further behind than memory_ratio.",
+        reloadable=True,
+    )
 
 
 _NO_MAPPED_WRITES = (

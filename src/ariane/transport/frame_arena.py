@@ -74,7 +74,8 @@ class FrameArena:
         """The next whole frame; None when more bytes are needed; FrameError or HeaderError at a bad one."""
         begin, view = self._begin, self._view
         if self._end - begin < _PREFIX_BYTES:
-            self._refuse_if_bad()
+            if self._end > begin:
+                self._refuse_if_bad()
             return None
         length, word = _PREFIX.unpack_from(view, begin)
         header_length = word & 0xFFFFFF
