@@ -2,8 +2,9 @@
 
     python -m bench.arrow
 
-The log holds one topic's records, six properties each, and is decoded in batches of 4 MiB, as a store's reader does it:
-once 4 MiB, which stay in the processor's cache, and once 16 MiB, which do not. Three decoders of ours and one more:
+The log holds one topic's records, six properties each, and is decoded in batches of 4 MiB: once 4 MiB, which stay in
+the processor's cache, and once 16 MiB, which do not. A store's reader makes batches twice as large, because in Spark a
+batch costs more than to decode it; bench/spark.py measures what a row costs there. Three decoders of ours and one more:
 
     tuple path    ariane.wire.record_read.decode_all: one object for each message
     prototype     the fields gathered and the bodies taken, with record starts known and nothing checked: the least that
@@ -20,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from ariane.arrow.decode import Decoder
-from ariane.arrow.log_read import BATCH_BYTES
 from ariane.arrow.schema import TIMESTAMP, message_schema
 from ariane.arrow.source import HEAD_TYPE, Int64s, Source, fixed
 from ariane.arrow.walk import Walk
@@ -31,7 +31,9 @@ from ariane.wire.record import pack_record
 from ariane.wire.record_read import decode_all
 from bench.timing import us_per_call
 
-LOG_BYTES = (BATCH_BYTES, 4 * BATCH_BYTES)
+DECODED_BYTES = 4 * 1024 * 1024
+"""Of log for a batch."""
+LOG_BYTES = (DECODED_BYTES, 4 * DECODED_BYTES)
 SEVEN = ("topic", "queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "body")
 COLUMN_SETS: dict[str, tuple[str, ...]] = {
     "one long": ("queueOffset",),
@@ -52,7 +54,7 @@ def main() -> None:
 
 
 def _report(label: str, log: bytes) -> None:
-    starts = np.array_split(starts_of(log), len(log) // BATCH_BYTES)
+    starts = np.array_split(starts_of(log), len(log) // DECODED_BYTES)
     count = sum(map(len, starts))
     print(f"\n{label}: {count} records in {len(log) >> 20} MiB{'':<20}Mrow/s   GB/s of log")
     rows = partial(_row, count, len(log))
@@ -118,7 +120,7 @@ def known_starts(log: bytes, columns: Sequence[str], starts: Sequence[Int64s]) -
 def scan(log: bytes, columns: Sequence[str]) -> int:
     walk = Walk(Source(log), len(log), 0)
     decoder = Decoder(schema=message_schema(columns))
-    stretches = walk.stretches(0, len(log), piece_bytes=BATCH_BYTES)
+    stretches = walk.stretches(0, len(log), piece_bytes=DECODED_BYTES)
     return sum(part.batch.num_rows for stretch in stretches for part in decoder.parts(walk, stretch.rows))
 
 

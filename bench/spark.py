@@ -24,28 +24,30 @@ from pathlib import Path
 from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 
-from ariane.arrow.log_read import BATCH_BYTES
 from ariane.spark.jobs import archive, rebuild
 from ariane.spark.jobs.archive_parts import COLUMNS as ARCHIVED
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.rebuild import rebuild_store
 from ariane.store.shape import shape_of
-from bench.arrow import SEVEN, known_starts, make_log, starts_of
+from bench.arrow import DECODED_BYTES, SEVEN, known_starts, make_log, starts_of
 from bench.spark_alone import Alone, costs_in_turns, running
 from bench.spark_broker import brokered
 from bench.spark_cost import Cost, best_cost, best_costs
 from bench.spark_figures import KEPT, Figure, keep, run_name
-from bench.spark_reads import direct, discard, parquet, write_parquet
+from bench.spark_reads import direct, discard, parquet, write_parquet, write_spark_parquet
 from bench.spark_store import BenchStore, make_store
 from bench.timing import us_per_call
 
 SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
-SETTLED_CORE_S = 40.0
-"""How long a reader warms up before it is compared with another: until then the compiler still made it faster."""
+SETTLED_CORE_S = 100.0
+"""How long a reader warms up before it is compared with another: until then the JVM's compiler takes a part of its
+time, a sixth or a fifth of the direct reader's behind 40 of these seconds, and makes it faster."""
 _IN_MEMORY = "/dev/shm"
 SIZE_ROUNDS = 3
+GIVES = "maxTransferCountOnMessageInMemory"
+"""Of a broker: how many messages it gives for a pull, 32 by default."""
 _OF_PARQUET = {"1 KiB": 0.75, "100 B": 0.55}
 _FLAT = 1.1  # a cost that grows by less has not grown
 
@@ -83,7 +85,7 @@ class Bench:
 
     def decode(self) -> None:
         for label, size in SIZES.items():
-            log = make_log(size, BATCH_BYTES)
+            log = make_log(size, DECODED_BYTES)
             starts = [starts_of(log)]
             us = us_per_call(partial(known_starts, log, SEVEN, starts))
             goal = {"1 KiB": 4, "100 B": 15}[label]
@@ -92,21 +94,26 @@ class Bench:
     def direct(self) -> None:
         for label, size in SIZES.items():
             with self.store(size, self.arguments.mib) as store:
-                lake = self.memory / "parquet"
+                lake, sparks = self.memory / "parquet", self.memory / "parquet-by-spark"
                 write_parquet(store, lake)
-                ours = self._beside_parquet(label, store, lake)
+                with running(2) as spark:
+                    write_spark_parquet(spark, lake, sparks)
+                ours = self._beside_parquet(label, store, lake, sparks)
                 self._in_one_session(label, store, lake)
                 self._as_first_read(label, store, lake)
-                shutil.rmtree(lake)
+                for path in (lake, sparks):
+                    shutil.rmtree(path)
             self._beside_tuples(label, size, ours.per_core_s(store.rows))
 
-    def _beside_parquet(self, label: str, store: BenchStore, lake: Path) -> Cost:
-        asked = (self._alone("direct", store.root), self._alone("parquet", lake))
-        ours, theirs = costs_in_turns(asked, self.arguments.turns)
+    def _beside_parquet(self, label: str, store: BenchStore, lake: Path, sparks: Path) -> Cost:
+        asked = [self._alone(*way) for way in (("direct", store.root), ("parquet", lake), ("parquet", sparks))]
+        ours, theirs, own = costs_in_turns(asked, self.arguments.turns)
         self.add(f"direct reader, 7 columns, {label}", ours.per_core_s(store.rows) / 1e3, "krow/core-s")
         self.add(f"direct reader, 7 columns, {label}, wall", ours.per_s(store.rows) / 1e3, "krow/s")
         self.add(f"Spark reads them from Parquet, {label}", theirs.per_core_s(store.rows) / 1e3, "krow/core-s")
+        self.add(f"Spark reads Parquet that Spark wrote, {label}", own.per_core_s(store.rows) / 1e3, "krow/core-s")
         self.add(f"direct / Parquet, {label}", theirs.cpu_s / ours.cpu_s, "x", at_least=_OF_PARQUET[label])
+        self.add(f"direct / Parquet that Spark wrote, {label}", own.cpu_s / ours.cpu_s, "x")
         return ours
 
     def _in_one_session(self, label: str, store: BenchStore, lake: Path) -> None:
@@ -162,11 +169,15 @@ class Bench:
             topic = on.topic("bench-1k")
             sink = on.sink(topic, count, 1024, self.rounds)
             rows, read = on.read(topic, self.rounds)
+            on.tell(GIVES, 128)
+            _, wide = on.read(topic, self.rounds)
         shutil.rmtree(self.directory / "cluster", ignore_errors=True)
         self.add("topic sink, at least once, 1 KiB", sink.per_s(count) / 1e3, "krow/s", at_least=100)
         self.add("topic sink, broker's time included", sink.per_core_s(count) / 1e3, "krow/core-s")
         self.add("read through the broker, 1 KiB", read.per_s(rows) / 1e3, "krow/s", at_least=300)
         self.add("read through the broker, broker's time included", read.per_core_s(rows) / 1e3, "krow/core-s")
+        self.add(f"read, {GIVES}=128", wide.per_s(rows) / 1e3, "krow/s")
+        self.add(f"per core-s, {GIVES}=128", wide.per_core_s(rows) / 1e3, "krow/core-s")
 
     def idle(self) -> None:
         with running(2) as spark, brokered(spark, self.directory / "cluster") as on:

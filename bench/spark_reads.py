@@ -16,7 +16,7 @@ from ariane.arrow.log_read import read_split
 from ariane.arrow.log_split import LogSplit
 from ariane.arrow.schema import message_schema
 from ariane.wire.record_read import decode_all
-from bench.arrow import SEVEN
+from bench.arrow import DECODED_BYTES, SEVEN
 from bench.spark_store import TOPIC, BenchStore
 
 
@@ -31,14 +31,23 @@ def direct(spark: SparkSession, root: Path, columns: str = ",".join(SEVEN)) -> D
 
 
 def write_parquet(store: BenchStore, directory: Path) -> None:
-    """The same seven columns, uncompressed, a file for each split, in row groups as pyarrow makes them."""
+    """The same seven columns, uncompressed, a file for each split, a row group for each batch of 4 MiB of log."""
     directory.mkdir()
     for number, split in enumerate(plan_log(store.root, topics=[TOPIC]).splits):
         with pq.ParquetWriter(
             directory / f"{number:04}.parquet", message_schema(SEVEN), compression="none", use_dictionary=False
         ) as writer:
-            for batch in read_split(split, SEVEN):
+            for batch in read_split(split, SEVEN, batch_bytes=DECODED_BYTES):
                 writer.write_batch(batch)
+
+
+def write_spark_parquet(spark: SparkSession, lake: Path, directory: Path) -> None:
+    """The rows of `lake` as Spark writes them: with dictionaries, times in 96 bits and large row groups.
+
+    Bodies have no dictionary here, as those of a topic, which differ, would soon have none. In the bench all are equal.
+    """
+    writer = parquet(spark, lake).write.option("compression", "none")
+    writer.option("parquet.enable.dictionary#body", "false").parquet(str(directory))
 
 
 class TupleSource(DataSource):

@@ -99,6 +99,30 @@ def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_anew(tmp_path:
     assert plan_log(tmp_path, topics=["gone"]).topics_missing == ["gone"]
 
 
+def test_each_queue_of_a_topic_shows_its_own_records_only(tmp_path: Path) -> None:
+    """A queue that began anew hides what stood before it, whether rows lie before, behind or around its beginning."""
+    store = open_store(tmp_path)
+    put(store, *(draft(text(number), "orders", number % 2) for number in range(40)))
+    store.parts.queues.delete_topic("orders")
+    put(store, *(draft(text(number), "orders", 0) for number in range(40, 60)))
+    put(store, *(draft(text(number), "orders", number % 2) for number in range(60, 80)))
+    store.close()
+    expected = [text(number) for number in range(40, 80)]
+    [split] = plan_log(tmp_path).splits
+    for batch_bytes in (1, 1000, 1 << 20):
+        batches = list(read_split(split, ["body"], batch_bytes=batch_bytes))
+        assert [body for batch in batches for body in batch.column(0).to_pylist()] == expected
+
+
+def test_topics_of_one_length_are_told_apart(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    names = ["same", "same", "aaaa", "same"]
+    put(store, *(draft(text(number), name) for number, name in enumerate(names)))
+    store.close()
+    assert [row["topic"] for row in read_store(tmp_path, ["topic"])] == names
+    assert bodies(read_store(tmp_path, ["body"], topics=["aaaa"])) == [text(2)]
+
+
 def test_a_store_without_messages_has_no_splits(tmp_path: Path) -> None:
     open_store(tmp_path).close()
     plan = plan_log(tmp_path)

@@ -20,8 +20,9 @@ from ariane.errors import StoreMismatch
 from ariane.store.layout import Layout
 from ariane.store.scan import DataFile
 
-BATCH_BYTES = 4 * 1024 * 1024
-"""Of records for each batch: larger ones leave the processor's cache before they are done."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""Of records for each batch. The calls for one cost as much as some hundred rows of 1 KiB, whatever its size; and a
+worker of Spark and its JVM each hold one or two of them."""
 _BAD_KEPT = 10_000
 
 

@@ -15,6 +15,9 @@ from ariane.store.layout import Layout
 
 _NOWHERE = 2**63 - 1
 _COUNTED_MAX = 65536
+_QUEUES_USUAL = 64
+"""So many are looked up, also those of which there is no row: once for a read, and not batch by batch."""
+_least, _most = np.minimum.reduce, np.maximum.reduce
 
 
 class Visible:
@@ -24,6 +27,7 @@ class Visible:
         self._layout = layout
         self._topics = frozenset(topic.encode() for topic in topics_with_queues(layout))
         self._first = lru_cache(maxsize=None)(self._look_up)
+        self._last_first = lru_cache(maxsize=256)(self._look_up_last)
 
     def _look_up(self, topic: bytes, queue_id: int) -> int:
         """Where the first record of a queue is in the log."""
@@ -32,20 +36,32 @@ class Visible:
         queue = next(open_queues(self._layout, [topic.decode()], frozenset({queue_id})), None)
         return queue.physical(queue.first) if queue is not None and len(queue) else _NOWHERE
 
+    def _all_began(self, rows: Rows, low: int, high: int) -> bool:
+        """Whether these queues began before the rows: so it is nearly always, and no row has to be looked at."""
+        topic = rows.one_topic
+        if topic is None or high - low >= _QUEUES_USUAL:
+            return False
+        return self._last_first(topic, low, high) <= rows.first_physical
+
+    def _look_up_last(self, topic: bytes, low: int, high: int) -> int:
+        """Where the last of these queues begins."""
+        return max(self._first(topic, queue_id) for queue_id in range(low, high + 1))
+
     def only(self, rows: Rows) -> Rows:
         """The rows that are seen."""
         if not len(rows):
             return rows
-        topics, codes = _topics(rows)
         queue_ids = rows.field("queueId", np.int64)
-        low = int(queue_ids.min())
-        wide = int(queue_ids.max()) - low + 1
+        low, high = int(_least(queue_ids)), int(_most(queue_ids))
+        if self._all_began(rows, low, high):
+            return rows
+        topics, codes = _topics(rows)
+        wide = high - low + 1
         queues, of_row = _distinct(codes * wide + (queue_ids - low), len(topics) * wide)
         firsts = [self._first(topics[queue // wide], queue % wide + low) for queue in queues.tolist()]
-        physical = rows.physical
-        if max(firsts) <= int(physical[0]):  # rows ascend, and most queues began long ago
+        if max(firsts) <= rows.first_physical:  # rows ascend, and most queues began long ago
             return rows
-        is_seen = physical >= np.array(firsts, np.int64)[of_row]
+        is_seen = rows.physical >= np.array(firsts, np.int64)[of_row]
         return rows if is_all(is_seen) else rows.take(is_seen)
 
 

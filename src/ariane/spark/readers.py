@@ -15,10 +15,12 @@ from ariane.spark.pushdown import PushingReader
 from ariane.spark.read_options import ReadOptions
 from ariane.spark.store_batch import StoreBatchReader
 from ariane.spark.stream import BrokerStreamReader
+from ariane.spark.worker_memory import keep_imports
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
     """What `load()` without a schema gives."""
+    keep_imports()
     read = read_options(ReadOptions, options)
     if not read.infer_schema:
         return spark_schema(read)
