@@ -148,10 +148,17 @@ def _zero_from(file: File, position: int) -> bool:
     """Whether anything had to be zeroed. Ranges that were never written are skipped."""
     changed = False
     zeros = bytes(_ZERO_CHUNK)
-    while (start := file.next_data(position)) is not None:
-        position = start + min(_ZERO_CHUNK - start % _ZERO_CHUNK, file.size - start)
-        data = file.read(position - start, start)
+    for start, end in list(_data_chunks(file, position)):
+        data = file.read(end - start, start)
         if data != zeros[: len(data)]:
             file.write(zeros[: len(data)], start)
             changed = True
     return changed
+
+
+def _data_chunks(file: File, position: int) -> Iterator[tuple[int, int]]:
+    """Ranges that may hold something, to be listed before one is read: the kernel reads ahead, and counts what it has
+    read as data. One read would lead to the next, through a gigabyte of zeros that was only allocated."""
+    while (start := file.next_data(position)) is not None:
+        position = start + min(_ZERO_CHUNK - start % _ZERO_CHUNK, file.size - start)
+        yield start, position
