@@ -1,8 +1,15 @@
 """Tests marked `long` take minutes, most of it the start of processes: only `make test-long` runs them."""
 
 import os
+import signal
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Where the suite runs in the background of a script, Ctrl-C is ignored, and so would the programs it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,7 +38,10 @@ def started(program: str, *arguments: str) -> "subprocess.Popen[str]":
 def ended(program: "subprocess.Popen[str]") -> tuple[int, str, str]:
     """Exit status, stdout, stderr: without what `-X dev` tells of slow steps, since that is the machine's load."""
     with program:
-        out, err = program.communicate(timeout=PATIENCE_S)
+        try:
+            out, err = program.communicate(timeout=PATIENCE_S)
+        finally:
+            program.kill()  # or a program that does not end would be waited for without a limit
     told = [line for line in err.splitlines(keepends=True) if not SLOW_STEP.match(line)]
     return program.returncode, out, "".join(told)
 
