@@ -5,6 +5,7 @@ The entries of a queue stand in the order of the log, so the entries of a stretc
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,6 @@ class QueueEntries:
         self._files = [file for file in scan.files if file.size >= ENTRY_BYTES]
         self._mapped: dict[Path, Entries] = {}
         self.topic, self.queue_id = scan.topic, scan.queue_id
-        self.first = self._first()
-        self.end = self._end()
 
     @property
     def bytes_taken(self) -> int:
@@ -41,15 +40,19 @@ class QueueEntries:
             self._mapped[file.path] = found
         return found
 
-    def _first(self) -> int:
+    @cached_property
+    def first(self) -> int:
         """Behind the fillers of a queue that began past 0."""
         if not self._files:
             return 0
         entries = self._entries(self._files[0])
+        if not len(entries) or not _is_filler(entries, 0):  # as in nearly every queue: halving would look at many
+            return self._files[0].base // ENTRY_BYTES
         fillers = bisect_left(range(len(entries)), True, key=lambda n: not _is_filler(entries, n))
         return self._files[0].base // ENTRY_BYTES + fillers
 
-    def _end(self) -> int:
+    @cached_property
+    def end(self) -> int:
         """Before the first entry that is not written. Files behind one that is not full are empty."""
         for file in reversed(self._files):
             entries = self._entries(file)
@@ -64,6 +67,14 @@ class QueueEntries:
     def physical(self, number: int) -> int:
         """Where the record of an entry begins."""
         return int(self._one(number)["offset"])
+
+    def first_physical(self) -> int | None:
+        """Where the first record begins, None for a queue that has none: found without looking for the queue's end."""
+        if not self._files:
+            return None
+        file = self._file(self.first)
+        entries, place = self._entries(file), self.first - file.base // ENTRY_BYTES
+        return self.physical(self.first) if place < len(entries) and _is_written(entries, place) else None
 
     def size(self, number: int) -> int:
         return int(self._one(number)["size"])

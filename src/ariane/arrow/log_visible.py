@@ -34,7 +34,8 @@ class Visible:
         if topic not in self._topics:
             return _NOWHERE
         queue = next(open_queues(self._layout, [topic.decode()], frozenset({queue_id})), None)
-        return queue.physical(queue.first) if queue is not None and len(queue) else _NOWHERE
+        first = None if queue is None else queue.first_physical()
+        return _NOWHERE if first is None else first
 
     def _all_began(self, rows: Rows, low: int, high: int) -> bool:
         """Whether these queues began before the rows: so it is nearly always, and no row has to be looked at."""

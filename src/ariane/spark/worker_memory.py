@@ -7,18 +7,23 @@ as to decode tens of thousands of messages.
 
 import gc
 import sys
-from functools import cache
+
+_NEW_MODULES = 100
+"""So many bring enough objects along to look once more. pandas has 400, and pyarrow imports it when first needed."""
+_kept = 0
 
 
-@cache
 def keep_imports() -> None:
-    """Takes what is there by now from the collector's sight: once for a process, and only in a worker of Spark's.
+    """Takes what is there by now from the collector's sight: once for what a process imports, and only in a worker of
+    Spark's.
 
-    To be called where a task begins, when all modules are there and no rows yet. A driver is somebody else's process.
+    To be called where a task begins, when its modules are there and no rows yet. A driver is somebody else's process.
     """
-    if _is_worker():
+    global _kept
+    if len(sys.modules) >= _kept + _NEW_MODULES and _is_worker():
         gc.collect()
         gc.freeze()
+        _kept = len(sys.modules)
 
 
 def _is_worker() -> bool:
