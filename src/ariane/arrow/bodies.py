@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ariane.arrow.rows import Rows
-from ariane.arrow.source import Int64s
+from ariane.arrow.source import Int64s, even_blocks
 from ariane.errors import RecordError
 from ariane.wire.compression import decompress
 from ariane.wire.sys_flag import SysFlag
@@ -20,6 +20,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 """What all packed bodies of one batch may unpack to; the first one always fits."""
 
+_NO_ROWS: Int64s = np.empty(0, np.int64)
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
 
@@ -34,12 +35,13 @@ class Unpacked(NamedTuple):
 
 
 def unpack_bodies(rows: Rows, body_bytes_max: int) -> Unpacked:
+    if not rows.flags & _COMPRESSED:
+        return Unpacked(_NO_ROWS, [], [], len(rows))
     done: list[int] = []
     bodies: list[bytes] = []
     failed: list[tuple[int, str]] = []
     total = 0
-    packed = np.flatnonzero(rows.sys_flag & _COMPRESSED).tolist() if rows.flags & _COMPRESSED else []
-    for number in packed:
+    for number in np.flatnonzero(rows.sys_flag & _COMPRESSED).tolist():
         start = int(rows.body_position[number])
         raw = bytes(rows.source.view[start : start + int(rows.body_length[number])])
         try:
@@ -58,6 +60,8 @@ def unpack_bodies(rows: Rows, body_bytes_max: int) -> Unpacked:
 def body_column(rows: Rows, unpacked: Unpacked | None) -> pa.Array:
     """With `unpacked`, made from these very rows, whose numbers it uses."""
     if unpacked is None or not len(unpacked.rows):
+        if rows.has_bodies:
+            return even_blocks(rows.fields["body"], pa.binary())
         return rows.source.spans(rows.body_position, rows.body_length, pa.binary())
     plain = np.setdiff1d(np.arange(len(rows)), unpacked.rows)
     copied = rows.source.spans(rows.body_position[plain], rows.body_length[plain], pa.binary())

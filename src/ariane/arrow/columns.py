@@ -12,7 +12,7 @@ from ariane.arrow.hosts import born_hosts, offset_ids, store_hosts
 from ariane.arrow.property_columns import PropertyColumns
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import COLUMNS, TIMESTAMP
-from ariane.arrow.source import Bools, fixed, with_type
+from ariane.arrow.source import Bools, fixed
 
 NEEDS_PROPERTIES = frozenset({"msgId", "tags", "keys", "properties", "uniqueKey"})
 
@@ -46,7 +46,7 @@ def _time(name: str) -> Column:
     def column(given: Given) -> pa.Array:
         time_ms = given.rows.field(name, np.int64)
         valid: Bools | None = None
-        if len(time_ms) and (np.minimum.reduce(time_ms) < _YEAR_1_MS or np.maximum.reduce(time_ms) >= _YEAR_10000_MS):
+        if not 0 <= np.bitwise_or.reduce(time_ms) < _YEAR_10000_MS:  # has every bit that some time has
             valid = (time_ms >= _YEAR_1_MS) & (time_ms < _YEAR_10000_MS)
         time_ms *= 1000
         return fixed(time_ms, TIMESTAMP, valid)
@@ -69,7 +69,7 @@ def _message_ids(given: Given) -> pa.Array:
 
 
 _MAKERS: Mapping[str, Column] = {
-    "topic": lambda given: with_type(given.rows.topics, pa.string()),
+    "topic": lambda given: given.rows.topic_column(),
     "brokerName": _broker_name,
     "queueId": _number("queueId"),
     "queueOffset": _number("queueOffset"),

@@ -17,7 +17,7 @@ from ariane.arrow.bodies import BODY_BYTES_MAX, UNPACKED_BYTES_MAX, Unpacked, un
 from ariane.arrow.checksums import checksum_faults
 from ariane.arrow.columns import Given, make_batch
 from ariane.arrow.property_columns import PropertyColumns
-from ariane.arrow.rows import Rows, not_text
+from ariane.arrow.rows import Rows
 from ariane.arrow.schema import message_schema
 from ariane.arrow.selection import Selection, select
 from ariane.arrow.source import Int64s, Source
@@ -88,7 +88,7 @@ def decode_pieces(source: Source, begins: Int64s, ends: Int64s, decoder: "Decode
         return None
     walk = Walk(source, len(source))
     checked = walk.check(starts)
-    if len(checked.numbers) < len(starts) or len(not_text(checked.rows.topics)):
+    if len(checked.numbers) < len(starts) or len(checked.rows.odd_topics()):
         return None
     parts = list(decoder.parts(walk, checked.rows))
     return None if any(part.bad for part in parts) else [part.batch for part in parts]

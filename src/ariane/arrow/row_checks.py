@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ariane.arrow.fronts import Fields, gather_fronts
 from ariane.arrow.rows import Rows
-from ariane.arrow.source import HEAD_BYTES, HEAD_TYPE, STORE_HOST_AT, Bools, Int64s, Source, is_all
+from ariane.arrow.source import HEAD_BYTES, STORE_HOST_AT, Bools, Int64s, Source, is_all
+from ariane.arrow.topics import TopicSpans
 from ariane.arrow.usual_rows import usual_rows
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6
 from ariane.wire.record import (
@@ -49,25 +51,37 @@ def check_rows(
     """
     if len(positions) and positions[-1] > limit - HEAD_BYTES:
         return _with_tail(source, positions, limit, base, size_max)
-    heads = source.heads(positions)
-    usual = usual_rows(source, heads, positions, limit, base, size_max) if len(positions) else None
+    fronts = gather_fronts(source, positions, limit)
+    usual = usual_rows(source, fronts, positions, limit, base, size_max) if len(positions) else None
     if usual is not None:
-        return Checked(usual, np.arange(len(positions)), _NONE)
-    fields = heads.view(HEAD_TYPE)
+        return Checked(usual, _numbers(len(positions)), _NONE)
+    fields = fronts.fields
     magic, size = fields["magic"].astype(np.uint32), fields["size"].astype(np.int64)
     ends = positions + size
     is_wide = magic == MAGIC_V2
     ok = ((magic == MAGIC_V1) | is_wide) & (size >= RECORD_BYTES_MIN) & (size <= size_max) & (ends <= limit)
     if base is not None:
         ok &= fields["physicalOffset"] == positions + base
-    rows, ok = _parts(source, heads, base, positions, ends, is_wide, ok)
+    rows, ok = _parts(source, fields, base, positions, ends, is_wide, ok)
     if is_all(ok):
-        return Checked(rows, np.arange(len(positions)), _NONE)
+        return Checked(rows, _numbers(len(positions)), _NONE)
     is_blank = (magic == BLANK_MAGIC) & (size >= BLANK_BYTES_MIN)
     return Checked(rows.take(ok), np.flatnonzero(ok), np.flatnonzero(~ok & ~is_blank))
 
 
 _NONE: Int64s = np.empty(0, np.int64)
+_kept_numbers: Int64s = _NONE
+
+
+def _numbers(count: int) -> Int64s:
+    """0, 1, 2, ...: kept, because nearly every batch needs them; nobody may write to them."""
+    global _kept_numbers
+    known = _kept_numbers
+    if len(known) < count:
+        known = np.arange(2 * count)
+        known.flags.writeable = False
+        _kept_numbers = known
+    return known[:count]
 
 
 def _with_tail(source: Source, positions: Int64s, limit: int, base: int | None, size_max: int) -> Checked:
@@ -80,7 +94,7 @@ def _with_tail(source: Source, positions: Int64s, limit: int, base: int | None, 
 
 def _parts(
     source: Source,
-    heads: npt.NDArray[np.void],
+    fields: Fields,
     base: int | None,
     positions: Int64s,
     ends: Int64s,
@@ -88,9 +102,8 @@ def _parts(
     ok: Bools,
 ) -> tuple[Rows, Bools]:
     """The places of body, topic and properties, and in which rows they fit. Where they do not, nothing is followed."""
-    fields = heads.view(HEAD_TYPE)
     sys_flag = fields["sysFlag"].astype(np.int32)
-    born_shift, store_shift, body_at = _behind_hosts(source, heads, sys_flag, positions, ends, ok)
+    born_shift, store_shift, body_at = _behind_hosts(source, fields, sys_flag, positions, ends, ok)
     body_length = fields["bodyLength"].astype(np.int64)
     body_end = body_at + body_length
     topic_at = body_end + 1
@@ -105,18 +118,17 @@ def _parts(
     ok &= source.shorts(_safe(text_at - 2, ok, positions)) == text_length
     rows = Rows(
         source=source,
-        heads=heads,
-        base=base,
+        fields=fields,
         position=positions,
-        sys_flag=sys_flag,
+        standing=None if base is None else positions + base,
+        flags=int(np.bitwise_or.reduce(sys_flag)) if len(sys_flag) else 0,
         born_shift=born_shift,
         store_shift=store_shift,
         body_position=body_at,
         body_length=body_length,
-        topic_position=topic_at,
-        topic_length=topic_length,
         text_position=text_at,
         text_length=text_length,
+        found_topics=TopicSpans(source, topic_at, topic_length),
     )
     return rows, ok
 
@@ -128,13 +140,13 @@ def _safe(places: Int64s, ok: Bools, instead: Int64s) -> Int64s:
 
 def _behind_hosts(
     source: Source,
-    heads: npt.NDArray[np.void],
+    fields: Fields,
     sys_flag: npt.NDArray[np.int32],
     positions: Int64s,
     ends: Int64s,
     ok: Bools,
 ) -> tuple[Int64s | None, Int64s | None, Int64s]:
-    """How much the hosts move what follows, and where bodies begin. The heads get the fields from where they are."""
+    """How much the hosts move what follows, and where bodies begin. The fields get what they hold from where it is."""
     body_at = positions + HEAD_BYTES
     if not np.bitwise_or.reduce(sys_flag) & HOST_BITS:
         return None, None, body_at
@@ -142,12 +154,12 @@ def _behind_hosts(
     store = np.where(sys_flag & _STORE_HOST_V6, _V6_MORE, 0)
     body_at += born + store
     ok &= body_at <= ends
-    table = heads.view(np.uint8).reshape(len(heads), HEAD_BYTES)
+    table = np.ndarray((len(fields), fields.itemsize), np.uint8, fields)
     moved = np.flatnonzero(ok & (born + store > 0))
     at = positions[moved] + born[moved]
     table[moved, _STORE_TIMESTAMP_AT:STORE_HOST_AT] = source.blocks(at + _STORE_TIMESTAMP_AT, 8)
     at += store[moved]
-    table[moved, _BEHIND_HOSTS_AT:] = source.blocks(at + _BEHIND_HOSTS_AT, HEAD_BYTES - _BEHIND_HOSTS_AT)
+    table[moved, _BEHIND_HOSTS_AT:HEAD_BYTES] = source.blocks(at + _BEHIND_HOSTS_AT, HEAD_BYTES - _BEHIND_HOSTS_AT)
     return born, store, body_at
 
 

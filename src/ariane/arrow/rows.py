@@ -10,7 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ariane.arrow.source import HEAD_TYPE, Bools, Int64s, Source, data_of, even_texts, is_all
+from ariane.arrow.fronts import Fields, choose
+from ariane.arrow.source import Bools, Int64s, Source, data_of, with_type
+from ariane.arrow.topics import OneTopic, Topics, only_name
+
+_TEXT = pa.string()
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,78 +22,82 @@ class Rows:
     """Some records of a source, with an array for each part."""
 
     source: Source
-    heads: npt.NDArray[np.void]
-    """Their first fields, unnamed: to choose from arrays with named fields is slow. Of IPv6 hosts they hold nothing."""
-    base: int | None
-    """The physical offset of the source's first byte, if the records are known to stand where they say."""
+    fields: Fields
+    """The first ones by name; see fronts.py. Of IPv6 hosts they hold nothing."""
     position: Int64s
-    sys_flag: npt.NDArray[np.int32]
+    standing: Int64s | None
+    """Their physical offsets, if they are known to stand where they say."""
+    flags: int
+    """Every bit that the sysFlag of some row has, and maybe more: what is not in here needs no further look."""
     born_shift: Int64s | None
     """How much longer than IPv4 the first host is; None when no record has an IPv6 host."""
     store_shift: Int64s | None
     body_position: Int64s
     body_length: Int64s
-    topic_position: Int64s
-    topic_length: Int64s
     text_position: Int64s
     """Of the property text."""
     text_length: Int64s
-    topic_blocks: npt.NDArray[np.void] | None = None
-    """The topics, if they have one length and were gathered with what stands around them."""
+    found_topics: Topics
+    has_bodies: bool = False
+    """Whether the bodies, then of one length, were gathered with the fields and are one of them."""
 
     def __len__(self) -> int:
         return len(self.position)
 
     def field(self, name: str, kind: Any) -> npt.NDArray[Any]:
-        """One field of the heads, as numbers of this machine."""
-        return self._fields[name].astype(kind)
-
-    @cached_property
-    def _fields(self) -> npt.NDArray[np.void]:
-        return self.heads.view(HEAD_TYPE)
+        """One field, as numbers of this machine."""
+        return self.fields[name].astype(kind)
 
     def size(self, number: int) -> int:
         """How many bytes one record takes."""
-        return int(self._fields["size"][number])
+        return int(self.fields["size"][number])
+
+    @cached_property
+    def sys_flag(self) -> npt.NDArray[np.int32]:
+        return self.field("sysFlag", np.int32)
 
     @property
     def physical(self) -> Int64s:
-        return self.field("physicalOffset", np.int64) if self.base is None else self.position + self.base
+        return self.field("physicalOffset", np.int64) if self.standing is None else self.standing
 
     @property
     def first_physical(self) -> int:
         """That of the first row, of which there must be one."""
-        return int(self._fields["physicalOffset"][0] if self.base is None else self.position[0] + self.base)
-
-    @cached_property
-    def flags(self) -> int:
-        """The bits that the sysFlag of some row has: what no row has needs no further look."""
-        return int(np.bitwise_or.reduce(self.sys_flag)) if len(self) else 0
+        return int(self.fields["physicalOffset"][0])
 
     @cached_property
     def topics(self) -> pa.Array:
         """The topics as bytes: whether they are text has to be checked first."""
-        lengths, blocks = self.topic_length, self.topic_blocks
-        if blocks is not None:
-            return even_texts(blocks.copy().view(np.uint8).reshape(len(self), blocks.itemsize), pa.binary())
-        if len(lengths) and is_all(lengths == lengths[0]):
-            return even_texts(self.source.blocks(self.topic_position, int(lengths[0])), pa.binary())
-        return self.source.spans(self.topic_position, lengths, pa.binary())
+        return self.found_topics.names()
+
+    def topic_column(self) -> pa.Array:
+        """The same as text."""
+        found = self.found_topics
+        return found.names(_TEXT) if isinstance(found, OneTopic) else with_type(self.topics, _TEXT)
 
     @cached_property
     def one_topic(self) -> bytes | None:
         """The topic that all rows have, if they have one: so it is when a topic is read, and saves many comparisons."""
-        lengths = self.topic_length
-        if not len(self) or not is_all(lengths == lengths[0]):
-            return None
-        names, length = data_of(self.topics), int(lengths[0])
-        # Each is compared with the one behind it: as one row of bytes, which is far faster than name by name.
-        return names[:length].tobytes() if is_all(names[length:] == names[: len(names) - length]) else None
+        if isinstance(self.found_topics, OneTopic):
+            return self.found_topics.name if len(self) else None
+        return only_name(self.topics)
+
+    def odd_topics(self) -> Int64s:
+        """Numbers of the rows whose topic is not UTF-8."""
+        found = self.found_topics
+        if isinstance(found, OneTopic):
+            return np.arange(0 if _is_utf8(found.name) else len(self))
+        return not_text(self.topics)
 
     def take(self, which: Int64s | Bools) -> "Rows":
         """Some of the rows."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in _PARTS if getattr(self, name) is not None}
-        chosen = replace(self, **{name: part[which] for name, part in parts.items()})
+        chosen = replace(
+            self,
+            fields=choose(self.fields, which),
+            found_topics=self.found_topics.take(which),
+            **{name: part[which] for name, part in parts.items()},
+        )
         if "topics" in self.__dict__:  # gathered already: that was dearer than choosing from it
             chosen.__dict__["topics"] = _chosen(self.topics, which)
         return chosen
@@ -101,7 +109,8 @@ class Rows:
         return self.take(np.arange(count, len(self)))
 
 
-_PARTS = tuple(name for name in Rows.__dataclass_fields__ if name not in ("source", "base"))
+_SHARED = ("source", "flags", "has_bodies")
+_PARTS = tuple(name for name in Rows.__dataclass_fields__ if name not in (*_SHARED, "fields", "found_topics"))
 
 
 def not_text(values: pa.Array) -> Int64s:

@@ -82,7 +82,7 @@ class Source:
     def at_every_byte(self, dtype: Any) -> npt.NDArray[Any]:
         """An array with one overlapping item for every byte that can begin one."""
         item = np.dtype(dtype)
-        return np.ndarray((max(len(self) - item.itemsize + 1, 0),), item, buffer=self.view, strides=(1,))
+        return np.ndarray((max(len(self.bytes) - item.itemsize + 1, 0),), item, self.view, 0, (1,))
 
     @cached_property
     def uint32(self) -> npt.NDArray[np.uint32]:
@@ -123,10 +123,10 @@ class Source:
         """The bytes from each start on, one value each. Starts must ascend and spans must not overlap."""
         count = len(starts)
         if not count:
-            return pa.array([], kind)
+            return pa.nulls(0, kind)  # pa.array would import pandas
         length = int(lengths[0])
-        if length and is_all(lengths == length):  # as blocks they are copied in two thirds of the time
-            return even_texts(self.blocks(starts, length), kind)
+        if length and length == lengths[-1] and is_all(lengths == length):
+            return even_texts(self.blocks(starts, length), kind)  # copied in two thirds of the time
         over = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(_pairs(starts, lengths)), self._arrow])
         return _TAKE.call([over, _evens(count)], _UNCHECKED)
 
@@ -163,6 +163,11 @@ def even_texts(blocks: Bytes, kind: pa.DataType) -> pa.Array:
     """Rows of one length as texts, not copied."""
     count, length = blocks.shape
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(_multiples(length, count + 1)), pa.py_buffer(blocks)])
+
+
+def even_blocks(blocks: npt.NDArray[np.void], kind: pa.DataType) -> pa.Array:
+    """A field of what was gathered, so not one behind the other, as texts. Copied as blocks, not byte by byte."""
+    return even_texts(blocks.copy().view(np.uint8).reshape(len(blocks), blocks.itemsize), kind)
 
 
 _LENGTHS_KEPT = 16
@@ -204,12 +209,12 @@ def _block(length: int) -> np.dtype[np.void]:
 
 
 def _growing() -> Callable[[int], pa.Array]:
-    known = pa.array(np.arange(0, 2, 2, dtype=np.int32))
+    known = fixed(np.arange(0, 2, 2, dtype=np.int32), pa.int32())  # pa.array would import pandas
 
     def evens(count: int) -> pa.Array:
         nonlocal known
         if len(known) < count:
-            known = pa.array(np.arange(0, 4 * count, 2, dtype=np.int32))
+            known = fixed(np.arange(0, 4 * count, 2, dtype=np.int32), pa.int32())
         return known.slice(0, count)
 
     return evens

@@ -1,109 +1,74 @@
 """The fast way for the usual case, which is nearly every case: whole records with two IPv4 hosts and a short topic.
 
-The checks are those of row_checks.py. Here the smallest and the largest value answer for all, in half the time;
+The checks are those of row_checks.py. Here the smallest value answers for all, or every bit that some value has;
 if one of them says no, nothing is known of the others, and each record is looked at there.
-
-What stands behind the bodies is gathered at once when all topics are equally long, which takes less time than the two
-lengths and the topic one by one:
-
-    body ... | length | topic | length of the properties | properties ...
-             |<----------------- tail ---------------->|
 """
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
+from ariane.arrow.fronts import Fronts
 from ariane.arrow.rows import Rows
-from ariane.arrow.source import HEAD_BYTES, HEAD_TYPE, Int64s, Source, is_all
-from ariane.wire.record import HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN
+from ariane.arrow.source import HEAD_BYTES, Int64s, Source, is_all
+from ariane.arrow.usual_tails import tails_in, tails_of
+from ariane.wire.record import HOST_BITS, MAGIC_V1
 
-_LENGTHS_BYTES = 3
-"""Of the two lengths behind the body: that of the topic, that of the properties."""
-_SIZE_AND_MAGIC = np.dtype({"names": ["both"], "formats": [">i8"], "offsets": [0], "itemsize": HEAD_BYTES})
-"""The first two fields as one: what costs is the way to each head, not what is read there."""
 _least, _most = np.minimum.reduce, np.maximum.reduce
+_some_has, _all_have = np.bitwise_or.reduce, np.bitwise_and.reduce
+_MAGIC_BITS = 0xFFFFFFFF
 
 
 def usual_rows(
-    source: Source, heads: npt.NDArray[np.void], positions: Int64s, limit: int, base: int | None, size_max: int
+    source: Source, fronts: Fronts, positions: Int64s, limit: int, base: int | None, size_max: int
 ) -> Rows | None:
     """The rows at these positions, of which there is one at least; None when they are not all usual."""
-    fields, size_and_magic = heads.view(HEAD_TYPE), heads.view(_SIZE_AND_MAGIC)["both"].astype(np.int64)
-    size, body_length = size_and_magic >> 32, fields["bodyLength"].astype(np.int64)
-    sys_flag, ends = fields["sysFlag"].astype(np.int32), positions + size
+    fields, alike = fronts
+    ends = _ends(fields["sizeAndMagic"].astype(np.int64), positions, limit, size_max)
+    if ends is None:
+        return None
+    body_length = fields["bodyLength"].astype(np.int64)
+    standing = None if base is None else positions + base
+    flags = int(_some_has(fields["sysFlag"]))
+    is_even = alike is not None and is_all(body_length == alike.body_length)
     if (
-        _least(size) < RECORD_BYTES_MIN
-        or _most(size) > size_max
-        or _most(ends) > limit
-        or _least(body_length) < 0
-        or np.bitwise_or.reduce(sys_flag) & HOST_BITS
-        or not is_all(size_and_magic & 0xFFFFFFFF == MAGIC_V1)
-        or not (base is None or is_all(fields["physicalOffset"] == positions + base))
+        (not is_even and _least(body_length) < 0)
+        or flags & HOST_BITS
+        or not (standing is None or is_all(fields["physicalOffset"] == standing))
     ):
         return None
     body_at = positions + HEAD_BYTES
     body_end = body_at + body_length
-    behind_body = ends - body_end
-    if _least(behind_body) < _LENGTHS_BYTES:
-        return None
-    topics = _even_topics(source, body_end, behind_body)
-    behind = _behind(source, body_end, behind_body) if topics is None else topics
-    if behind is None:
+    tails = tails_in(fields, body_end, ends, alike.topic) if alike is not None and is_even else None
+    if tails is None:
+        tails = tails_of(source, body_end, ends)
+    if tails is None:
         return None
     return Rows(
         source=source,
-        heads=heads,
-        base=base,
+        fields=fields,
         position=positions,
-        sys_flag=sys_flag,
+        standing=standing,
+        flags=flags,
         born_shift=None,
         store_shift=None,
         body_position=body_at,
         body_length=body_length,
-        topic_position=body_end + 1,
-        topic_length=behind.topic_length,
-        text_position=ends - behind.text_length,
-        text_length=behind.text_length,
-        topic_blocks=behind.topics,
+        text_position=tails.text_position,
+        text_length=tails.text_length,
+        found_topics=tails.topics,
+        has_bodies=is_even,
     )
 
 
-class _Behind(NamedTuple):
-    """What follows the bodies."""
-
-    topic_length: Int64s
-    text_length: Int64s
-    topics: npt.NDArray[np.void] | None = None
-
-
-def _even_topics(source: Source, body_end: Int64s, behind_body: Int64s) -> _Behind | None:
-    """When all topics have one length: three of them are asked before all are."""
-    length = int(source.int8[body_end[0]])
-    if length <= 0 or not length == source.int8[body_end[len(body_end) // 2]] == source.int8[body_end[-1]]:
+def _ends(size_and_magic: Int64s, positions: Int64s, limit: int, size_max: int) -> Int64s | None:
+    """Where the records end; None when one has another magic number or is too large. That none is too small follows
+    from the lengths in it, which add up and are not negative.
+    """
+    some, every = int(_some_has(size_and_magic)), int(_all_have(size_and_magic))
+    if not some & _MAGIC_BITS == every & _MAGIC_BITS == MAGIC_V1:
         return None
-    if _least(behind_body) < length + _LENGTHS_BYTES:
+    bound = some >> 32  # no size is larger; negative if one is
+    size = size_and_magic >> 32
+    if bound < 0 or (bound > size_max and _most(size) > size_max):
         return None
-    kind = _tail_type(length)
-    tails = source.at_every_byte(f"V{kind.itemsize}")[body_end].view(kind)
-    text_length = behind_body - (length + _LENGTHS_BYTES)
-    if not (is_all(tails["topicLength"] == length) and is_all(tails["textLength"] == text_length)):
-        return None
-    return _Behind(np.full(len(body_end), length, np.int64), text_length, tails["topic"])
-
-
-@lru_cache(maxsize=256)
-def _tail_type(length: int) -> np.dtype[np.void]:
-    return np.dtype([("topicLength", "i1"), ("topic", f"V{length}"), ("textLength", ">i2")])
-
-
-def _behind(source: Source, body_end: Int64s, behind_body: Int64s) -> _Behind | None:
-    topic_length = source.int8[body_end].astype(np.int64)
-    text_length = behind_body - topic_length - _LENGTHS_BYTES
-    if _least(topic_length) < 0 or _least(text_length) < 0:
-        return None
-    lengths_at = body_end + topic_length
-    lengths_at += 1
-    return _Behind(topic_length, text_length) if is_all(source.shorts(lengths_at) == text_length) else None
+    ends = positions + size
+    return None if positions[-1] + bound > limit and _most(ends) > limit else ends

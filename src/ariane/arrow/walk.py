@@ -12,7 +12,7 @@ import numpy as np
 
 from ariane.arrow.bad_records import BadRecord, next_record, reason_at
 from ariane.arrow.row_checks import Checked, check_rows
-from ariane.arrow.rows import Rows, not_text
+from ariane.arrow.rows import Rows
 from ariane.arrow.source import Int64s, Source
 from ariane.arrow.starts import Chain, find_chain
 from ariane.wire.record import RECORD_BYTES_MAX
@@ -73,7 +73,7 @@ class Walk(NamedTuple):
 
     def _text_only(self, rows: Rows, end: int) -> Stretch:
         """Without the records whose topic is no text; their lengths add up, so what follows them is believed."""
-        wrong = not_text(rows.topics)
+        wrong = rows.odd_topics()
         if not len(wrong):
             return Stretch(rows, [], end)
         sizes = rows.field("size", np.int64)

@@ -1,0 +1,137 @@
+"""Records that are alike, which are gathered whole, and those among them that are not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ariane.arrow.decode import decode_records
+from ariane.arrow.fronts import gather_fronts
+from ariane.arrow.schema import COLUMNS
+from ariane.arrow.selection import Selection
+from ariane.arrow.source import HEAD_BYTES, Source
+from ariane.model.message import StoredMessage
+from ariane.wire.compression import compress
+from ariane.wire.record import encode
+from ariane.wire.record_read import decode_all
+from ariane.wire.sys_flag import Compression, with_compression
+from tests.arrow.expected_rows import expected_row, rows_of
+from tests.wire.sample_records import MESSAGE, V6
+
+COUNT = 100
+ODD = 37
+"""Not one of the samples."""
+USUAL = replace(MESSAGE, topic="orders", body=b"0123456789")
+PACKED = with_compression(0, Compression.ZLIB)
+OTHERS = [
+    replace(USUAL, body=b"9876543210"),
+    replace(USUAL, body=b"longer than others"),
+    replace(USUAL, body=b""),
+    replace(USUAL, body=bytes(1000)),
+    replace(USUAL, topic="orderS"),
+    replace(USUAL, topic="payments"),
+    replace(USUAL, topic="t" * 200),
+    replace(USUAL, properties={}),
+    replace(USUAL, properties={"k": "v" * 30_000}),
+    replace(USUAL, born_host=V6),
+    replace(USUAL, body=compress(b"a", Compression.ZLIB), sys_flag=PACKED),
+]
+
+
+def check_all_columns(sent: list[StoredMessage]) -> None:
+    log = b"".join(map(encode, sent))
+    found = decode_records(log, columns=tuple(COLUMNS))
+    assert rows_of(found.batch) == [expected_row(message) for message in decode_all(log)]
+    assert found.bad == []
+
+
+@pytest.mark.parametrize("topic", ["t", "topic", "orders", "topic-7", "topic-of-some-12", "t" * 127, "日本"])
+@pytest.mark.parametrize("body", [b"b", b"0123456789", bytes(192), bytes(193)])
+def test_a_log_of_one_topic_and_bodies_of_one_length(topic: str, body: bytes) -> None:
+    check_all_columns([replace(USUAL, topic=topic, body=body, queue_id=number) for number in range(COUNT)])
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("place", [0, ODD, COUNT - 1])
+def test_one_record_that_is_not_like_the_others(other: StoredMessage, place: int) -> None:
+    sent = [USUAL] * COUNT
+    sent[place] = other
+    check_all_columns(sent)
+
+
+@settings(deadline=None)
+@given(st.lists(st.just(USUAL) | st.sampled_from(OTHERS), min_size=1, max_size=40))
+def test_any_mixture_says_what_the_row_decoder_says(sent: list[StoredMessage]) -> None:
+    check_all_columns(sent)
+
+
+def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
+    record = encode(USUAL)
+    alike, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
+    positions = np.arange(COUNT) * len(record)
+    assert gather_fronts(Source(alike), positions, len(alike)).alike is not None
+    unlike = gather_fronts(Source(longer), np.append(positions, len(alike)), len(longer))
+    assert (unlike.alike, unlike.fields.itemsize) == (None, HEAD_BYTES)
+
+
+@pytest.mark.parametrize("limit", [-1, -40])
+def test_a_record_that_is_cut_is_left_whatever_the_others_are(limit: int) -> None:
+    record = encode(USUAL)
+    found = decode_records((record * COUNT)[:limit], columns=["body"], partial=True)
+    assert (found.batch.num_rows, found.bad, found.end) == (COUNT - 1, [], (COUNT - 1) * len(record))
+
+
+BODY_END = HEAD_BYTES + len(USUAL.body)
+DAMAGE: dict[str, Callable[[bytearray], None]] = {
+    "magic number": lambda record: record.__setitem__(7, 0),
+    "size": lambda record: record.__setitem__(3, record[3] + 1),
+    "length of the body": lambda record: record.__setitem__(HEAD_BYTES - 1, 9),
+    "negative length of the body": lambda record: record.__setitem__(HEAD_BYTES - 4, 0x80),
+    "length of the topic": lambda record: record.__setitem__(BODY_END, 5),
+    "negative length of the topic": lambda record: record.__setitem__(BODY_END, 0x86),
+    "topic": lambda record: record.__setitem__(BODY_END + 1, 0xFF),
+    "length of the properties": lambda record: record.__setitem__(BODY_END + 8, 0),
+    "negative length of the properties": lambda record: record.__setitem__(BODY_END + 7, 0x80),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+@pytest.mark.parametrize("place", [0, ODD, COUNT - 1])
+def test_one_damaged_record_is_told_and_the_others_are_rows(what: str, place: int) -> None:
+    damaged = bytearray(encode(USUAL))
+    DAMAGE[what](damaged)
+    records = [encode(replace(USUAL, queue_id=number)) for number in range(COUNT)]
+    records[place] = bytes(damaged)
+    found = decode_records(b"".join(records), columns=["queueId", "body", "topic"])
+    assert found.batch["queueId"].to_pylist() == [number for number in range(COUNT) if number != place]
+    assert [(bad.position, bad.size) for bad in found.bad] == [(place * len(damaged), len(damaged))]
+
+
+@pytest.mark.parametrize("length", [0x80, 0xFF])
+def test_a_topic_that_is_too_long_in_every_record_is_no_topic(length: int) -> None:
+    record = bytearray(encode(replace(USUAL, topic="t" * 127, properties={"k": "v" * 200})))
+    record[BODY_END] = length
+    record[BODY_END + 1 + length : BODY_END + 3 + length] = (len(record) - BODY_END - 3 - length).to_bytes(2)
+    found = decode_records(bytes(record) * COUNT, columns=["topic"])
+    assert found.batch.num_rows == 0
+    assert found.bad
+
+
+def test_a_choice_of_alike_records_keeps_each_body_with_its_row() -> None:
+    sent = [replace(USUAL, body=b"body %05d" % number, queue_id=number % 4) for number in range(COUNT)]
+    wanted = Selection(queue_ids=frozenset({1, 2}), topics=frozenset({"orders"}))
+    found = decode_records(b"".join(map(encode, sent)), columns=["topic", "body", "queueId"], selection=wanted)
+    expected = [(m.topic, m.body, m.queue_id) for m in sent if m.queue_id in (1, 2)]
+    assert [tuple(row.values()) for row in found.batch.to_pylist()] == expected
+
+
+def test_a_batch_of_a_topic_is_not_changed_by_the_next_one() -> None:
+    few, many = encode(USUAL) * 3, encode(USUAL) * 300
+    first = decode_records(few, columns=["topic"]).batch
+    second = decode_records(many, columns=["topic"]).batch
+    third = decode_records(encode(replace(USUAL, topic="others")) * 5, columns=["topic"]).batch
+    assert [set(batch["topic"].to_pylist()) for batch in (first, second, third)] == [{"orders"}, {"orders"}, {"others"}]
+    assert [batch.num_rows for batch in (first, second, third)] == [3, 300, 5]
