@@ -79,7 +79,7 @@ def _append(store: MessageStore, chunks: list[Sequence[Draft]]) -> Spent:
     for chunk in chunks:
         store.append(chunk)
         rounds.tick()
-    store.write_derived()
+    store.derived.write()
     return watch.stop(len(chunks) * CHUNK)
 
 

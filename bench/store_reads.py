@@ -22,7 +22,7 @@ def report(directory: Path, *, quick: bool) -> Iterator[str]:
         with opened(directory / f"read-{size}", index_enable=False) as store:
             for chunk in chunked(drafts(messages, size)):
                 first_outcome(store, chunk)
-            store.write_derived()
+            store.derived.write()
             yield from _rows(store, label, repeats)
 
 

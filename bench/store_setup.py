@@ -94,8 +94,8 @@ class Rounds:
 
     def tick(self) -> None:
         now = self._now()
-        if now >= self._queues_due and self._store.is_write_due:
-            self._store.write_derived()
+        if now >= self._queues_due and self._store.derived.is_due:
+            self._store.derived.write()
             self._wait(now)
         elif now >= self._index_due:
             self._store.parts.dispatcher.write_index()

@@ -17,14 +17,14 @@ from tests.store.stores import draft, put
 def test_a_running_store_is_read_as_far_as_its_mark(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, *(draft(text(number)) for number in range(10)))
-    store.write_derived()
+    store.derived.write()
     put(store, *(draft(text(number)) for number in range(10, 20)))  # in the log, and not in any queue's file yet
     plan = plan_log(tmp_path, live=True)
     assert plan.is_live
     assert bodies(rows_of_plan(plan, ["body"])) == [text(number) for number in range(10)]
     assert bodies(read_store(tmp_path, ["body"], live=True, topics=["orders"])) == [text(n) for n in range(10)]
     assert plan.end == read_checkpoint(RealDisk(), Layout.under(tmp_path).checkpoint).written_to
-    store.write_derived()
+    store.derived.write()
     assert len(read_store(tmp_path, ["body"], live=True)) == 20
     assert bodies(rows_of_plan(plan, ["body"])) == [
         text(number) for number in range(10)
@@ -36,7 +36,7 @@ def test_reading_does_not_stop_the_writer(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for round_ in range(20):
         put(store, *(draft(text(round_ * 10 + number)) for number in range(10)))
-        store.write_derived()
+        store.derived.write()
         assert bodies(read_store(tmp_path, ["body"], live=True)) == [text(n) for n in range(round_ * 10 + 10)]
     store.close()
     assert len(read_store(tmp_path, ["body"])) == 200
@@ -45,7 +45,7 @@ def test_reading_does_not_stop_the_writer(tmp_path: Path) -> None:
 def test_after_a_kill_what_the_queues_lack_is_scanned(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, *(draft(text(number)) for number in range(10)))
-    store.write_derived()
+    store.derived.write()
     put(store, *(draft(text(number), topic="late") for number in range(10, 20)))
     dead = tmp_path / "dead"
     shutil.copytree(tmp_path, dead)
@@ -81,7 +81,7 @@ with locked(root / "lock"):
     print("open", flush=True)
     for number in count():
         put(store, *(draft(b"%d" % (number * 10 + place), queue_id=place % 3) for place in range(10)))
-        store.write_derived()
+        store.derived.write()
 """
 
 

@@ -142,8 +142,8 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
                 data = chunk_bytes([(ask, flag, Serialization.JSON) for part in chunk for ask in part])
                 assert await short.feed(data, *cuts) == await long.feed(data, *cuts)
                 assert left(short) == left(long)
-                short.broker.store.write_derived()
-                long.broker.store.write_derived()
+                short.broker.store.derived.write()
+                long.broker.store.derived.write()
 
             runner.run(both())
 

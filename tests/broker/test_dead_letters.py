@@ -51,8 +51,8 @@ async def desk() -> AsyncIterator[Desk]:
     clock = FakeClock()
     async with timed(clock) as room:
         topics, groups = Topics(room.settings, None, clock), Groups(room.settings, None, clock)
-        reader = room.service.store.reader
-        yield Desk(room, RetryHandlers(room.intake, reader, groups, topics, room.settings), topics, groups)
+        lookup = room.service.store.lookup
+        yield Desk(room, RetryHandlers(room.intake, lookup, groups, topics, room.settings), topics, groups)
 
 
 def with_permission(desk: Desk, permission: int) -> Desk:

@@ -167,7 +167,7 @@ async def test_a_damaged_body_is_not_delivered_with_a_new_checksum() -> None:
     async with timed(clock) as room:
         delivery = delivery_of(room)
         stored = room.intake.put(message(b"body", DELAY=1))
-        record = room.service.store.reader.record_at(stored.physical_offset)
+        record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
         position = stored.physical_offset + bytes(record).index(b"body")
         (path,) = (segment.path for segment in room.service.store.parts.commit_log.segments)

@@ -164,7 +164,7 @@ async def test_a_stored_message_can_be_put_again_as_it_was(tmp_path: Path) -> No
         intake = Intake(service, settings, clock)
         first = message(properties={"TAGS": "a", "KEYS": "k"}, flag=7, sys_flag=1, reconsume_times=2)
         appended = intake.put(first)
-        record = service.store.reader.record_at(appended.physical_offset)
+        record = service.store.lookup.record_at(appended.physical_offset)
         assert record is not None
         assert incoming_of(record) == first
 
@@ -173,7 +173,7 @@ async def test_a_seal_is_not_put_again(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         appended = Intake(service, settings, clock).take(draft_of(message(properties={"a": "b", SEAL: "0", "c": "d"})))
-        record = service.store.reader.record_at(appended.physical_offset)
+        record = service.store.lookup.record_at(appended.physical_offset)
         assert record is not None
         assert incoming_of(record).properties == {"a": "b", "c": "d"}
 

@@ -51,7 +51,7 @@ async def test_the_answer_says_how_far_the_index_reaches(tmp_path: Path) -> None
         answer = await broker.call(a_send(b"two", {"KEYS": "k"}))
         found = await broker.call(a_query("k"))
         last = decode_offset_message_id(answer.msg_id).physical_offset
-        record = broker.store.reader.record_at(last)
+        record = broker.store.lookup.record_at(last)
         assert record is not None
         assert found.index_last_update_phyoffset == last
         assert found.index_last_update_timestamp == decode(record).store_timestamp_ms
@@ -137,7 +137,7 @@ async def test_entries_of_a_queue_are_shown_with_the_filters_verdict(tmp_path: P
             (java_hash("red"), True),
         ]
         assert page.subscription_data is not None
-        record = broker.store.reader.record_at(page.queue_data[0].physic_offset)
+        record = broker.store.lookup.record_at(page.queue_data[0].physic_offset)
         assert record is not None
         assert len(record) == page.queue_data[0].physic_size
 

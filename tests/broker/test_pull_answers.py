@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.pull_answers import FoundAnswers, pull_answer
 from ariane.rpc.handlers import encode_outcome
-from ariane.store.query import ReadResult, ReadStatus
+from ariane.store.read_result import ReadResult, ReadStatus
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.command import Command
 

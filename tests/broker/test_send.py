@@ -60,7 +60,7 @@ async def test_the_message_id_leads_to_the_message_at_the_advertised_address(tmp
         answer = await broker.call(a_send(b"second"))
         where = decode_offset_message_id(answer.msg_id)
         assert str(where.store_host) == "127.0.0.1:10911"
-        record = broker.store.reader.record_at(where.physical_offset)
+        record = broker.store.lookup.record_at(where.physical_offset)
         assert record is not None
         assert decode(record).body == b"second"
 

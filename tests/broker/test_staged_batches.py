@@ -88,8 +88,8 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
                 one, other = lines_to(short), lines_to(long, lane=False)
                 assert await feed_all(one, data) == await feed_all(other, data)
                 assert left(one[0]) == left(other[0])
-                short.store.write_derived()
-                long.store.write_derived()
+                short.store.derived.write()
+                long.store.derived.write()
 
             runner.run(both())
 

@@ -24,7 +24,7 @@ async def test_sends_of_many_connections_in_one_turn_of_the_loop_are_answered_ea
             sends = [one.call(broker.address, a_send(body=body), 10) for one, body in zip(callers, bodies, strict=True)]
             answers = await asyncio.gather(*sends)
             stored = [
-                broker.store.reader.record_at(decode_offset_message_id(answer.msg_id).physical_offset)
+                broker.store.lookup.record_at(decode_offset_message_id(answer.msg_id).physical_offset)
                 for answer in answers
             ]
             assert [decode(bytes(record)).body for record in stored if record is not None] == bodies
@@ -39,6 +39,6 @@ async def test_delayed_messages_are_staged_with_the_others_and_the_log_keeps_the
         answers = await asyncio.gather(*sends)
         places = [decode_offset_message_id(answer.msg_id).physical_offset for answer in answers]
         assert places == sorted(set(places))
-        records = [broker.store.reader.record_at(place) for place in places]
+        records = [broker.store.lookup.record_at(place) for place in places]
         topics = [decode(bytes(record)).topic for record in records if record is not None]
         assert topics == [TOPIC, SCHEDULE, TOPIC, TIMER, SCHEDULE, TOPIC]

@@ -337,7 +337,7 @@ async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pyt
         stored = room.intake.put(message(b"flipped", TIMER_DELAY_SEC=1))
         room.intake.put(message(b"whole", TIMER_DELAY_SEC=1))
         await delivery.work()
-        record = room.service.store.reader.record_at(stored.physical_offset)
+        record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
         (path,) = (segment.path for segment in room.service.store.parts.commit_log.segments)
         room.disk.flip_bit(path, stored.physical_offset + bytes(record).index(b"flipped"), 0)

@@ -27,7 +27,7 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
         delivery = await TimerDelivery.restored(service, intake, clock)
         for number in range(CROWD):
             intake.put(message(b"m", TIMER_DELAY_MS=1 + number * 5_000))
-        service.store.write_derived()
+        service.store.derived.write()
         gc.collect()
         blocks = sys.getallocatedblocks()
         await delivery.work()

@@ -234,7 +234,7 @@ async def test_a_record_forged_inside_a_body_cannot_be_committed() -> None:
             store_host=HOST,
         )
         await producer.send_half(forged)
-        assert broker.store.reader.record_at(body_at) is not None, "it does look like a record"
+        assert broker.store.lookup.record_at(body_at) is not None, "it does look like a record"
         with pytest.raises(RequestFailed, match="no half message"):
             await producer.end(sent, COMMIT, commit_log_offset=body_at)
         assert broker.bodies("secret") == []

@@ -14,7 +14,7 @@ from ariane.store.draft_batch import BatchKeys, DraftBatch
 from ariane.store.message_store import MessageStore
 from ariane.store.queue_entry import ENTRY
 from ariane.store.settings import FlushDiskType, StoreSettings
-from ariane.testing import FakeClock
+from ariane.testing import FakeClock, SimulatedDisk
 from ariane.wire.host import encode_host
 from ariane.wire.java_hash import tags_code
 from ariane.wire.properties import encode_properties
@@ -110,3 +110,15 @@ def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
             assert isinstance(view, RecordView)
             found.append(view.body(record))
         offset = result.next_offset
+
+
+def shortened() -> MessageStore:
+    """A queue of four, one a file, whose first two messages are deleted."""
+    clock = FakeClock()
+    store = opened(SimulatedDisk(clock), clock)
+    put(store, *[draft(bytes(5000)) for _ in range(3)])
+    clock._elapsed_s += 73 * 3600
+    put(store, draft(bytes(5000)))
+    store.make_durable()
+    assert store.clean(by_hand=True).files == 2
+    return store

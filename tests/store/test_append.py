@@ -86,7 +86,7 @@ def test_keys_are_the_same_after_a_restart_whatever_the_transaction() -> None:
     again = opened(disk.crash_process())  # the keys were in memory only: they come from the log
     store.parts.dispatcher.write_index()
     for now in (store, again):
-        found = {key for key in flags if now.reader.by_key("orders", key, 10, 0, 2**62)}
+        found = {key for key in flags if now.lookup.by_key("orders", key, 10, 0, 2**62)}
         assert found == {"prepared", "committed", "plain"}
 
 

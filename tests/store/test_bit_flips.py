@@ -219,7 +219,7 @@ def test_a_flipped_body_is_never_returned_by_place_or_key() -> None:
         disk.flip_bit(LOG, flip.position, flip.bit)
         store = opened(disk)
         view = stored()[1][flip.record]
-        assert store.reader.record_at(view.physical_offset) is None
-        assert store.reader.by_key("orders", f"key{flip.record}", 10, 0, 2**62) == []
+        assert store.lookup.record_at(view.physical_offset) is None
+        assert store.lookup.by_key("orders", f"key{flip.record}", 10, 0, 2**62) == []
         others = [number for number in range(12) if number != flip.record]
-        assert all(store.reader.by_key("orders", f"key{number}", 10, 0, 2**62) for number in others)
+        assert all(store.lookup.by_key("orders", f"key{number}", 10, 0, 2**62) for number in others)

@@ -45,7 +45,7 @@ class Run:
                 self.acknowledged = self.appended
                 store.sum_some(flusher.flushed_to)
             if step % 3 == 2:
-                store.write_derived()
+                store.derived.write()
             if step % 5 == 4:
                 store.make_durable()
                 self.acknowledged = self.appended
@@ -81,10 +81,10 @@ def check(store: MessageStore, run: Run, survivors_min: int) -> None:
     survivors = run.attempts[: len(found)]
     assert len(found) >= survivors_min, "an acknowledged message is lost"
     for view, attempt in zip(found, survivors, strict=True):
-        record = store.reader.record_at(view.physical_offset)
+        record = store.lookup.record_at(view.physical_offset)
         assert record is not None
         assert bytes(record[88 : 88 + view.body_length]) == attempt.body, "not what was written there"
-        (by_key,) = store.reader.by_key("orders", attempt.key, 10, 0, 2**62)
+        (by_key,) = store.lookup.by_key("orders", attempt.key, 10, 0, 2**62)
         assert bytes(by_key) == bytes(record)
     for queue_id in range(3):
         mine = [view for view in found if view.queue_id == queue_id]
@@ -197,8 +197,8 @@ def test_corruption_below_the_durable_offset_is_put_aside_and_nothing_is_cut() -
     assert again.parts.commit_log.max_offset == third.end
     kept = crashed.names(Layout.under(ROOT).quarantine)
     assert kept == [f"{second.physical_offset:020d}-{second.size}"]
-    assert again.reader.record_at(third.physical_offset) is not None
-    assert again.reader.record_at(second.physical_offset) is None
+    assert again.lookup.record_at(third.physical_offset) is not None
+    assert again.lookup.record_at(second.physical_offset) is None
 
 
 def test_a_record_whose_last_page_was_lost_is_torn_though_its_checksum_holds() -> None:

@@ -90,11 +90,11 @@ def test_queues_and_index_wait_in_memory_while_the_disk_is_full(settings: StoreS
     drafts = [draft(b"%d" % number, queue_id=number % 7, topic="late", key=f"key{number}") for number in range(200)]
     put(store, *drafts)
     with pytest.raises(StoreFull):
-        store.write_derived()
+        store.derived.write()
     assert sum(len(bodies(store, "late", queue_id)) for queue_id in range(7)) == 200
     path.unlink()
-    store.write_derived()
-    assert len(store.reader.by_key("late", "key199", 10, 0, 2**62)) == 1
+    store.derived.write()
+    assert len(store.lookup.by_key("late", "key199", 10, 0, 2**62)) == 1
     store.close()
 
 
@@ -106,7 +106,7 @@ def test_a_crash_on_a_full_disk_loses_nothing(settings: StoreSettings, small_dis
     path.unlink()
     again = MessageStore.open(settings, FakeClock(), HOST)  # as after kill -9: the first was never closed
     assert len(bodies(again, "orders", 0)) == taken + 1
-    assert len(again.reader.by_key("orders", f"k{taken - 1}", 10, 0, 2**62)) == 1
+    assert len(again.lookup.by_key("orders", f"k{taken - 1}", 10, 0, 2**62)) == 1
     again.close()
 
 
@@ -142,4 +142,4 @@ async def test_a_running_store_resumes_by_itself(settings: StoreSettings, small_
         (outcome,) = await service.append([draft(b"resumed")])
         assert isinstance(outcome, Appended)
         await clock.advance(1)
-        assert len(service.store.reader.by_key("orders", f"k{taken - 1}", 10, 0, 2**62)) == 1
+        assert len(service.store.lookup.by_key("orders", f"k{taken - 1}", 10, 0, 2**62)) == 1

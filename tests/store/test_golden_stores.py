@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from ariane.store.layout import Layout
+from ariane.store.lookup import QUERY_MAX
 from ariane.store.message_store import MessageStore
-from ariane.store.query import QUERY_MAX, ReadStatus
+from ariane.store.read_result import ReadStatus
 from ariane.store.settings import StoreSettings
 from ariane.testing import FakeClock
 from ariane.wire.message_id import decode_offset_message_id
@@ -69,7 +70,7 @@ def check_every_message(store: MessageStore, messages: tuple[dict[str, Any], ...
         result = store.reader.read(message["topic"], message["queueId"], message["queueOffset"], 1)
         assert result.status is ReadStatus.FOUND
         assert_is(result.slices[0], message)
-        assert_is(store.reader.record_at(decode_offset_message_id(message["offsetMsgId"]).physical_offset), message)
+        assert_is(store.lookup.record_at(decode_offset_message_id(message["offsetMsgId"]).physical_offset), message)
 
 
 def test_every_message_is_found_by_its_offset_and_its_id(name: str, root: Path) -> None:
@@ -92,7 +93,7 @@ def test_every_message_is_found_by_each_of_its_keys(name: str, root: Path) -> No
     store = opened(root)
     places = by_key_word(name)
     for (topic, word), offsets in places.items():
-        found = [verify(record) for record in store.reader.by_key(topic, word, QUERY_MAX, 0, EVER)]
+        found = [verify(record) for record in store.lookup.by_key(topic, word, QUERY_MAX, 0, EVER)]
         physical = [view.physical_offset for view in found if isinstance(view, RecordView)]
         assert physical == sorted(physical, reverse=True)
         assert set(offsets[-QUERY_MAX:]) <= set(physical), (topic, word)
@@ -104,12 +105,12 @@ def test_every_message_is_found_by_its_time(name: str, root: Path) -> None:
     store = opened(root)
     for message in golden_store(name).messages:
         topic, queue_id, stored_ms = message["topic"], message["queueId"], message["storeTimestamp"]
-        offset = store.reader.offset_by_time(topic, queue_id, stored_ms)
+        offset = store.lookup.offset_by_time(topic, queue_id, stored_ms)
         assert offset <= message["queueOffset"]
         queue = store.parts.queues.get(topic, queue_id)
         assert queue is not None
-        assert store.reader.store_time(queue, offset) == stored_ms
-        assert offset == 0 or (store.reader.store_time(queue, offset - 1) or 0) < stored_ms
+        assert store.lookup.store_time(queue, offset) == stored_ms
+        assert offset == 0 or (store.lookup.store_time(queue, offset - 1) or 0) < stored_ms
     store.close()
 
 
@@ -181,5 +182,5 @@ def test_new_messages_continue_the_offsets_of_every_queue(name: str, root: Path)
     check_every_message(store, golden_store(name).messages)
     for (topic, queue_id), end in ends.items():
         assert len(store.reader.read(topic, queue_id, end, 32).slices) == 2
-        assert len(store.reader.by_key(topic, "ours-1", 64, 0, EVER)) >= 1
+        assert len(store.lookup.by_key(topic, "ours-1", 64, 0, EVER)) >= 1
     store.close()

@@ -75,7 +75,7 @@ def many_keys(seed: int) -> list[str]:
 
 def warmed(store: MessageStore) -> int:
     """How many errands it took."""
-    steps, count = store.warming_index(), 0
+    steps, count = store.derived.warming_index(), 0
     for errand in steps:
         assert errand is not None
         errand()
@@ -150,7 +150,7 @@ def test_what_was_touched_is_asked_for_again_behind_a_sync() -> None:
 def test_keys_that_come_while_a_thread_fetches_are_put_as_well() -> None:
     _, store = with_keys()
     put(store, draft(b"x", key="before"))
-    steps = store.warming_index()
+    steps = store.derived.warming_index()
     for number, errand in enumerate(steps):
         put(store, draft(b"x", key=f"meanwhile{number}"))
         assert errand is not None
@@ -164,7 +164,7 @@ def test_a_thread_that_takes_blocks_late_undoes_nothing() -> None:
     """Keys were put before its turn came: what it would write over them is old."""
     disk, store = with_keys()
     put(store, draft(b"x", key="new"))
-    late = next(store.warming_index())
+    late = next(store.derived.warming_index())
     assert late is not None
     store.parts.dispatcher.write_index()
     late()
@@ -179,10 +179,10 @@ def test_a_disk_that_cannot_read_keeps_the_keys_waiting() -> None:
     put(store, draft(b"x", key="new"))
     disk.is_failing = True
     with pytest.raises(StoreFull, match="Input/output error"):
-        at_once(store.warming_index())
+        at_once(store.derived.warming_index())
     assert store.parts.dispatcher.keys_waiting == 1
     disk.is_failing = False
-    at_once(store.warming_index())
+    at_once(store.derived.warming_index())
     store.parts.dispatcher.write_index()
     assert len(offsets(store, "new")) == 1
 
@@ -191,10 +191,10 @@ def test_a_disk_on_which_nothing_stays_in_memory_is_written_all_the_same() -> No
     disk, store = with_keys()
     settled(disk, store)
     put(store, draft(b"x", key="new"))
-    steps: Steps[None] = store.warming_derived()
+    steps: Steps[None] = store.derived.warming()
     for errand in steps:
         assert errand is not None
         errand()
         disk.cached.clear()
-    store.write_derived()
+    store.derived.write()
     assert len(offsets(store, "new")) == 1

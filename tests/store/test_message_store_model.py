@@ -65,7 +65,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def write_derived(self) -> None:
-        self.store.write_derived()
+        self.store.derived.write()
 
     @rule()
     def checkpoint(self) -> None:
@@ -137,9 +137,9 @@ class StoreMachine(RuleBasedStateMachine):
     def every_message_is_found_by_its_key_its_place_and_its_time(self) -> None:
         self.store.parts.dispatcher.write_index()
         for appended, topic, queue_id, _, key in self._alive()[-5:]:
-            (record,) = self.store.reader.by_key(topic, key, 10, 0, 2**62)
-            assert bytes(record) == bytes(self.store.reader.record_at(appended.physical_offset) or b"")
-            found = self.store.reader.offset_by_time(topic, queue_id, appended.store_timestamp_ms)
+            (record,) = self.store.lookup.by_key(topic, key, 10, 0, 2**62)
+            assert bytes(record) == bytes(self.store.lookup.record_at(appended.physical_offset) or b"")
+            found = self.store.lookup.offset_by_time(topic, queue_id, appended.store_timestamp_ms)
             assert found <= appended.queue_offset
 
     @rule()

@@ -1,4 +1,4 @@
-"""Reading: Apache's statuses and next offsets, its limits, filters, and ways to find a message without an offset."""
+"""Reading a queue: Apache's statuses and next offsets, its limits, and filters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from ariane.settings import change
-from ariane.store.draft import Appended
-from ariane.store.key_hash import key_hash
 from ariane.store.message_store import MessageStore
-from ariane.store.query import Reader, ReadResult, ReadStatus, TagMatch
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.store.query import Reader, TagMatch
+from ariane.store.read_result import ReadResult, ReadStatus
+from ariane.testing import SimulatedDisk
 from ariane.wire.java_hash import tags_code
 from ariane.wire.record_view import RecordView, verify
-from tests.store.stores import draft, opened, put
+from tests.store.stores import draft, opened, put, shortened
 
 EVER = 2**62
 
@@ -26,18 +25,6 @@ def queue_of(*sizes: int, segment_bytes: int = 8192, **limits: Any) -> MessageSt
 
 def read(store: MessageStore, offset: int, count: int = 32) -> ReadResult:
     return store.reader.read("orders", 0, offset, count)
-
-
-def shortened() -> MessageStore:
-    """A queue of four, one a file, whose first two messages are deleted."""
-    clock = FakeClock()
-    store = opened(SimulatedDisk(clock), clock)
-    put(store, *[draft(bytes(5000)) for _ in range(3)])
-    clock._elapsed_s += 73 * 3600
-    put(store, draft(bytes(5000)))
-    store.make_durable()
-    assert store.clean(by_hand=True).files == 2
-    return store
 
 
 # --- the table of statuses --------------------------------------------------------------------------------------------
@@ -176,7 +163,7 @@ def test_slices_are_the_records_themselves_and_ranges_tell_where() -> None:
     store = queue_of(1, 2, 3)
     result = read(store, 0)
     assert all(piece.readonly for piece in result.slices)
-    assert [bytes(store.reader.record_at(physical) or b"") for physical, _ in result.ranges] == [
+    assert [bytes(store.lookup.record_at(physical) or b"") for physical, _ in result.ranges] == [
         bytes(piece) for piece in result.slices
     ]
     assert [size for _, size in result.ranges] == [len(piece) for piece in result.slices]
@@ -184,7 +171,7 @@ def test_slices_are_the_records_themselves_and_ranges_tell_where() -> None:
 
 def far_behind(store: MessageStore, memory_bytes: int) -> Reader:
     parts = store.parts
-    return Reader(parts.commit_log, parts.queues, parts.index, lambda queue, place: 0, memory_bytes, store.settings)
+    return Reader(parts.commit_log, parts.queues, lambda queue, place: 0, memory_bytes, store.settings)
 
 
 def test_a_reader_that_is_far_behind_gets_less_and_the_hint_to_ask_a_slave() -> None:
@@ -237,81 +224,3 @@ def test_a_filter_that_matches_nothing_gives_up_after_800_entries() -> None:
 def test_a_filter_may_look_at_the_record() -> None:
     result = tagged("a", "b", "c").reader.read("orders", 0, 0, 32, record_match=lambda record: b"b" in bytes(record))
     assert (found_bodies(result), result.next_offset) == ([b"1"], 3)
-
-
-# --- by time ----------------------------------------------------------------------------------------------------------
-
-
-def timed() -> MessageStore:
-    """Three messages at 1000, two at 2000, one at 3000 ms."""
-    clock = FakeClock(1000)
-    store = opened(SimulatedDisk(clock), clock)
-    for count in (3, 2, 1):
-        put(store, *[draft(b"x") for _ in range(count)])
-        clock._elapsed_s += 1
-    return store
-
-
-@pytest.mark.parametrize(
-    ("at_ms", "offset"),
-    [(0, 0), (1000, 0), (1001, 3), (2000, 3), (2001, 5), (3000, 5), (3001, 6), (EVER, 6), (-1, 0)],
-)
-def test_the_first_message_that_is_not_older(at_ms: int, offset: int) -> None:
-    assert timed().reader.offset_by_time("orders", 0, at_ms) == offset
-
-
-def test_time_in_a_queue_that_is_not_there_or_begins_late() -> None:
-    assert timed().reader.offset_by_time("orders", 9, 1000) == 0
-    assert shortened().reader.offset_by_time("orders", 0, 0) == 2
-
-
-def test_the_earliest_store_time() -> None:
-    store = timed()
-    assert store.reader.earliest_store_time("orders", 0) == 1000
-    assert store.reader.earliest_store_time("orders", 9) == -1
-
-
-# --- by key and by place ----------------------------------------------------------------------------------------------
-
-
-def test_keys_whose_hashes_collide_do_not_get_each_others_messages() -> None:
-    assert key_hash("orders", "Aa") == key_hash("orders", "BB")  # as in Java
-    store = opened(SimulatedDisk())
-    put(store, *[draft(key.encode(), key=key) for key in ("Aa", "BB", "Aa", "CC")])
-    store.parts.dispatcher.write_index()
-    for key, count in (("Aa", 2), ("BB", 1), ("CC", 1), ("DD", 0)):
-        found = store.reader.by_key("orders", key, 10, 0, EVER)
-        assert [verify(record).body(record) for record in found] == [key.encode()] * count  # type: ignore[union-attr]
-
-
-def test_a_key_belongs_to_its_topic_and_its_time() -> None:
-    clock = FakeClock(10_000)
-    store = opened(SimulatedDisk(clock), clock)
-    put(store, draft(b"", key="k"), draft(b"", topic="payments", key="k"))
-    store.parts.dispatcher.write_index()
-    assert len(store.reader.by_key("orders", "k", 10, 0, EVER)) == 1
-    assert store.reader.by_key("refunds", "k", 10, 0, EVER) == []
-    assert store.reader.by_key("orders", "k", 10, 0, 5_000) == []
-    assert store.reader.by_key("orders", "k", 10, 20_000, EVER) == []
-
-
-def test_newest_first_and_no_more_than_asked_for() -> None:
-    store = opened(SimulatedDisk())
-    appended = put(store, *[draft(b"%d" % n, key="k") for n in range(5)])
-    store.parts.dispatcher.write_index()
-    found = store.reader.by_key("orders", "k", 2, 0, EVER)
-    assert [bytes(record) for record in found] == [
-        bytes(store.reader.record_at(item.physical_offset) or b"") for item in (appended[4], appended[3])
-    ]
-
-
-def test_only_the_beginning_of_a_record_leads_to_it() -> None:
-    store = queue_of(100, 100)
-    begins = {result.physical_offset for result in _appended(store)}
-    end = store.parts.commit_log.max_offset
-    for physical in (*range(-10, end + 10), 8191, 8192, 2**63 - 1, -(2**63)):
-        assert (store.reader.record_at(physical) is not None) == (physical in begins)
-
-
-def _appended(store: MessageStore) -> list[Appended]:
-    return [Appended(physical, 0, size, 0) for physical, size in read(store, 0).ranges]

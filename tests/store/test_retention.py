@@ -200,8 +200,8 @@ def test_queues_and_index_follow_the_log() -> None:
     assert (queue.min_offset, queue.max_offset) == (29, 30)
     assert [entry[0] for entry in entries(queue)] == [store.parts.commit_log.min_offset]
     assert disk.names(Layout.under(ROOT).queue("orders", 0)) == ["00000000000000000400"]  # 10 entries of 20 a file
-    assert store.reader.by_key("orders", "k3", 10, 0, 2**62) == []
-    assert len(store.reader.by_key("orders", "k29", 10, 0, 2**62)) == 1
+    assert store.lookup.by_key("orders", "k3", 10, 0, 2**62) == []
+    assert len(store.lookup.by_key("orders", "k29", 10, 0, 2**62)) == 1
 
 
 def test_a_restart_finds_the_queue_where_it_was() -> None:

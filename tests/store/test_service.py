@@ -332,7 +332,7 @@ async def test_a_failed_sync_of_what_is_made_from_the_log_is_never_tried_again(
     assert layout.abort.exists()
     async with running(settings) as service:
         assert bodies(service.store, "orders", 0) == [b"x"]
-        assert len(service.store.reader.by_key("orders", "k", 10, 0, 2**62)) == 1
+        assert len(service.store.lookup.by_key("orders", "k", 10, 0, 2**62)) == 1
 
 
 async def test_the_next_start_recovers_what_a_failed_sync_left(settings: StoreSettings, disk: WatchedDisk) -> None:
@@ -401,7 +401,7 @@ async def test_a_key_is_found_within_a_tick(settings: StoreSettings) -> None:
     async with running(settings, clock) as service:
         await service.append([draft(b"found", key="k")])
         await clock.advance(0.05)
-        assert len(service.store.reader.by_key("orders", "k", 10, 0, 2**62)) == 1
+        assert len(service.store.lookup.by_key("orders", "k", 10, 0, 2**62)) == 1
 
 
 async def test_a_key_asked_of_the_service_is_found_at_once(settings: StoreSettings) -> None:
@@ -459,11 +459,11 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
         for number in range(20):
             await service.append([draft(b"%d" % number)])
             await clock.advance(1)
-        stored_ms = service.store.reader.store_time(queue_of(service), 13)
+        stored_ms = service.store.lookup.store_time(queue_of(service), 13)
         assert stored_ms is not None
         disk.readers.clear()
         service.store.make_durable()
-        search = partial(service.store.reader.searching_by_time, "orders", 0, stored_ms)
+        search = partial(service.store.lookup.searching_by_time, "orders", 0, stored_ms)
         assert await off_the_loop(search()) == 13
         assert disk.readers == []
         disk.is_cached = False
@@ -481,11 +481,11 @@ async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
             service.store.append([draft(b"%d" % number)])
             await clock.advance(1)
         service.store.make_durable()
-        stored_ms = service.store.reader.store_time(queue_of(service), 13)
+        stored_ms = service.store.lookup.store_time(queue_of(service), 13)
         assert stored_ms is not None
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, stored_ms)) == 13
+        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, stored_ms)) == 13
         reads = list(disk.entry_readers)
         assert len(reads) >= 8
         for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
@@ -515,8 +515,8 @@ async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_siz
         queue.append(0, 2**31 - 1, 0)
         queue.append(0, -5, 0)
         service.store.make_durable()
-        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, 0)) == 0
-        assert await off_the_loop(service.store.reader.searching_by_time("orders", 0, 2**62)) == 5
+        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, 0)) == 0
+        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, 2**62)) == 5
 
 
 def queue_of(service: StoreService) -> ConsumeQueue:
@@ -553,7 +553,7 @@ async def test_files_are_removed_by_threads_while_others_are_served(settings: St
         assert served > FILES_PER_ROUND
         queue = queue_of(service)
         assert queue.min_offset > 0
-        assert service.store.reader.store_time(queue, queue.min_offset) is not None
+        assert service.store.lookup.store_time(queue, queue.min_offset) is not None
         by_directory = dict(disk.removers)
         assert by_directory.keys() >= {"commitlog", "index"}
         assert all(

@@ -111,7 +111,7 @@ def fill(disk: SimulatedDisk) -> None:
         if number % 3 == 2:
             store.make_durable()
         if number % 2:
-            store.write_derived()
+            store.derived.write()
 
 
 def test_a_new_store_has_nothing_and_is_sound(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_records_of_a_queue_that_was_made_again_are_a_note() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, *(draft(b"old") for _ in range(30)))
-    store.write_derived()
+    store.derived.write()
     store.parts.queues.delete_topic("orders")
     put(store, *(draft(b"new") for _ in range(5)))
     store.close()

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from ariane.store import message_store
+from ariane.store import derived_files, message_store
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.message_store import MessageStore
 from ariane.store.steps import Steps, at_once
@@ -30,41 +30,41 @@ def go_on(steps: Steps[None], count: int) -> None:
 async def test_a_few_queues_are_written_every_second() -> None:
     clock = FakeClock()
     store = store_with(20, clock)
-    store.write_derived()
+    store.derived.write()
     await clock.advance(TICK_S)
-    assert store.is_write_due
+    assert store.derived.is_due
 
 
 async def test_with_many_queues_the_next_write_waits_a_hundred_times_as_long_as_they_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(message_store, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(derived_files, "_PAUSE_S", 0.1)
     clock = FakeClock()
     store = store_with(25, clock)
-    assert store.is_write_due
-    store.write_derived()
+    assert store.derived.is_due
+    store.derived.write()
     for _ in range(2):
         await clock.advance(TICK_S)
-        assert not store.is_write_due
+        assert not store.derived.is_due
     await clock.advance(TICK_S)
-    assert store.is_write_due
+    assert store.derived.is_due
 
 
 async def test_it_never_waits_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_store, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
     clock = FakeClock()
     store = store_with(2, clock)
-    store.write_derived()
+    store.derived.write()
     await clock.advance(10 * TICK_S)
-    assert store.is_write_due
+    assert store.derived.is_due
 
 
 def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a start after kill -9 has to dispatch again is bounded by bytes as before."""
-    monkeypatch.setattr(message_store, "_PAUSE_S", 100.0)
-    monkeypatch.setattr(message_store, "_UNWRITTEN_BYTES_MAX", 2000)
+    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(message_store, "UNWRITTEN_BYTES_MAX", 2000)
     store = store_with(2, FakeClock())
-    store.write_derived()
+    store.derived.write()
     store.append([draft(bytes(700))])
     assert len(store.parts.queues.dirty) == 1
     store.append([draft(bytes(700)), draft(bytes(700))])
@@ -78,11 +78,11 @@ def test_what_comes_between_the_writes_of_many_queues_is_not_lost(turns: int, is
     disk = SimulatedDisk()
     store = opened(disk)
     store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
-    writing = store.writing_derived()
+    writing = store.derived.writing()
     go_on(writing, turns)
     store.append([draft(b"second", queue_id=queue_id) for queue_id in range(0, 600, 3)])
     if is_written_early:
-        store.write_derived()
+        store.derived.write()
     at_once(writing)
     again = opened(disk.crash_process(), boot=BOOT)
     for queue_id in range(600):
@@ -94,11 +94,11 @@ def test_a_mark_does_not_go_back_when_all_was_written_early_meanwhile() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
-    writing = store.writing_derived()
+    writing = store.derived.writing()
     go_on(writing, 3)
     assert 0 < len(store.parts.queues.dirty) < 400
     store.append([draft(b"second")])
-    store.write_derived()
+    store.derived.write()
     at_once(writing)
     checkpoint = read_checkpoint(disk, store.parts.layout.checkpoint)
     assert checkpoint.written_to == store.parts.commit_log.max_offset

@@ -15,7 +15,7 @@ from ariane.model.group import GroupConfig
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property
 from ariane.model.route import MASTER_ID, MessageQueue
-from ariane.store.query import ReadResult, ReadStatus
+from ariane.store.read_result import ReadResult, ReadStatus
 from ariane.wire.body import JsonBody
 from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.command import Command

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ariane.broker.filters import MessageFilter
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_ANY, ReadResult, ReadStatus, RecordMatch, TagMatch
+from ariane.store.query import BYTES_ANY, RecordMatch, TagMatch
+from ariane.store.read_result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
 from ariane.store.steps import unless_blocked
 from ariane.wire.requests.pull import Pull

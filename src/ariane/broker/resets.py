@@ -127,7 +127,7 @@ class OffsetResets:
             return 0
         if timestamp_ms == TO_THE_END:
             return queue.max_offset
-        return await off_the_loop(self.store.reader.searching_by_time(topic, queue_id, timestamp_ms))
+        return await off_the_loop(self.store.lookup.searching_by_time(topic, queue_id, timestamp_ms))
 
     def _tell(self, group: ConsumerGroup, ask: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():

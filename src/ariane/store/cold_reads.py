@@ -6,7 +6,7 @@ every connection would wait for it. So whoever may meet old bytes warms them fir
     yield from queue.warm(offset, count)             entries of a queue
     yield from commit_log.warm(places)               records
     yield from commit_log.warm_records(offsets)      records of unknown size
-    yield from store.warming_derived()               pages of queues and index that a round writes to
+    yield from store.derived.warming()               pages of queues and index that a round writes to
 
 When all is in memory these yield nothing, and cost a system call or none; see steps.py for what drives them.
 """

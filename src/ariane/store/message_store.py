@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -17,21 +17,22 @@ from typing import TypeVar
 from ariane.clock import Clock
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
 from ariane.store.append import Appender, Outcome
-from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint, write_mark
-from ariane.store.cold_writes import QueueEnds
+from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint
 from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.disk import Disk, File, RealDisk
+from ariane.store.derived_files import UNWRITTEN_BYTES_MAX, DerivedFiles
+from ariane.store.disk import Disk, RealDisk
 from ariane.store.draft import Draft
 from ariane.store.draft_batch import AppendedBatch, DraftBatch
 from ariane.store.draft_batches import DraftBatches
 from ariane.store.flush import Flusher
 from ariane.store.layout import Layout
+from ariane.store.lookup import Lookup
 from ariane.store.query import Reader
 from ariane.store.queue_extension import QueueExtension
 from ariane.store.recovery import Parts, open_parts
 from ariane.store.retention import Cleaned, Holder, Retention
 from ariane.store.settings import StoreSettings
-from ariane.store.steps import Errand, Steps, at_once, until_warm
+from ariane.store.steps import Steps, at_once
 from ariane.store.sums_recovery import drop_sums_before
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,6 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 _BUSY_FOR_S = 1.0
-_PAUSE_S, _PAUSE_S_MAX = 0.0005, 10.0  # for each queue that was written, a hundred times what its write takes
-_UNWRITTEN_BYTES_MAX = 112 * 1024 * 1024  # some 98,000 messages of 1 KiB: dispatched again in a second and a half
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +69,21 @@ class MessageStore:
         self.parts = parts
         self._clock = clock
         self._refusal: StoreError | None = None
-        self._written_to = parts.commit_log.max_offset
-        self._write_from = 0.0
         self._append_ended = 0.0
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
         self._checkpoint = parts.checkpoint
-        self._queue_ends = QueueEnds(parts.disk, parts.queues)
-        self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
+        self.derived = DerivedFiles(parts, clock)
         self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
             parts.commit_log,
             parts.queues,
-            parts.index,
             self._extended_tags_code,
             _memory_bytes(settings.memory_ratio),
             settings,
             has_extensions=bool(parts.disk.names(parts.layout.consume_queue_extensions)),
         )
+        self.lookup = Lookup(parts.commit_log, parts.queues, parts.index)
         self._appender = Appender(
             parts.commit_log,
             parts.queues,
@@ -157,17 +153,9 @@ class MessageStore:
         began = time.monotonic()
         outcome = append(drafts)
         self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
-        if self.parts.commit_log.max_offset - self._written_to > _UNWRITTEN_BYTES_MAX:
-            self._write_derived_early()
+        if self.parts.commit_log.max_offset - self.derived.written_to > UNWRITTEN_BYTES_MAX:
+            self.derived.write_early()
         return outcome
-
-    def _write_derived_early(self) -> None:
-        """Under a heavy load a second's messages would take seconds to dispatch again after a kill."""
-        try:
-            self.write_derived()
-        except StoreFull as error:  # the next round tries again, and tells
-            log.debug("queues or index not written", extra={"reason": str(error)})
-            self._written_to = self.parts.commit_log.max_offset
 
     @property
     def is_busy(self) -> bool:
@@ -188,54 +176,10 @@ class MessageStore:
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
-    def warming_index(self) -> Steps[None]:
-        """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
-        return _warming(self.parts.dispatcher.cold_index)
-
-    def writing_index(self) -> Steps[None]:
-        """Puts the keys that wait, as `writing_derived` does it."""
-        yield from self.warming_index()
-        self.parts.dispatcher.write_index()
-
-    def warming_derived(self) -> Steps[None]:
-        """So that `write_derived` does not; and the next append, which may come after an hour without any."""
-        log_end = self.parts.commit_log.max_offset
-        with suppress(OSError):  # it is the append that tells
-            yield from self.parts.commit_log.warm([(log_end - 1, 1)])
-        yield from _warming(self._cold_derived)
-
-    def _cold_derived(self) -> Errand | None:
-        return self._queue_ends.cold() or self.parts.dispatcher.cold_index()
-
-    @property
-    def is_write_due(self) -> bool:
-        """Whether the entries should be written that a second has brought. With thousands of queues the writes would
-        take several percent of the time, so they come less often; never after more of the log than without that."""
-        return self._clock.monotonic() >= self._write_from
-
-    def write_derived(self) -> None:
-        """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
-        at_once(self._writing_derived())
-
-    def writing_derived(self) -> Steps[None]:
-        """The same step by step: it waits for no old bytes, and thousands of queues do not hold up the others."""
-        yield from self.warming_derived()
-        yield from self._writing_derived()
-
-    def _writing_derived(self) -> Steps[None]:
-        written_to = self.parts.commit_log.max_offset
-        pause_s = min(len(self.parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
-        self._write_from = self._clock.monotonic() + pause_s
-        self.parts.dispatcher.write_index()
-        yield from self.parts.queues.writing_dirty()
-        if written_to >= self._written_to:  # or all was written early meanwhile, and more
-            write_mark(self._mark, written_to)
-            self._written_to = written_to
-
     @contextmanager
     def durable_round(self) -> Iterator[DurableRound]:
         """Prepares, on the loop, what a thread will make durable while the block lasts."""
-        self.write_derived()
+        self.derived.write()
         with self.parts.index.syncing() if self.parts.index is not None else nullcontext() as plan:
             yield self._round([] if plan is None else [plan.run])
 
@@ -257,7 +201,7 @@ class MessageStore:
     def finish_round(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self.parts.commit_log.fresh_from = checkpoint.dispatched_to
-        self._queue_ends.checkpointed()
+        self.derived.checkpointed()
         self.flusher.flushed(checkpoint.flushed_to)
 
     def sum_some(self, durable_to: int) -> bool:
@@ -317,7 +261,7 @@ class MessageStore:
         parts = self.parts
         if not isinstance(self._refusal, StoreReadOnly):
             self.make_durable()
-        self._mark.close()
+        self.derived.close()
         if parts.sums is not None:
             parts.sums.close()
         parts.commit_log.close()
@@ -326,13 +270,6 @@ class MessageStore:
             parts.index.close()
         if not isinstance(self._refusal, StoreReadOnly):
             mark_clean(parts.disk, parts.layout.abort)
-
-
-def _warming(cold: Callable[[], Errand | None]) -> Steps[None]:
-    try:
-        yield from until_warm(cold)
-    except OSError as error:
-        raise StoreFull(f"queues or index cannot be written: {error.strerror}") from error
 
 
 def _sum_nothing(flushed_to: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading: by queue offset with a filter, by key, by time, by physical offset.
+"""Reading a queue from an offset on, with a filter or without.
 
 A read returns slices of the mapped log: nothing is decoded, nothing copied. How much of it is Apache's settings' to
 say, so that consumers behave as they do there.
@@ -8,56 +8,25 @@ What returns `Steps` is for the event loop, which must not wait for the disk (co
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 
-import msgspec
-
 from ariane.errors import StoreError
-from ariane.store.cold_reads import Place
 from ariane.store.commit_log import CommitLog
 from ariane.store.consume_queue import ConsumeQueue
 from ariane.store.consume_queues import ConsumeQueues
-from ariane.store.index import Index
 from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.store.read_result import ReadResult, ReadStatus, found_run, outside
 from ariane.store.settings import StoreSettings
-from ariane.store.steps import Steps, at_once
+from ariane.store.steps import Steps
 from ariane.store.straight_read import Run, straight_run
 from ariane.store.straight_reads import StraightReads
-from ariane.wire.record import RECORD_BYTES_MAX
-from ariane.wire.record_view import RecordView, verify
 
 SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
 BYTES_ANY = 1 << 62
 """For who asks for no number of bytes: then only the settings limit a read."""
-QUERY_MAX = 64
 
 TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[memoryview], bool]
-
-
-class ReadStatus(Enum):
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-
-
-class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
-    status: ReadStatus
-    next_offset: int
-    min_offset: int = 0
-    max_offset: int = 0
-    slices: list[memoryview] = []
-    ranges: list[tuple[int, int]] = []
-    """Physical offset and size of each slice: what to fetch first when the page cache has lost it."""
-    suggest_slave: bool = False
-    """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
 
 
 class Reader:
@@ -65,7 +34,6 @@ class Reader:
         self,
         commit_log: CommitLog,
         queues: ConsumeQueues,
-        index: Index | None,
         extended_tags_code: Callable[[ConsumeQueue, int], int],
         memory_bytes_max: int,
         settings: StoreSettings,
@@ -78,7 +46,6 @@ class Reader:
         """
         self._log = commit_log
         self._queues = queues
-        self._index = index
         self._extended_tags_code = extended_tags_code
         self._has_extensions = has_extensions
         self._memory_bytes_max = memory_bytes_max
@@ -100,7 +67,7 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
-        beyond = _outside(queue, offset)
+        beyond = outside(queue, offset)
         if beyond is not None:
             return beyond
         return self._gather(queue, offset, count_max, bytes_max, tag_match, record_match)
@@ -124,7 +91,7 @@ class Reader:
         filtered = tag_match is not None or record_match is not None
         entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
         if not filtered and (run := self._straight(entries, count_max, bytes_max)) is not None:
-            return _found(queue, offset, run)
+            return found_run(queue, offset, run)
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
             if not scanned:
@@ -222,127 +189,3 @@ class Reader:
 
     def _is_far_behind(self, physical: int) -> bool:
         return self._log.max_offset - physical > self._memory_bytes_max
-
-    # --- by physical offset, key and time ---------------------------------------------------------------------------
-
-    def finding_record(self, physical: int) -> Steps[memoryview | None]:
-        """As `record_at`."""
-        yield from self._log.warm_records([physical])
-        return self.record_at(physical)
-
-    def record_at(self, physical: int) -> memoryview | None:
-        """The whole record that begins at `physical`; None when none does."""
-        head = self._log.read(physical, 4)
-        if head is None:
-            return None
-        record = self._log.read(physical, max(4, int.from_bytes(head, "big", signed=True)))
-        if record is None:
-            return None
-        view = verify(record, 0)
-        return record if isinstance(view, RecordView) and view.physical_offset == physical else None
-
-    def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Messages of `topic` with this key, newest first. Only those whose own key is this one: hashes collide."""
-        if self._index is None:
-            return []
-        # As many as a query may give, because some of them may be of another key with the same hash.
-        return self.with_key(self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms).offsets, topic, key, count_max)
-
-    def with_key(self, offsets: Sequence[int], topic: str, key: str, count_max: int) -> list[memoryview]:
-        """The records at `offsets` that are of this topic and key."""
-        found = (self.record_at(physical) for physical in offsets)
-        mine = [record for record in found if record is not None and _has_key(record, topic, key)]
-        return mine[:count_max]
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first offset whose message is not older; the queue's end when all are, 0 when there is no queue.
-
-        Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
-        one, and 5.x gives the first that is not earlier; so do we.
-        """
-        return at_once(self.searching_by_time(topic, queue_id, timestamp_ms))
-
-    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
-        """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        low, high = queue.min_offset, queue.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            stored_ms = yield from self.finding_store_time(queue, middle)
-            if stored_ms is None or stored_ms < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
-        """When the message at `offset` was stored; None when it is gone."""
-        return at_once(self.finding_store_time(queue, offset))
-
-    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> Steps[int | None]:
-        """As `store_time`."""
-        yield from queue.warm(offset)
-        place = _place(queue, offset)
-        if place is None:
-            return None
-        yield from self._log.warm([place])
-        record = self._log.read(*place)
-        view = None if record is None else verify(record, 0, check_body_crc=False)
-        return view.store_timestamp_ms if isinstance(view, RecordView) else None
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """When the queue's first message was stored, -1 when it has none."""
-        return at_once(self.finding_earliest_store_time(topic, queue_id))
-
-    def finding_earliest_store_time(self, topic: str, queue_id: int) -> Steps[int]:
-        """As `earliest_store_time`."""
-        queue = self._queues.get(topic, queue_id)
-        stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))
-        return -1 if stored_ms is None else stored_ms
-
-
-def _found(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:
-    return ReadResult(
-        status=ReadStatus.FOUND,
-        next_offset=offset + len(run.places),
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-        slices=run.slices(),
-        ranges=list(zip(run.places, run.sizes, strict=True)),
-    )
-
-
-def _place(queue: ConsumeQueue, offset: int) -> Place | None:
-    entry = queue.entries(offset, 1)
-    if len(entry) < ENTRY_BYTES:
-        return None
-    physical, size, _ = ENTRY.unpack(entry)
-    return (physical, size) if 0 < size <= RECORD_BYTES_MAX else None
-
-
-def _outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
-    """The answer when `offset` is not inside the queue."""
-    low, high = queue.min_offset, queue.max_offset
-    if high == 0:
-        status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
-    elif offset < low:
-        status, following = ReadStatus.OFFSET_TOO_SMALL, low
-    elif offset == high:
-        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
-    elif offset > high:
-        # To the end, as from 4.9 on. Releases before went to 0 where that still was: a group that was ahead of a log
-        # that lost its tail then got everything again.
-        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
-    else:
-        return None
-    return ReadResult(status=status, next_offset=following, min_offset=low, max_offset=high)
-
-
-def _has_key(record: memoryview, topic: str, key: str) -> bool:
-    view = verify(record, 0, check_body_crc=False)
-    if not isinstance(view, RecordView) or view.topic != topic:
-        return False
-    facts = view.dispatch_facts()
-    return key == facts.unique_key or key in facts.keys

@@ -17,8 +17,10 @@ from ariane.store.draft import Appended, Draft
 from ariane.store.flush import FlushThread
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
+from ariane.store.lookup import QUERY_MAX
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_ANY, QUERY_MAX, ReadResult, TagMatch
+from ariane.store.query import BYTES_ANY, TagMatch
+from ariane.store.read_result import ReadResult
 from ariane.store.retention import Cleaned
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.store.steps import Steps, off_the_loop
@@ -75,11 +77,11 @@ class StoreService:
 
     async def _write_index(self) -> None:
         if self.store.parts.dispatcher.keys_waiting:
-            await self._unless_full(self.store.writing_index())
+            await self._unless_full(self.store.derived.writing_index())
 
     async def _write_derived(self) -> None:
-        if self.store.is_write_due:
-            await self._unless_full(self.store.writing_derived())
+        if self.store.derived.is_due:
+            await self._unless_full(self.store.derived.writing())
 
     async def _unless_full(self, writing: Steps[None]) -> None:
         try:
@@ -107,7 +109,7 @@ class StoreService:
         store = self.store
         loop = asyncio.get_running_loop()
         try:
-            await self.run(store.writing_derived())  # so that the round finds little to write at once
+            await self.run(store.derived.writing())  # so that the round finds little to write at once
             with store.durable_round() as work:
                 run = partial(work.run, store.parts.disk, store.parts.layout)
                 store.finish_round(await loop.run_in_executor(self._executor, run))
@@ -149,7 +151,7 @@ class StoreService:
         return await self.run(self.store.reader.reading(topic, queue_id, offset, count_max, bytes_max, tag_match))
 
     async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """As `Reader.by_key`, with keys just appended; index and records are fetched by a thread."""
+        """As `Lookup.by_key`, with keys just appended; index and records are fetched by a thread."""
         index = self.store.parts.index
         if index is None:
             return []
@@ -158,7 +160,7 @@ class StoreService:
         with index.lease():
             hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)
         await self.run(self.store.parts.commit_log.warm_records(hits.offsets))
-        return self.store.reader.with_key(hits.offsets, topic, key, count_max)
+        return self.store.lookup.with_key(hits.offsets, topic, key, count_max)
 
     async def clean(self, *, by_hand: bool = False) -> Cleaned:
         """As `MessageStore.clean`; old entries are looked up, and files removed, by threads."""

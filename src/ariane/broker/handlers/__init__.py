@@ -41,7 +41,7 @@ def handler_table(parts: Parts) -> HandlerTable:
         QueueHandlers(store),
         MessageHandlers(settings, parts.store, clients),
         ReplyHandlers(settings, store, intake, checks, pusher, parts.store_host),
-        RetryHandlers(intake, store.reader, groups, topics, settings),
+        RetryHandlers(intake, store.lookup, groups, topics, settings),
         ScheduleHandlers(parts.delayed),
         TransactionHandlers(parts.transactions, store, intake),
         ClientHandlers(settings, clients, groups, topics, clock),

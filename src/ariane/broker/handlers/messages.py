@@ -11,7 +11,7 @@ from ariane.model.group import Subscription
 from ariane.model.ids import PhysicalOffset
 from ariane.rpc.handlers import Call, handles
 from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.query import QUERY_MAX
+from ariane.store.lookup import QUERY_MAX
 from ariane.store.queue_entry import ENTRY
 from ariane.store.service import StoreService
 from ariane.store.steps import Steps
@@ -82,7 +82,7 @@ class MessageHandlers:
         return MessageAnswer(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:
-        return await self.service.run(self.service.store.reader.finding_record(physical)) if physical >= 0 else None
+        return await self.service.run(self.service.store.lookup.finding_record(physical)) if physical >= 0 else None
 
     # --- entries ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from ariane.broker.waiting import ParkedPull, ParkedPulls
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, StoreError
 from ariane.rpc.handlers import LATER, Call, Later, handles, lane
-from ariane.store.query import ReadResult, ReadStatus
+from ariane.store.read_result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode

@@ -49,9 +49,9 @@ class QueueHandlers:
         return OffsetAnswer(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
     async def _not_before(self, ask: SearchOffset, timestamp_ms: int) -> int:
-        return await off_the_loop(self.store.reader.searching_by_time(ask.topic, ask.queue_id, timestamp_ms))
+        return await off_the_loop(self.store.lookup.searching_by_time(ask.topic, ask.queue_id, timestamp_ms))
 
     @handles(GetEarliestStoreTime)
     async def earliest_store_time(self, ask: GetEarliestStoreTime, call: Call) -> StoreTimeAnswer:
-        found = self.store.reader.finding_earliest_store_time(ask.topic, ask.queue_id)
+        found = self.store.lookup.finding_earliest_store_time(ask.topic, ask.queue_id)
         return StoreTimeAnswer(timestamp=await off_the_loop(found))

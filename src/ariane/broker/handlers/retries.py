@@ -13,7 +13,7 @@ from ariane.model.ids import DEAD_LETTER_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import Permission
 from ariane.rpc.handlers import Call, handles
-from ariane.store.query import Reader
+from ariane.store.lookup import Lookup
 from ariane.store.steps import off_the_loop
 from ariane.wire.codes import ResponseCode, Version
 from ariane.wire.fields import Answer
@@ -28,7 +28,7 @@ _NEVER_CONSUMED = frozenset({SCHEDULE, TIMER, TRANS_HALF, TRANS_OP})
 @dataclass(frozen=True)
 class RetryHandlers:
     intake: Intake
-    reader: Reader
+    lookup: Lookup
     groups: Groups
     topics: Topics
     settings: BrokerSettings
@@ -77,7 +77,7 @@ class RetryHandlers:
             )
 
     async def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
-        record = await off_the_loop(self.reader.finding_record(offset)) if offset >= 0 else None
+        record = await off_the_loop(self.lookup.finding_record(offset)) if offset >= 0 else None
         view = None if record is None else verify(record, check_body_crc=False)
         if record is None or not isinstance(view, RecordView) or view.topic in _NEVER_CONSUMED:
             raise RequestFailed(

@@ -91,8 +91,8 @@ class RuntimeHandlers:
 
     async def _earliest_ms(self) -> int | None:
         """Of the record that the log begins with; None for an empty store."""
-        reader = self.store.reader
-        record = await self.service.run(reader.finding_record(self.store.parts.commit_log.min_offset))
+        first = self.store.parts.commit_log.min_offset
+        record = await self.service.run(self.store.lookup.finding_record(first))
         view = None if record is None else verify(record, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 

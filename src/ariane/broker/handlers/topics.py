@@ -91,7 +91,7 @@ class TopicHandlers:
         if queue is None:
             return TopicOffset()
         low, high = queue.min_offset, queue.max_offset
-        last_ms = (yield from self.store.reader.finding_store_time(queue, high - 1)) if high > low else None
+        last_ms = (yield from self.store.lookup.finding_store_time(queue, high - 1)) if high > low else None
         return TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=last_ms or 0)
 
     def _found(self, topic: str) -> TopicConfig:
