@@ -92,7 +92,7 @@ def _ways(directory: Path, stack: ExitStack, counts: Sequence[int]) -> Iterator[
         own_time = _OwnTime()
         store = stack.enter_context(opened(root, own_time, segment_bytes=_SEGMENT_BYTES))
         records = list(_records(store, chunks))
-        store.write_derived()
+        store.derived.write()
         yield ("store", queues), _Appending(store, own_time, chunks)
         files = _files(directory / f"files-{queues}", queues, stack)
         yield ("a file per queue", queues), _WritingFiles(files, records)
@@ -128,7 +128,7 @@ class _OwnTime(Clock):
 
 
 class _Appending:
-    """To a store, for so long in a turn that the write at its end comes hardly sooner than in a service."""
+    """To a store, turn after turn. What a turn leaves in memory is written in the next one, as in a service."""
 
     def __init__(self, store: MessageStore, own_time: _OwnTime, chunks: list[Sequence[Draft]]) -> None:
         self._store = store
@@ -150,9 +150,7 @@ class _Appending:
         self._spent += watch.stop(count * CHUNK)
 
     def end(self) -> Spent:
-        watch = Stopwatch()
-        self._store.write_derived()
-        spent, self._spent = self._spent + watch.stop(0), NOTHING
+        spent, self._spent = self._spent, NOTHING
         _forget(self._store)
         return spent
 

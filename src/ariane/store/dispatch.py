@@ -8,7 +8,10 @@ Index keys are collected and put in batches: hashing a thousand keys at once cos
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import numpy as np
 
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
@@ -17,7 +20,9 @@ from ariane.store.consume_queues import ConsumeQueues
 from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
 from ariane.store.index import Index
 from ariane.store.key_columns import KeyColumns
+from ariane.store.new_entries import pack_all
 from ariane.store.steps import Errand
+from ariane.store.usual_records import UsualRecords
 from ariane.wire.record_view import DispatchFacts, RecordView
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -30,6 +35,8 @@ _DELAY = Property.DELAY
 # What a long walk over the log keeps in memory before it goes to the files.
 _KEYS_MAX = 4096
 _ENTRIES_MAX = 100_000
+
+_NONE: dict[int, ConsumeQueue] = {}
 
 
 Arrival = Callable[[str, int, int, int], None]
@@ -115,16 +122,22 @@ class Dispatcher:
             self._index.put_columns(self.keys)
             self.keys = KeyColumns()
 
-    def follow(self, views: Iterable[RecordView]) -> int:
+    def follow(self, records: Iterable[RecordView | UsualRecords]) -> int:
         """Feeds records read from the log; how many. Those that a queue already has are passed over."""
-        number = 0
-        for view in views:
-            self._follow(view)
-            number += 1
+        number, written, known_to = 0, 0, self._queues.max_physical
+        for some in records:
+            if isinstance(some, RecordView):
+                self._follow(some)
+                number += 1
+            else:
+                self._queue_usual(some, are_new=some.physical[0] >= known_to)
+                self._index_usual(some)
+                number += len(some.physical)
             if len(self.keys) >= _KEYS_MAX:
                 self.write_index()
-            if number % _ENTRIES_MAX == 0:
+            if number - written >= _ENTRIES_MAX:
                 self._queues.write_dirty()
+                written = number
         self.write_index()
         return number
 
@@ -132,7 +145,7 @@ class Dispatcher:
         facts = _facts(view)
         if not view.sys_flag & _PREPARED:  # neither prepared nor, which has that bit too, rolled back
             tags_code = self._delivery_ms(view) or facts.tags_code
-            self._queue(view, tags_code)
+            self._queue(view.topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
             return
         keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
@@ -140,15 +153,52 @@ class Dispatcher:
             physical = [view.physical_offset] * len(keys)
             self.keys.add(physical, keys, view.store_timestamp_ms, (view.topic,), (len(keys),))
 
-    def _queue(self, view: RecordView, tags_code: int) -> None:
+    def _queue(self, topic: str, queue_id: int, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         try:
-            queue = self._queues.get_or_create(view.topic, view.queue_id)
+            queue = self._queues.get_or_create(topic, queue_id)
         except MessageRefused as error:  # a name that another writer allowed and that we make no directory of
-            log.warning("record not queued", extra={"offset": view.physical_offset, "reason": str(error)})
+            log.warning("record not queued", extra={"offset": physical, "reason": str(error)})
             return
-        queue.append_at(view.queue_offset, view.physical_offset, view.size, tags_code)
+        queue.append_at(queue_offset, physical, size, tags_code)
         if self.has_listeners:
             self.tell_all({(queue, tags_code): queue.max_offset})
+
+    def _queue_usual(self, records: UsualRecords, are_new: bool) -> None:
+        """`are_new`: behind all that queues knew of when the walk began, so that only their numbers are in doubt."""
+        by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
+        kept, owners = list[int](), list[int]()
+        rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
+        for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
+            if sys_flag & _PREPARED:
+                continue
+            queue = by_topic.get(topic, _NONE).get(queue_id)
+            if queue is not None and queue.max_offset == queue_offset and is_plain:
+                queue.max_offset = queue_offset + 1
+                kept.append(number)
+                owners.append(queue.number)
+            else:
+                self._add_entries(records, kept, owners)
+                kept, owners = [], []
+                physical, size, tags_code = records.entry(number)
+                self._queue(topic, queue_id, queue_offset, physical, size, tags_code)
+        self._add_entries(records, kept, owners)
+
+    def _add_entries(self, records: UsualRecords, kept: list[int], owners: list[int]) -> None:
+        """Of some of the records, to their queues, which count them already."""
+        if kept:
+            columns = (records.physical, records.sizes, records.facts.tags_codes)
+            self.new_entries += pack_all(owners, *(np.array(column, np.int64)[kept] for column in columns))
+
+    def _index_usual(self, records: UsualRecords) -> None:
+        if self._index is None:
+            return
+        keys: Sequence[Sequence[str]] = records.facts.keys
+        if any(map(_ROLLBACK.__and__, records.sys_flags)):
+            flags = records.sys_flags
+            keys = [() if flag & _ROLLBACK == _ROLLBACK else some for flag, some in zip(flags, keys, strict=True)]
+        counts = list(map(len, keys))
+        physical = np.repeat(records.physical, counts).tolist()
+        self.keys.add_runs(physical, list(chain.from_iterable(keys)), records.timestamps_ms, records.topics, counts)
 
     def _delivery_ms(self, view: RecordView) -> int | None:
         """A delayed message's entry carries its delivery time in place of the tags code."""

@@ -55,11 +55,22 @@ class KeyColumns:
         run_keys: Sequence[int],
     ) -> None:
         """Keys in the order of the log, each with its message's offset; how many of them are of which topic."""
+        self.add_runs(physical, texts, repeat(timestamp_ms, len(run_topics)), run_topics, run_keys)
+
+    def add_runs(
+        self,
+        physical: list[int],
+        texts: Sequence[str],
+        run_times_ms: Iterable[int],
+        run_topics: Sequence[str],
+        run_keys: Sequence[int],
+    ) -> None:
+        """The same for messages of different times."""
         self._physical.fromlist(physical)
         self._texts += texts
         self._run_topics += run_topics
         self._run_keys += run_keys
-        self._run_times_ms += repeat(timestamp_ms, len(run_topics))
+        self._run_times_ms += run_times_ms
 
     def add_rows(self, rows: KeyRows) -> None:
         """Keys that are hashed already, behind those that wait."""

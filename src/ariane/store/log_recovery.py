@@ -14,6 +14,7 @@ from ariane.errors import StoreCorrupt
 from ariane.store.checkpoint import Checkpoint, LastExit
 from ariane.store.disk import Disk, File, replace_all
 from ariane.store.segments import Segment, Segments
+from ariane.store.usual_records import RECORDS_MAX, UsualRecords, read_usual
 from ariane.wire.record import MAGIC_V1, MAGIC_V2
 from ariane.wire.record_view import BlankRecord, BrokenRecord, RecordView, verify
 
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _ZERO_CHUNK = 1024 * 1024
 _APACHE_SLACK_MS = 3_000
+_ALONE_MIN = 8
+"""How many records are looked at one by one behind an unusual one; twice as many each time there is another at once."""
 
 
 @dataclass(slots=True)
@@ -38,9 +41,11 @@ class LogWalk:
     last_timestamp_ms: int = 0
     records: int = 0
     quarantined: list[Path] = field(default_factory=list)
+    _alone: int = 0
+    _alone_next: int = _ALONE_MIN
 
-    def views(self) -> Iterator[RecordView]:
-        """Every whole record; `end` is set when they are exhausted."""
+    def whole_records(self) -> Iterator[RecordView | UsualRecords]:
+        """Every whole record, many at once where they are usual; `end` is set when they are exhausted."""
         self.end = position = self.start
         files_end = self.segments.last.end if self.segments.last is not None else 0
         if self.start > files_end:
@@ -49,9 +54,14 @@ class LogWalk:
                 "to begin anew without those messages, remove `checkpoint`, `consumequeue` and `index`"
             )
         while (segment := self.segments.find(position)) is not None:
-            view = segment.file.view()
-            at = position - segment.base
-            verdict = verify(view, at, size_max=self.size_max)
+            usual = self._usual(segment, position)
+            if usual is not None:
+                self.records += len(usual.physical)
+                self.last_timestamp_ms = max(self.last_timestamp_ms, *usual.timestamps_ms)
+                yield usual
+                self.end = position = segment.base + usual.end
+                continue
+            verdict = verify(segment.file.view(), position - segment.base, size_max=self.size_max)
             if isinstance(verdict, RecordView) and self._is_whole(verdict, position):
                 self.records += 1
                 self.last_timestamp_ms = max(self.last_timestamp_ms, verdict.store_timestamp_ms)
@@ -65,6 +75,19 @@ class LogWalk:
             else:
                 return
             self.end = position
+
+    def _usual(self, segment: Segment, position: int) -> UsualRecords | None:
+        """None when the next record is to be looked at alone: behind an unusual one there are often more of them."""
+        if self._alone:
+            self._alone -= 1
+            return None
+        usual = read_usual(segment.file.view(), position - segment.base, segment.base, self.size_max)
+        if usual is None:
+            self._alone = self._alone_next
+            self._alone_next = min(2 * self._alone_next, RECORDS_MAX)
+        else:
+            self._alone_next = _ALONE_MIN
+        return usual
 
     def _is_whole(self, view: RecordView, position: int) -> bool:
         """A record may end on a page that a power cut lost, and its checksum covers the body alone. Such a page reads

@@ -82,7 +82,7 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
             index.after_crash(walk.start if checkpoint.is_ours else index.durable_at(checkpoint.index_timestamp_ms))
     if index is not None:
         _tell_missing(index, segments.base, walk.start, layout)
-    records = dispatcher.follow(walk.views())
+    records = dispatcher.follow(walk.whole_records())
     queues.truncate(walk.end)
     if index is not None:
         index.truncate(walk.end)

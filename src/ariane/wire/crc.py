@@ -27,7 +27,7 @@ def crc32_of_each(pieces: Iterable[bytes]) -> list[int]:
     return [checksum & POSITIVE_INT32 for checksum in map(_crc32, pieces)]
 
 
-def whole_crc32_of_each(pieces: Iterable[bytes]) -> Iterator[int]:
+def whole_crc32_of_each(pieces: Iterable[bytes | memoryview]) -> Iterator[int]:
     """All 32 bits of each, for who masks them all at once."""
     return map(_crc32, pieces)
 

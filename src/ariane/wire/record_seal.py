@@ -10,7 +10,7 @@ readers take the seal for one more property.
 from ariane.wire.crc import crc32
 
 SEAL_BYTES = 20
-_NAME = b"__CRC32#\x01"
+SEAL_NAME = b"__CRC32#\x01"
 _END = b"\x02"
 _ROOM = bytes(SEAL_BYTES)
 
@@ -23,17 +23,17 @@ def with_room(properties: bytes) -> bytes:
 def seal(record: bytes) -> bytes:
     """The record, packed with room for it, with its seal in place."""
     covered = record[:-SEAL_BYTES]
-    return covered + _NAME + f"{crc32(covered):010d}".encode()[::-1] + _END
+    return covered + SEAL_NAME + f"{crc32(covered):010d}".encode()[::-1] + _END
 
 
 def is_sealed(property_text: bytes) -> bool:
-    return len(property_text) >= SEAL_BYTES and property_text.startswith(_NAME, len(property_text) - SEAL_BYTES)
+    return len(property_text) >= SEAL_BYTES and property_text.startswith(SEAL_NAME, len(property_text) - SEAL_BYTES)
 
 
 def seal_fault(record: memoryview, property_text: bytes) -> str | None:
     """Why a sealed record is not what was written; None when it is."""
     found = f"{crc32(record[:-SEAL_BYTES]):010d}".encode()[::-1]
-    stored = property_text[len(property_text) - SEAL_BYTES + len(_NAME) : -1]
+    stored = property_text[len(property_text) - SEAL_BYTES + len(SEAL_NAME) : -1]
     if found == stored and property_text.endswith(_END):
         return None
     return f"a record whose checksum is {found.decode()}, not the stored {stored.decode('ascii', 'replace')}"
