@@ -22,12 +22,13 @@ import pyarrow as pa
 
 from ariane.arrow.decode import Decoder
 from ariane.arrow.schema import TIMESTAMP, message_schema
-from ariane.arrow.source import HEAD_TYPE, Int64s, Source, fixed
+from ariane.arrow.source import Int64s, Source, fixed
 from ariane.arrow.walk import Walk
 from ariane.model.message import HostPort
 from ariane.wire.host import encode_host
 from ariane.wire.properties import encode_properties
 from ariane.wire.record import pack_record
+from ariane.wire.record_fields import HEAD_BYTES, heads_at
 from ariane.wire.record_read import decode_all
 from bench.timing import us_per_call
 
@@ -127,8 +128,8 @@ def scan(log: bytes, columns: Sequence[str]) -> int:
 def prototype(log: bytes, starts: Int64s) -> pa.RecordBatch:
     """Seven columns of records that are known to be whole, of one layout and of topics of one length."""
     source = Source(log)
-    heads = source.heads(starts).view(HEAD_TYPE)
-    body, length = starts + HEAD_TYPE.itemsize, heads["bodyLength"].astype(np.int64)
+    heads = heads_at(source.view, starts)
+    body, length = starts + HEAD_BYTES, heads["bodyLength"].astype(np.int64)
     topic = body + length + 1
     arrays = [
         source.spans(topic, source.bytes[topic - 1].astype(np.int64), pa.string()),

@@ -12,10 +12,11 @@ from ariane.arrow.decode import decode_records
 from ariane.arrow.fronts import gather_fronts
 from ariane.arrow.schema import COLUMNS
 from ariane.arrow.selection import Selection
-from ariane.arrow.source import HEAD_BYTES, Source
+from ariane.arrow.source import Source
 from ariane.model.message import StoredMessage
 from ariane.wire.compression import compress
 from ariane.wire.record import encode
+from ariane.wire.record_fields import HEAD_BYTES
 from ariane.wire.record_read import decode_all
 from ariane.wire.sys_flag import Compression, with_compression
 from tests.arrow.expected_rows import expected_row, rows_of

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.source import HEAD_BYTES, HEAD_TYPE, Int64s, Source
+from ariane.arrow.source import Int64s, Source
 from ariane.wire.record import TOPIC_BYTES_MAX_V1
+from ariane.wire.record_fields import HEAD_BYTES, HEAD_TYPE
 
 TEXT_LENGTH_BYTES = 2
 _BODY_BYTES_MAX = 192

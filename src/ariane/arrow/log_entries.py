@@ -11,7 +11,7 @@ from ariane.arrow.bad_records import BadRecord, reason_at
 from ariane.arrow.log_queues import QueueEntries, open_queues, topics_with_queues
 from ariane.arrow.log_split import LogSplit
 from ariane.arrow.row_checks import Checked
-from ariane.arrow.rows import Rows, not_text
+from ariane.arrow.rows import Rows
 from ariane.arrow.source import Bools, Int64s, is_all
 from ariane.arrow.walk import Walk
 from ariane.store.delay_levels import SCHEDULE_TOPIC
@@ -43,7 +43,7 @@ class QueuedRecords:
         rows = checked.rows
         bad = [self._bad(walk, number) for number in np.setdiff1d(np.arange(len(self)), checked.numbers).tolist()]
         is_wrong = self._mismatches(checked)
-        is_wrong[not_text(rows.topics)] = True
+        is_wrong[rows.odd_topics()] = True
         for number in np.flatnonzero(is_wrong).tolist():
             reason = "a record that is not the one that the queue's entry names"
             bad.append(walk.bad(int(rows.position[number]), rows.size(number), reason))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ariane.arrow.fronts import Fields, gather_fronts
 from ariane.arrow.rows import Rows
-from ariane.arrow.source import HEAD_BYTES, STORE_HOST_AT, Bools, Int64s, Source, is_all
+from ariane.arrow.source import STORE_HOST_AT, Bools, Int64s, Source, is_all
 from ariane.arrow.topics import TopicSpans
 from ariane.arrow.usual_rows import usual_rows
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6
@@ -24,6 +24,7 @@ from ariane.wire.record import (
     RECORD_BYTES_MAX,
     RECORD_BYTES_MIN,
 )
+from ariane.wire.record_fields import HEAD_BYTES
 from ariane.wire.sys_flag import SysFlag
 
 _BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)

@@ -1,12 +1,5 @@
 """Bytes seen as arrays: fields gathered from many places at once, big-endian as records hold them.
 
-A view whose items overlap, one at every byte, turns "the field at each of these positions" into one indexing operation:
-
-    buffer     b0 b1 b2 b3 b4 b5 b6 b7 b8 ...
-    view[0]    b0 b1 b2 b3
-    view[1]       b1 b2 b3 b4
-    view[2]          b2 b3 b4 b5
-
 Texts and bodies are gathered by Arrow. An array that lies over the buffer has a value for every text and a value for
 every gap between two texts; taking every other value copies the texts, and nothing else, one behind the other.
 
@@ -25,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ariane.errors import RecordError
+from ariane.wire.record_fields import at_every_byte
 
 _TAKE = pc.get_function("array_take")
 _UNCHECKED = pc.TakeOptions(boundscheck=False)
@@ -41,27 +35,6 @@ np.empty(31 * 1024 * 1024, np.uint8)
 """Given and taken back untouched, once: glibc then keeps freed blocks of this size for the next batch. Otherwise every
 batch begins with new pages, and to get those takes longer than to fill them."""
 
-HEAD_TYPE = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">u4"),
-        ("bodyCRC", ">i4"),
-        ("queueId", ">i4"),
-        ("flag", ">i4"),
-        ("queueOffset", ">i8"),
-        ("physicalOffset", ">i8"),
-        ("sysFlag", ">i4"),
-        ("bornTimestamp", ">i8"),
-        ("bornHost", "V8"),
-        ("storeTimestamp", ">i8"),
-        ("storeHost", "V8"),
-        ("reconsumeTimes", ">i4"),
-        ("preparedTransactionOffset", ">i8"),
-        ("bodyLength", ">i4"),
-    ]
-)
-"""A record's fields up to bodyLength, with two IPv4 hosts; drawn in `ariane.wire.record`."""
-HEAD_BYTES = HEAD_TYPE.itemsize
 BORN_HOST_AT, STORE_HOST_AT = 48, 64
 
 
@@ -81,8 +54,7 @@ class Source:
 
     def at_every_byte(self, dtype: Any) -> npt.NDArray[Any]:
         """An array with one overlapping item for every byte that can begin one."""
-        item = np.dtype(dtype)
-        return np.ndarray((max(len(self.bytes) - item.itemsize + 1, 0),), item, self.view, 0, (1,))
+        return at_every_byte(self.view, dtype)
 
     @cached_property
     def uint32(self) -> npt.NDArray[np.uint32]:
@@ -94,14 +66,6 @@ class Source:
         high <<= 8
         high |= self.bytes[positions + 1]
         return high
-
-    @cached_property
-    def _heads(self) -> npt.NDArray[np.void]:
-        return self.at_every_byte(f"V{HEAD_BYTES}")
-
-    def heads(self, positions: Int64s) -> npt.NDArray[np.void]:
-        """A copy of the first fields of the record at each position, all of which must be inside; see HEAD_TYPE."""
-        return self._heads[positions]
 
     def blocks(self, positions: Int64s, length: int) -> Bytes:
         """The `length` bytes at each position, as rows of a table."""

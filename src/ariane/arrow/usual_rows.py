@@ -8,9 +8,10 @@ import numpy as np
 
 from ariane.arrow.fronts import Fronts
 from ariane.arrow.rows import Rows
-from ariane.arrow.source import HEAD_BYTES, Int64s, Source, is_all
+from ariane.arrow.source import Int64s, Source, is_all
 from ariane.arrow.usual_tails import tails_in, tails_of
 from ariane.wire.record import HOST_BITS, MAGIC_V1
+from ariane.wire.record_fields import HEAD_BYTES
 
 _least, _most = np.minimum.reduce, np.maximum.reduce
 _some_has, _all_have = np.bitwise_or.reduce, np.bitwise_and.reduce
