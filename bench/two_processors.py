@@ -2,8 +2,8 @@
 
     python -m bench.two_processors <processor>
 
-As a program it is one of them: it waits for a line, copies, and says how long that took. A reader that moves a gigabyte
-through several copies cannot gain more than copies do: processors share the way to memory, here with strangers, too.
+As a program it is one of them: it waits for a line, copies, and says how long that took. Processors share the way to
+memory, with strangers, too, where the machine is a virtual one; a reader that is mostly copies can hardly gain more.
 """
 
 import os
@@ -20,9 +20,11 @@ _ROUNDS = 7
 
 
 def gain_of_copies() -> float:
-    """How many times as much two processes copy in the time of one: the median of some rounds."""
+    """How many times as much two processes copy in the time of one: the median of some rounds. 1 where there is only
+    one processor."""
     processors = sorted(os.sched_getaffinity(0))[:2]
-    return statistics.median(2 * _seconds(processors[:1]) / _seconds(processors) for _ in range(_ROUNDS))
+    gains = [_seconds(processors[:1]) / _seconds(processors) for _ in range(_ROUNDS)]
+    return len(processors) * statistics.median(gains)
 
 
 def _seconds(processors: list[int]) -> float:
