@@ -4,12 +4,12 @@ from itertools import islice
 
 import pytest
 
-from ariane.store import derived_files, message_store
+from ariane.store import derived_files
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.message_store import MessageStore
 from ariane.store.steps import Steps, at_once
 from ariane.testing import FakeClock, SimulatedDisk
-from tests.store.stores import BOOT, bodies, draft, opened
+from tests.store.stores import BOOT, batch_of, bodies, draft, opened
 
 TICK_S = 1.0
 
@@ -62,13 +62,35 @@ async def test_it_never_waits_for_minutes(monkeypatch: pytest.MonkeyPatch) -> No
 def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a start after kill -9 has to dispatch again is bounded by bytes as before."""
     monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
-    monkeypatch.setattr(message_store, "UNWRITTEN_BYTES_MAX", 2000)
+    monkeypatch.setattr(derived_files, "_UNWRITTEN_BYTES_MAX", 2000)
     store = store_with(2, FakeClock())
     store.derived.write()
     store.append([draft(bytes(700))])
     assert len(store.parts.queues.dirty) == 1
     store.append([draft(bytes(700)), draft(bytes(700))])
     assert not store.parts.queues.dirty
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_many_small_messages_are_not_left_unwritten_either(monkeypatch: pytest.MonkeyPatch, is_batch: bool) -> None:
+    """A start takes them by number: a million of 100 B are few bytes and several seconds."""
+    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(derived_files, "_UNWRITTEN_ENTRIES_MAX", 5)
+    store = store_with(2, FakeClock())
+    store.derived.write()
+
+    def append(count: int) -> None:
+        contents = [b"x"] * count
+        store.append_batch(batch_of(*contents)) if is_batch else store.append([draft(body) for body in contents])
+
+    append(3)
+    assert len(store.parts.queues.dirty) == 1
+    append(2)
+    assert len(store.parts.queues.dirty) == 1
+    append(1)
+    assert not store.parts.queues.dirty
+    append(5)
+    assert len(store.parts.queues.dirty) == 1
 
 
 @pytest.mark.parametrize("is_written_early", [False, True])

@@ -99,6 +99,7 @@ class ConsumeQueue:
             self._gather()
             self.tail += entries
             self._new.dirty.add(self)
+            self._new.dealt += count
             self.max_offset = offset + count
         return offset
 

@@ -134,6 +134,11 @@ class ConsumeQueues:
         return self._new.dirty
 
     @property
+    def entries_added(self) -> int:
+        """How many, since the store was opened."""
+        return self._new.total
+
+    @property
     def max_physical(self) -> int:
         """Up to where the log has been dispatched, as far as entries can tell."""
         return max((queue.max_physical for queue in self), default=0)

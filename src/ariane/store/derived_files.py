@@ -19,8 +19,10 @@ from ariane.store.steps import Errand, Steps, at_once, until_warm
 log = logging.getLogger(__name__)
 
 _PAUSE_S, _PAUSE_S_MAX = 0.0005, 10.0  # for each queue that was written, a hundred times what its write takes
-UNWRITTEN_BYTES_MAX = 192 * 1024 * 1024
-"""Some 168,000 messages of 1 KiB, which are dispatched again in a second (usual_records.py)."""
+_UNWRITTEN_BYTES_MAX = 256 * 1024 * 1024
+_UNWRITTEN_ENTRIES_MAX = 250_000
+"""What is dispatched again in little more than a second (usual_records.py): messages cost by number more than by size.
+With thousands of queues more at once is cheaper for each."""
 
 
 class DerivedFiles:
@@ -31,6 +33,7 @@ class DerivedFiles:
         self._clock = clock
         self.written_to = parts.commit_log.max_offset
         """What of the log the files know of."""
+        self._entries_written = parts.queues.entries_added
         self._due_from = 0.0
         self._queue_ends = QueueEnds(parts.disk, parts.queues)
         self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
@@ -60,6 +63,14 @@ class DerivedFiles:
         take several percent of the time, so they come less often; never after more of the log than without that."""
         return self._clock.monotonic() >= self._due_from
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether so much is unwritten that a start after a kill would take seconds."""
+        return (
+            self._parts.commit_log.max_offset - self.written_to > _UNWRITTEN_BYTES_MAX
+            or self._parts.queues.entries_added - self._entries_written > _UNWRITTEN_ENTRIES_MAX
+        )
+
     def write(self) -> None:
         """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
         at_once(self._writing())
@@ -75,16 +86,20 @@ class DerivedFiles:
             self.write()
         except StoreFull as error:  # the next round tries again, and tells
             log.debug("queues or index not written", extra={"reason": str(error)})
-            self.written_to = self._parts.commit_log.max_offset
+            self._note_written(self._parts.commit_log.max_offset, self._parts.queues.entries_added)
+
+    def _note_written(self, log_offset: int, entries: int) -> None:
+        self.written_to, self._entries_written = log_offset, entries
 
     def _writing(self) -> Steps[None]:
         parts, written_to = self._parts, self._parts.commit_log.max_offset
+        entries = parts.queues.entries_added
         self._due_from = self._clock.monotonic() + min(len(parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
         parts.dispatcher.write_index()
         yield from parts.queues.writing_dirty()
         if written_to >= self.written_to:  # or all was written early meanwhile, and more
             write_mark(self._mark, written_to)
-            self.written_to = written_to
+            self._note_written(written_to, entries)
 
     def checkpointed(self) -> None:
         """All that was written is durable, and may leave memory."""

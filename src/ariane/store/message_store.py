@@ -19,7 +19,7 @@ from ariane.errors import StoreError, StoreFull, StoreReadOnly
 from ariane.store.append import Appender, Outcome
 from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint
 from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.derived_files import UNWRITTEN_BYTES_MAX, DerivedFiles
+from ariane.store.derived_files import DerivedFiles
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.draft import Draft
 from ariane.store.draft_batch import AppendedBatch, DraftBatch
@@ -153,7 +153,7 @@ class MessageStore:
         began = time.monotonic()
         outcome = append(drafts)
         self._append_ended, self.append_s = (ended := time.monotonic()), ended - began
-        if self.parts.commit_log.max_offset - self.derived.written_to > UNWRITTEN_BYTES_MAX:
+        if self.derived.is_overdue:
             self.derived.write_early()
         return outcome
 

@@ -49,15 +49,22 @@ Q = TypeVar("Q", bound=Owner)
 
 
 class NewEntries(Generic[Q]):
-    __slots__ = ("_free", "_owners", "dirty", "packed")
+    __slots__ = ("_free", "_owners", "dealt", "dirty", "packed")
 
     def __init__(self) -> None:
         self.packed = bytearray()
         """What `pack_numbered` made, for the hot path to add to; it stays the same object."""
         self.dirty: set[Q] = set()
         """Queues that were given something; a queue that has written it leaves."""
+        self.dealt = 0
+        """How many entries queues were given since the store was opened."""
         self._owners: list[Q] = []
         self._free: list[int] = []
+
+    @property
+    def total(self) -> int:
+        """Those that queues were given, and those that wait to be."""
+        return self.dealt + len(self.packed) // _NUMBERED.size
 
     def join(self, queue: Q) -> int:
         """The number that stands before its entries."""
@@ -75,6 +82,7 @@ class NewEntries(Generic[Q]):
 
     def deal(self) -> None:
         """Gives every queue what is its own."""
+        self.dealt = self.total
         packed, owners, dirty = self.packed, self._owners, self.dirty
         few = len(packed) <= _FEW_BYTES
         dealt = list(_NUMBERED.iter_unpack(packed)) if few else self._sorted(bytes(packed))
