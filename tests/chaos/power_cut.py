@@ -8,7 +8,8 @@
 
 The image holds what has reached "the disk"; what only the page cache of the upper file system has is lost in the copy,
 as in a power cut. The writer is stopped while the image is copied, so that the copy is of one moment; its syncs that
-were under way are finished by then, those it had not begun are not.
+were under way are finished by then, those it had not begun are not. It stays stopped while the copy is looked at: how
+much it writes, and whether the image holds it, does not depend on how long that takes.
 """
 
 import random
@@ -91,12 +92,14 @@ def writer(root: Path, seed: int) -> Iterator[tuple["subprocess.Popen[bytes]", A
             acknowledgements.join()
 
 
-def copy_at_one_moment(process: "subprocess.Popen[bytes]", image: Path, copy: Path) -> None:
+@contextmanager
+def stopped(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     process.send_signal(signal.SIGSTOP)
     try:
         while not _is_stopped(process.pid):
+            assert process.poll() is None, "the writer ended by itself: above is why"
             time.sleep(0.001)
-        run("cp", "--sparse=always", image, copy)
+        yield
     finally:
         process.send_signal(signal.SIGCONT)
 
@@ -130,9 +133,10 @@ def cut_often(workshop: Path, cuts: int) -> int:
         for number in range(1, cuts + 1):
             time.sleep(rng.uniform(0.01, 0.3))  # the moment of the cut
             promised = acknowledgements.count
-            copy_at_one_moment(process, image, copy)
-            with mounted(copy, workshop / "after") as after:
-                found = recovered(after)
+            with stopped(process):
+                run("cp", "--sparse=always", image, copy)
+                with mounted(copy, workshop / "after") as after:
+                    found = recovered(after)
             losses += found < promised
             print(f"{number:4}{promised:14}{found:10}{max(0, promised - found):6}", flush=True)
     return losses
