@@ -73,9 +73,9 @@ def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
     record = encode(USUAL)
     alike, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
     positions = np.arange(COUNT) * len(record)
-    assert gather_fronts(Source(alike), positions, len(alike)).alike is not None
+    assert gather_fronts(Source(alike), positions, len(alike)).more is not None
     unlike = gather_fronts(Source(longer), np.append(positions, len(alike)), len(longer))
-    assert (unlike.alike, unlike.fields.itemsize) == (None, HEAD_BYTES)
+    assert (unlike.more, unlike.fields.itemsize) == (None, HEAD_BYTES)
 
 
 @pytest.mark.parametrize("limit", [-1, -40])

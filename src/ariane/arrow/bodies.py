@@ -60,8 +60,8 @@ def unpack_bodies(rows: Rows, body_bytes_max: int) -> Unpacked:
 def body_column(rows: Rows, unpacked: Unpacked | None) -> pa.Array:
     """With `unpacked`, made from these very rows, whose numbers it uses."""
     if unpacked is None or not len(unpacked.rows):
-        if rows.has_bodies:
-            return even_blocks(rows.fields["body"], pa.binary())
+        if rows.bodies is not None:
+            return even_blocks(rows.bodies, pa.binary())
         return rows.source.spans(rows.body_position, rows.body_length, pa.binary())
     plain = np.setdiff1d(np.arange(len(rows)), unpacked.rows)
     copied = rows.source.spans(rows.body_position[plain], rows.body_length[plain], pa.binary())

@@ -6,7 +6,9 @@ have short bodies of one length and the same topic, everything up to the propert
     head | body | length | topic | length of the properties
     |<---------------------- front ---------------------->|
 
-That the others are like the samples is not known yet; if they are not, the heads in the fronts are as good as any.
+Some at a time, and while those are in the processor's cache they are dealt out to heads, bodies and tails, which are
+then read one behind the other. That the others are like the samples is not known yet; if they are not, their heads are
+as good as any.
 """
 
 from functools import lru_cache
@@ -27,6 +29,8 @@ _SAMPLES = 8
 _BODY_LENGTH = Struct(">i")
 _BODY_LENGTH_AT = HEAD_BYTES - _BODY_LENGTH.size
 WORD = 8
+_AT_ONCE = 1024
+"""Fronts: with what is made of them some hundred kilobytes."""
 
 Fields = npt.NDArray[np.void]
 
@@ -43,17 +47,35 @@ class Alike(NamedTuple):
         return HEAD_BYTES + self.body_length + len(self.topic) + TEXT_LENGTH_BYTES
 
 
+class More(NamedTuple):
+    """Of records that seem to be alike, what is behind their heads."""
+
+    alike: Alike
+    bodies: Fields
+    tails: npt.NDArray[np.int64]
+    """Rows of words, as many as hold what is behind the body; see usual_tails.py."""
+
+
 class Fronts(NamedTuple):
     fields: Fields
-    """By name, and if records seem to be alike with their `body` and with a `tail` of words; see `_front_type`."""
-    alike: Alike | None
+    """The heads, by name."""
+    more: More | None
 
 
 def gather_fronts(source: Source, positions: Int64s, limit: int) -> Fronts:
     """Of the records at these positions, which ascend, and at each of which a head must fit before `limit`."""
     alike = _seem_alike(source, positions, limit) if len(positions) else None
-    kind = _HEADS if alike is None else _front_type(alike.body_length, len(alike.topic))
-    return Fronts(np.ndarray(positions.shape, kind, source.blocks(positions, kind.itemsize)), alike)
+    if alike is None:
+        return Fronts(np.ndarray(positions.shape, _HEADS, source.blocks(positions, HEAD_BYTES)), None)
+    kind = _front_type(alike.body_length, len(alike.topic))
+    heads, bodies, tails = parts = [np.empty(len(positions), kind[name]) for name in _PARTS]
+    for begin in range(0, len(positions), _AT_ONCE):
+        some = positions[begin : begin + _AT_ONCE]
+        fronts = np.ndarray(some.shape, kind, source.blocks(some, kind.itemsize))
+        for name, part in zip(_PARTS, parts, strict=True):
+            part[begin : begin + _AT_ONCE] = fronts[name]
+    words = tails.view(">i8").reshape(len(positions), -1)
+    return Fronts(np.ndarray(positions.shape, _HEADS, heads), More(alike, bodies, words))
 
 
 def choose(fields: Fields, which: npt.NDArray[np.int64 | np.bool_]) -> Fields:
@@ -100,6 +122,7 @@ def _type(fields: dict[str, tuple[object, int]], width: int) -> np.dtype[np.void
 
 
 _HEADS = _type(_head_fields(), HEAD_BYTES)
+_PARTS = ("head", "body", "tail")
 
 
 def tail_words(topic_length: int) -> int:
@@ -109,7 +132,6 @@ def tail_words(topic_length: int) -> int:
 
 @lru_cache(maxsize=256)
 def _front_type(body_length: int, topic_length: int) -> np.dtype[np.void]:
-    """`tail` are words of 8 bytes up to the end, as many as hold what is behind the body."""
-    width, words = HEAD_BYTES + body_length + topic_length + TEXT_LENGTH_BYTES, tail_words(topic_length)
-    more = {"body": (f"V{body_length}", HEAD_BYTES), "tail": ((">i8", (words,)), width - words * WORD)}
-    return _type(_head_fields() | more, width)
+    width, tail_bytes = HEAD_BYTES + body_length + topic_length + TEXT_LENGTH_BYTES, WORD * tail_words(topic_length)
+    places = (HEAD_BYTES, 0), (body_length, HEAD_BYTES), (tail_bytes, width - tail_bytes)
+    return _type({name: (f"V{length}", at) for name, (length, at) in zip(_PARTS, places, strict=True)}, width)

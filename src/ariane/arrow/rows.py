@@ -38,8 +38,8 @@ class Rows:
     """Of the property text."""
     text_length: Int64s
     found_topics: Topics
-    has_bodies: bool = False
-    """Whether the bodies, then of one length, were gathered with the fields and are one of them."""
+    bodies: Fields | None = None
+    """Of one length, if they were gathered with the fields."""
 
     def __len__(self) -> int:
         return len(self.position)
@@ -109,7 +109,7 @@ class Rows:
         return self.take(np.arange(count, len(self)))
 
 
-_SHARED = ("source", "flags", "has_bodies")
+_SHARED = ("source", "flags")
 _PARTS = tuple(name for name in Rows.__dataclass_fields__ if name not in (*_SHARED, "fields", "found_topics"))
 
 

@@ -130,8 +130,9 @@ def even_texts(blocks: Bytes, kind: pa.DataType) -> pa.Array:
 
 
 def even_blocks(blocks: npt.NDArray[np.void], kind: pa.DataType) -> pa.Array:
-    """A field of what was gathered, so not one behind the other, as texts. Copied as blocks, not byte by byte."""
-    return even_texts(blocks.copy().view(np.uint8).reshape(len(blocks), blocks.itemsize), kind)
+    """Blocks as texts. If they are a field of what was gathered, so not one behind the other, then copied as blocks, not
+    byte by byte."""
+    return even_texts(np.ascontiguousarray(blocks).view(np.uint8).reshape(len(blocks), blocks.itemsize), kind)
 
 
 _LENGTHS_KEPT = 16

@@ -22,23 +22,24 @@ def usual_rows(
     source: Source, fronts: Fronts, positions: Int64s, limit: int, base: int | None, size_max: int
 ) -> Rows | None:
     """The rows at these positions, of which there is one at least; None when they are not all usual."""
-    fields, alike = fronts
+    fields, more = fronts
     ends = _ends(fields["sizeAndMagic"].astype(np.int64), positions, limit, size_max)
     if ends is None:
         return None
     body_length = fields["bodyLength"].astype(np.int64)
     standing = None if base is None else positions + base
     flags = int(_some_has(fields["sysFlag"]))
-    is_even = alike is not None and is_all(body_length == alike.body_length)
+    if more is not None and not is_all(body_length == more.alike.body_length):
+        more = None
     if (
-        (not is_even and _least(body_length) < 0)
+        (more is None and _least(body_length) < 0)
         or flags & HOST_BITS
         or not (standing is None or is_all(fields["physicalOffset"] == standing))
     ):
         return None
     body_at = positions + HEAD_BYTES
     body_end = body_at + body_length
-    tails = tails_in(fields, body_end, ends, alike.topic) if alike is not None and is_even else None
+    tails = None if more is None else tails_in(more.tails, body_end, ends, more.alike.topic)
     if tails is None:
         tails = tails_of(source, body_end, ends)
     if tails is None:
@@ -56,7 +57,7 @@ def usual_rows(
         text_position=tails.text_position,
         text_length=tails.text_length,
         found_topics=tails.topics,
-        has_bodies=is_even,
+        bodies=None if more is None else more.bodies,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.fronts import TEXT_LENGTH_BYTES, WORD, Fields, tail_words, topic_at
+from ariane.arrow.fronts import TEXT_LENGTH_BYTES, WORD, tail_words, topic_at
 from ariane.arrow.source import Int64s, Source, is_all
 from ariane.arrow.topics import EvenTopics, OneTopic, Topics, TopicSpans
 
@@ -30,11 +30,11 @@ class Tails(NamedTuple):
     text_length: Int64s
 
 
-def tails_in(fields: Fields, body_end: Int64s, ends: Int64s, topic: bytes) -> Tails | None:
-    """Of records that were gathered with what is behind their bodies; None when not all have this topic."""
+def tails_in(words: Int64s, body_end: Int64s, ends: Int64s, topic: bytes) -> Tails | None:
+    """Of records whose tails were gathered with their heads; None when not all have this topic."""
     text_at = body_end + (len(topic) + TEXT_LENGTH_BYTES)
     text_length = ends - text_at
-    if not _can_be_lengths(text_length) or not _is_one_topic(fields["tail"], text_length, topic):
+    if not _can_be_lengths(text_length) or not _is_one_topic(words, text_length, topic):
         return None
     return Tails(OneTopic(topic[1:], len(ends)), text_at, text_length)
 
