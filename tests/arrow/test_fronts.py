@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ariane.arrow import fronts
 from ariane.arrow.decode import decode_records
 from ariane.arrow.fronts import gather_fronts
 from ariane.arrow.schema import COLUMNS
-from ariane.arrow.selection import Selection
+from ariane.arrow.selection import QueueRange, Selection
 from ariane.arrow.source import Source
 from ariane.model.message import StoredMessage
 from ariane.wire.compression import compress
@@ -69,13 +70,32 @@ def test_any_mixture_says_what_the_row_decoder_says(sent: list[StoredMessage]) -
     check_all_columns(sent)
 
 
+@pytest.mark.parametrize("at_once", [1024, 1 << 20])
+@pytest.mark.parametrize("length", [0, 10, 193])
+def test_heads_of_many_records_are_dealt_out_to_columns(
+    at_once: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at a time, and what nobody needs as a rule is there when it is asked for."""
+    monkeypatch.setattr(fronts, "_BYTES_AT_ONCE", at_once)
+    monkeypatch.setattr(fronts, "_HEADS_BYTES_FEW", 0)
+    numbers = range(COUNT)
+    sent = [replace(USUAL, body=bytes(length), queue_id=n, queue_offset=n, flag=n, reconsume_times=n) for n in numbers]
+    check_all_columns(sent)
+    check_all_columns([replace(one, topic=f"topic-{one.flag}") for one in sent])
+    log = b"".join(map(encode, sent))
+    found = decode_records(
+        log, columns=tuple(COLUMNS), selection=Selection(ranges=(QueueRange("orders", ODD, 0, COUNT),))
+    )
+    assert rows_of(found.batch) == [expected_row(decode_all(log)[ODD])]
+
+
 def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
     record = encode(USUAL)
     alike, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
     positions = np.arange(COUNT) * len(record)
     assert gather_fronts(Source(alike), positions, len(alike)).more is not None
     unlike = gather_fronts(Source(longer), np.append(positions, len(alike)), len(longer))
-    assert (unlike.more, unlike.fields.itemsize) == (None, HEAD_BYTES)
+    assert unlike.more is None
 
 
 @pytest.mark.parametrize("limit", [-1, -40])

@@ -48,8 +48,7 @@ def _time(name: str) -> Column:
         valid: Bools | None = None
         if not 0 <= np.bitwise_or.reduce(time_ms) < _YEAR_10000_MS:  # has every bit that some time has
             valid = (time_ms >= _YEAR_1_MS) & (time_ms < _YEAR_10000_MS)
-        time_ms *= 1000
-        return fixed(time_ms, TIMESTAMP, valid)
+        return fixed(time_ms * 1000, TIMESTAMP, valid)
 
     return column
 

@@ -6,21 +6,21 @@ have short bodies of one length and the same topic, everything up to the propert
     head | body | length | topic | length of the properties
     |<---------------------- front ---------------------->|
 
-Some at a time, and while those are in the processor's cache they are dealt out to heads, bodies and tails, which are
-then read one behind the other. That the others are like the samples is not known yet; if they are not, their heads are
-as good as any.
+Some at a time, and while those are in the processor's cache their parts are dealt out to columns. That the others are
+like the samples is not known yet; if they are not, the columns made of their heads are as good as any.
 """
 
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ariane.arrow.head_fields import HEAD_NAMES, Array, Columns, Fields, Heads, place_of
 from ariane.arrow.source import Int64s, Source
 from ariane.wire.record import TOPIC_BYTES_MAX_V1
-from ariane.wire.record_fields import HEAD_BYTES, HEAD_TYPE
+from ariane.wire.record_fields import HEAD_BYTES
 
 TEXT_LENGTH_BYTES = 2
 _BODY_BYTES_MAX = 192
@@ -29,10 +29,10 @@ _SAMPLES = 8
 _BODY_LENGTH = Struct(">i")
 _BODY_LENGTH_AT = HEAD_BYTES - _BODY_LENGTH.size
 WORD = 8
-_AT_ONCE = 1024
-"""Fronts: with what is made of them some hundred kilobytes."""
-
-Fields = npt.NDArray[np.void]
+_BYTES_AT_ONCE = 256 * 1024
+"""Of fronts: they, and what is made of them, shall be in a processor's own cache."""
+_HEADS_BYTES_FEW = 1024 * 1024
+"""Heads that stay there are not worth dealing out."""
 
 
 class Alike(NamedTuple):
@@ -51,37 +51,39 @@ class More(NamedTuple):
     """Of records that seem to be alike, what is behind their heads."""
 
     alike: Alike
-    bodies: Fields
-    tails: npt.NDArray[np.int64]
-    """Rows of words, as many as hold what is behind the body; see usual_tails.py."""
+    bodies: npt.NDArray[np.void]
+    tails: list[Int64s]
+    """Words, as many as hold what is behind the body; see usual_tails.py."""
 
 
 class Fronts(NamedTuple):
     fields: Fields
-    """The heads, by name."""
+    """Of the heads; `sizeAndMagic` is the first two as one."""
     more: More | None
 
 
 def gather_fronts(source: Source, positions: Int64s, limit: int) -> Fronts:
     """Of the records at these positions, which ascend, and at each of which a head must fit before `limit`."""
     alike = _seem_alike(source, positions, limit) if len(positions) else None
+    if alike is None and len(positions) * HEAD_BYTES <= _HEADS_BYTES_FEW:
+        return Fronts(Heads(np.ndarray(positions.shape, _HEADS, source.blocks(positions, HEAD_BYTES))), None)
     if alike is None:
-        return Fronts(np.ndarray(positions.shape, _HEADS, source.blocks(positions, HEAD_BYTES)), None)
-    kind = _front_type(alike.body_length, len(alike.topic))
-    heads, bodies, tails = parts = [np.empty(len(positions), kind[name]) for name in _PARTS]
-    for begin in range(0, len(positions), _AT_ONCE):
-        some = positions[begin : begin + _AT_ONCE]
-        fronts = np.ndarray(some.shape, kind, source.blocks(some, kind.itemsize))
-        for name, part in zip(_PARTS, parts, strict=True):
-            part[begin : begin + _AT_ONCE] = fronts[name]
-    words = tails.view(">i8").reshape(len(positions), -1)
-    return Fronts(np.ndarray(positions.shape, _HEADS, heads), More(alike, bodies, words))
+        return Fronts(Columns(source, positions, _dealt_out(source, positions, _HEAD)), None)
+    columns = _dealt_out(source, positions, _front(alike.body_length, len(alike.topic)))
+    bodies = columns.pop(_BODY)
+    tails = [columns.pop(_tail(number)) for number in range(tail_words(len(alike.topic)))]
+    return Fronts(Columns(source, positions, columns), More(alike, bodies, tails))
 
 
-def choose(fields: Fields, which: npt.NDArray[np.int64 | np.bool_]) -> Fields:
-    """Some of them. As blocks without names: to choose from arrays with named fields is slow."""
-    blocks = np.ndarray(fields.shape, f"V{fields.itemsize}", fields)[which]
-    return np.ndarray(blocks.shape, fields.dtype, blocks)
+def _dealt_out(source: Source, positions: Int64s, front: "_Front") -> dict[str, Array]:
+    columns = {name: np.empty(len(positions), kind) for name, kind in front.columns.items()}
+    step = _BYTES_AT_ONCE // front.kind.itemsize
+    for begin in range(0, len(positions), step):
+        some = positions[begin : begin + step]
+        fronts = np.ndarray(some.shape, front.kind, source.blocks(some, front.kind.itemsize))
+        for name, column in columns.items():
+            column[begin : begin + step] = fronts[name]
+    return columns
 
 
 def _seem_alike(source: Source, positions: Int64s, limit: int) -> Alike | None:
@@ -110,28 +112,47 @@ def _is_like(view: memoryview, at: int, alike: Alike) -> bool:
     )
 
 
-def _head_fields() -> dict[str, tuple[object, int]]:
-    """With the first two fields as one, too: what costs is the way to each head, not what is read there."""
-    assert HEAD_TYPE.fields is not None
-    return {**{name: (kind, at) for name, (kind, at, *_) in HEAD_TYPE.fields.items()}, "sizeAndMagic": (">i8", 0)}
-
-
-def _type(fields: dict[str, tuple[object, int]], width: int) -> np.dtype[np.void]:
-    formats, offsets = [kind for kind, _ in fields.values()], [at for _, at in fields.values()]
-    return np.dtype({"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": width})
-
-
-_HEADS = _type(_head_fields(), HEAD_BYTES)
-_PARTS = ("head", "body", "tail")
-
-
 def tail_words(topic_length: int) -> int:
     """How many words hold a topic, with its length, and the length of the properties."""
     return -(-(topic_length + TEXT_LENGTH_BYTES) // WORD)
 
 
+class _Front(NamedTuple):
+    kind: np.dtype[np.void]
+    columns: dict[str, np.dtype[Any]]
+    """What is made of its parts: numbers of this machine."""
+
+
+_Parts = dict[str, tuple[np.dtype[Any], int]]
+"""Types of fields, and where they are."""
+
+
+def _type(parts: _Parts, width: int) -> np.dtype[np.void]:
+    kinds, places = [kind for kind, _ in parts.values()], [at for _, at in parts.values()]
+    return np.dtype({"names": list(parts), "formats": kinds, "offsets": places, "itemsize": width})
+
+
+def _front_of(parts: _Parts, width: int) -> _Front:
+    columns = {name: kind.newbyteorder("=") for name, (kind, _) in parts.items()}
+    return _Front(_type(parts, width), {**columns, "bodyLength": np.dtype(np.int64)})  # as all lengths and places
+
+
+_NEEDED = ("queueId", "queueOffset", "physicalOffset", "sysFlag", "bornTimestamp", "storeTimestamp", "bodyLength")
+_WORD = np.dtype(">i8")
+_BOTH: _Parts = {"sizeAndMagic": (_WORD, 0)}
+_HEAD_PARTS = _BOTH | {name: place_of(name) for name in _NEEDED}
+_HEAD = _front_of(_HEAD_PARTS, HEAD_BYTES)
+_HEADS = _type(_BOTH | {name: place_of(name) for name in HEAD_NAMES}, HEAD_BYTES)
+_BODY = "body"
+
+
+def _tail(number: int) -> str:
+    return f"tail {number}"
+
+
 @lru_cache(maxsize=256)
-def _front_type(body_length: int, topic_length: int) -> np.dtype[np.void]:
-    width, tail_bytes = HEAD_BYTES + body_length + topic_length + TEXT_LENGTH_BYTES, WORD * tail_words(topic_length)
-    places = (HEAD_BYTES, 0), (body_length, HEAD_BYTES), (tail_bytes, width - tail_bytes)
-    return _type({name: (f"V{length}", at) for name, (length, at) in zip(_PARTS, places, strict=True)}, width)
+def _front(body_length: int, topic_length: int) -> _Front:
+    width, words = HEAD_BYTES + body_length + topic_length + TEXT_LENGTH_BYTES, tail_words(topic_length)
+    tails = {_tail(number): (_WORD, width - WORD * (words - number)) for number in range(words)}
+    body = {_BODY: (np.dtype(f"V{body_length}"), HEAD_BYTES)}
+    return _front_of(_HEAD_PARTS | body | tails, width)

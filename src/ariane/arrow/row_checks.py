@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.fronts import Fields, gather_fronts
+from ariane.arrow.fronts import gather_fronts
+from ariane.arrow.head_fields import Heads
 from ariane.arrow.rows import Rows
 from ariane.arrow.source import STORE_HOST_AT, Bools, Int64s, Source, is_all
 from ariane.arrow.topics import TopicSpans
@@ -24,7 +25,7 @@ from ariane.wire.record import (
     RECORD_BYTES_MAX,
     RECORD_BYTES_MIN,
 )
-from ariane.wire.record_fields import HEAD_BYTES
+from ariane.wire.record_fields import HEAD_BYTES, heads_at
 from ariane.wire.sys_flag import SysFlag
 
 _BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
@@ -52,18 +53,18 @@ def check_rows(
     """
     if len(positions) and positions[-1] > limit - HEAD_BYTES:
         return _with_tail(source, positions, limit, base, size_max)
-    fronts = gather_fronts(source, positions, limit)
-    usual = usual_rows(source, fronts, positions, limit, base, size_max) if len(positions) else None
-    if usual is not None:
-        return Checked(usual, _numbers(len(positions)), _NONE)
-    fields = fronts.fields
-    magic, size = fields["magic"].astype(np.uint32), fields["size"].astype(np.int64)
+    if len(positions):
+        usual = usual_rows(source, gather_fronts(source, positions, limit), positions, limit, base, size_max)
+        if usual is not None:
+            return Checked(usual, _numbers(len(positions)), _NONE)
+    heads = heads_at(source.view, positions)
+    magic, size = heads["magic"].astype(np.uint32), heads["size"].astype(np.int64)
     ends = positions + size
     is_wide = magic == MAGIC_V2
     ok = ((magic == MAGIC_V1) | is_wide) & (size >= RECORD_BYTES_MIN) & (size <= size_max) & (ends <= limit)
     if base is not None:
-        ok &= fields["physicalOffset"] == positions + base
-    rows, ok = _parts(source, fields, base, positions, ends, is_wide, ok)
+        ok &= heads["physicalOffset"] == positions + base
+    rows, ok = _parts(source, heads, base, positions, ends, is_wide, ok)
     if is_all(ok):
         return Checked(rows, _numbers(len(positions)), _NONE)
     is_blank = (magic == BLANK_MAGIC) & (size >= BLANK_BYTES_MIN)
@@ -95,7 +96,7 @@ def _with_tail(source: Source, positions: Int64s, limit: int, base: int | None, 
 
 def _parts(
     source: Source,
-    fields: Fields,
+    heads: npt.NDArray[np.void],
     base: int | None,
     positions: Int64s,
     ends: Int64s,
@@ -103,9 +104,9 @@ def _parts(
     ok: Bools,
 ) -> tuple[Rows, Bools]:
     """The places of body, topic and properties, and in which rows they fit. Where they do not, nothing is followed."""
-    sys_flag = fields["sysFlag"].astype(np.int32)
-    born_shift, store_shift, body_at = _behind_hosts(source, fields, sys_flag, positions, ends, ok)
-    body_length = fields["bodyLength"].astype(np.int64)
+    sys_flag = heads["sysFlag"].astype(np.int32)
+    born_shift, store_shift, body_at = _behind_hosts(source, heads, sys_flag, positions, ends, ok)
+    body_length = heads["bodyLength"].astype(np.int64)
     body_end = body_at + body_length
     topic_at = body_end + 1
     if np.count_nonzero(is_wide):
@@ -119,7 +120,7 @@ def _parts(
     ok &= source.shorts(_safe(text_at - 2, ok, positions)) == text_length
     rows = Rows(
         source=source,
-        fields=fields,
+        fields=Heads(heads),
         position=positions,
         standing=None if base is None else positions + base,
         flags=int(np.bitwise_or.reduce(sys_flag)) if len(sys_flag) else 0,
@@ -141,13 +142,13 @@ def _safe(places: Int64s, ok: Bools, instead: Int64s) -> Int64s:
 
 def _behind_hosts(
     source: Source,
-    fields: Fields,
+    heads: npt.NDArray[np.void],
     sys_flag: npt.NDArray[np.int32],
     positions: Int64s,
     ends: Int64s,
     ok: Bools,
 ) -> tuple[Int64s | None, Int64s | None, Int64s]:
-    """How much the hosts move what follows, and where bodies begin. The fields get what they hold from where it is."""
+    """How much the hosts move what follows, and where bodies begin. The heads get what they hold from where it is."""
     body_at = positions + HEAD_BYTES
     if not np.bitwise_or.reduce(sys_flag) & HOST_BITS:
         return None, None, body_at
@@ -155,7 +156,7 @@ def _behind_hosts(
     store = np.where(sys_flag & _STORE_HOST_V6, _V6_MORE, 0)
     body_at += born + store
     ok &= body_at <= ends
-    table = np.ndarray((len(fields), fields.itemsize), np.uint8, fields)
+    table = np.ndarray((len(heads), HEAD_BYTES), np.uint8, heads)
     moved = np.flatnonzero(ok & (born + store > 0))
     at = positions[moved] + born[moved]
     table[moved, _STORE_TIMESTAMP_AT:STORE_HOST_AT] = source.blocks(at + _STORE_TIMESTAMP_AT, 8)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ariane.arrow.fronts import Fields, choose
+from ariane.arrow.head_fields import Fields
 from ariane.arrow.source import Bools, Int64s, Source, data_of, with_type
 from ariane.arrow.topics import OneTopic, Topics, only_name
 
@@ -23,7 +23,7 @@ class Rows:
 
     source: Source
     fields: Fields
-    """The first ones by name; see fronts.py. Of IPv6 hosts they hold nothing."""
+    """Of their heads, by name. Of IPv6 hosts they hold nothing."""
     position: Int64s
     standing: Int64s | None
     """Their physical offsets, if they are known to stand where they say."""
@@ -38,19 +38,19 @@ class Rows:
     """Of the property text."""
     text_length: Int64s
     found_topics: Topics
-    bodies: Fields | None = None
+    bodies: npt.NDArray[np.void] | None = None
     """Of one length, if they were gathered with the fields."""
 
     def __len__(self) -> int:
         return len(self.position)
 
     def field(self, name: str, kind: Any) -> npt.NDArray[Any]:
-        """One field, as numbers of this machine."""
-        return self.fields[name].astype(kind)
+        """One field, as numbers of this machine; others may have the same array."""
+        return self.fields[name].astype(kind, copy=False)
 
     def size(self, number: int) -> int:
         """How many bytes one record takes."""
-        return int(self.fields["size"][number])
+        return int(self.source.uint32[self.position[number]])
 
     @cached_property
     def sys_flag(self) -> npt.NDArray[np.int32]:
@@ -94,7 +94,7 @@ class Rows:
         parts: dict[str, Any] = {name: getattr(self, name) for name in _PARTS if getattr(self, name) is not None}
         chosen = replace(
             self,
-            fields=choose(self.fields, which),
+            fields=self.fields.take(which),
             found_topics=self.found_topics.take(which),
             **{name: part[which] for name, part in parts.items()},
         )

@@ -130,7 +130,7 @@ def even_texts(blocks: Bytes, kind: pa.DataType) -> pa.Array:
 
 
 def even_blocks(blocks: npt.NDArray[np.void], kind: pa.DataType) -> pa.Array:
-    """Blocks as texts. If they are a field of what was gathered, so not one behind the other, then copied as blocks, not
+    """Blocks as texts. Those of a field of what was gathered, so not one behind the other, are copied as blocks, not
     byte by byte."""
     return even_texts(np.ascontiguousarray(blocks).view(np.uint8).reshape(len(blocks), blocks.itemsize), kind)
 

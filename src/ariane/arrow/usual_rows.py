@@ -23,10 +23,10 @@ def usual_rows(
 ) -> Rows | None:
     """The rows at these positions, of which there is one at least; None when they are not all usual."""
     fields, more = fronts
-    ends = _ends(fields["sizeAndMagic"].astype(np.int64), positions, limit, size_max)
+    ends = _ends(fields["sizeAndMagic"].astype(np.int64, copy=False), positions, limit, size_max)
     if ends is None:
         return None
-    body_length = fields["bodyLength"].astype(np.int64)
+    body_length = fields["bodyLength"].astype(np.int64, copy=False)
     standing = None if base is None else positions + base
     flags = int(_some_has(fields["sysFlag"]))
     if more is not None and not is_all(body_length == more.alike.body_length):

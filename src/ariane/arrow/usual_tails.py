@@ -10,11 +10,11 @@ The first word then begins with some bytes of the body, which are shifted out of
     . . . 10 B e n c | h T o p i c length length        a topic with its length before it, as in all of this file
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ariane.arrow.fronts import TEXT_LENGTH_BYTES, WORD, tail_words, topic_at
 from ariane.arrow.source import Int64s, Source, is_all
@@ -30,7 +30,7 @@ class Tails(NamedTuple):
     text_length: Int64s
 
 
-def tails_in(words: Int64s, body_end: Int64s, ends: Int64s, topic: bytes) -> Tails | None:
+def tails_in(words: list[Int64s], body_end: Int64s, ends: Int64s, topic: bytes) -> Tails | None:
     """Of records whose tails were gathered with their heads; None when not all have this topic."""
     text_at = body_end + (len(topic) + TEXT_LENGTH_BYTES)
     text_length = ends - text_at
@@ -57,7 +57,8 @@ def _even(source: Source, body_end: Int64s, ends: Int64s, samples: list[bytes]) 
         return None
     if topic == samples[1] == samples[2]:
         width = tail_words(len(topic)) * WORD
-        if _is_one_topic(source.blocks(text_at - width, width).view(">i8"), text_length, topic):
+        words = source.blocks(text_at - width, width).view(">i8").astype(np.int64).T
+        if _is_one_topic(words, text_length, topic):
             return Tails(OneTopic(topic[1:], len(ends)), text_at, text_length)
     kind = _tail_type(len(topic) - 1)
     tails = np.ndarray(ends.shape, kind, source.blocks(body_end, kind.itemsize))
@@ -71,18 +72,13 @@ def _can_be_lengths(text_length: Int64s) -> bool:
     return bool(0 <= np.bitwise_or.reduce(text_length) <= _TEXT_BYTES_MAX)
 
 
-def _is_one_topic(tails: npt.NDArray[Any], text_length: Int64s, topic: bytes) -> bool:
-    """Whether before each text stand this topic and the length of this text: tails as rows of words."""
+def _is_one_topic(words: Iterable[Int64s], text_length: Int64s, topic: bytes) -> bool:
+    """Whether before each text stand this topic and the length of this text: the first word of all, then the next."""
     expected, shift = _expected(topic)
-    for number, word in enumerate(expected):
-        column = tails[:, number].astype(np.int64)
-        if number == len(expected) - 1:
-            column ^= text_length
-        if number == 0:
-            column <<= shift
-        if not is_all(column == word):
-            return False
-    return True
+    *before, last = words
+    found = [*before, last ^ text_length]
+    found[0] = found[0] << shift
+    return all(is_all(column == word) for column, word in zip(found, expected, strict=True))
 
 
 @lru_cache(maxsize=256)
