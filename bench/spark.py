@@ -31,9 +31,9 @@ from ariane.store.layout import Layout
 from ariane.store.rebuild import rebuild_store
 from ariane.store.shape import shape_of
 from bench.arrow import DECODED_BYTES, SEVEN, known_starts, make_log, starts_of
-from bench.spark_alone import Alone, costs_in_turns, running
+from bench.spark_alone import Alone, costs_in_turns, running, stages_in_turns
 from bench.spark_broker import brokered
-from bench.spark_cost import Cost, best_cost, best_costs
+from bench.spark_cost import EARLY_READS, Cost, best_cost, best_costs
 from bench.spark_figures import KEPT, Figure, keep, run_name
 from bench.spark_reads import direct, discard, parquet, write_parquet, write_spark_parquet
 from bench.spark_store import BenchStore, make_store
@@ -50,6 +50,7 @@ SIZE_ROUNDS = 3
 GIVES = "maxTransferCountOnMessageInMemory"
 """Of a broker: how many messages it gives for a pull, 32 by default."""
 _OF_PARQUET = {"1 KiB": 0.75, "100 B": 0.55}
+_STAGES = {"first": "first read", "early": f"reads 2 to {1 + EARLY_READS}", "settled": "settled"}
 _FLAT = 1.1  # a cost that grows by less has not grown
 
 
@@ -101,22 +102,23 @@ class Bench:
                     write_spark_parquet(spark, lake, sparks)
                 ours = self._beside_parquet(label, store, lake, sparks)
                 self._in_one_session(label, store, lake)
-                self._as_first_read(label, store, lake)
                 for path in (lake, sparks):
                     shutil.rmtree(path)
             self._beside_tuples(label, size, ours.per_core_s(store.rows))
 
     def _beside_parquet(self, label: str, store: BenchStore, lake: Path, sparks: Path) -> Cost:
         asked = [self._alone(*way) for way in (("direct", store.root), ("parquet", lake), ("parquet", sparks))]
-        ours, theirs, own = costs_in_turns(asked, self.arguments.turns)
-        self.add(f"direct reader, 7 columns, {label}", ours.per_core_s(store.rows) / 1e3, "krow/core-s")
-        self.add(f"direct reader, 7 columns, {label}, wall", ours.per_s(store.rows) / 1e3, "krow/s")
-        self.add(f"Spark reads them from Parquet, {label}", theirs.per_core_s(store.rows) / 1e3, "krow/core-s")
-        self.add(f"Spark reads Parquet that Spark wrote, {label}", own.per_core_s(store.rows) / 1e3, "krow/core-s")
-        goal = _OF_PARQUET[label]
-        self.add(f"direct / Parquet, {label}", theirs.cpu_s / ours.cpu_s, "x", at_least=goal)
-        self.add(f"direct / Parquet that Spark wrote, {label}", own.cpu_s / ours.cpu_s, "x", at_least=goal)
-        return ours
+        in_stages = stages_in_turns(asked, self.arguments.turns)
+        for name, when in _STAGES.items():
+            ours, theirs, own = (getattr(one, name) for one in in_stages)
+            for reader, cost in (("direct", ours), ("Parquet", theirs), ("Spark's own Parquet", own)):
+                self.add(f"{reader}, {label}, {when}", cost.per_core_s(store.rows) / 1e3, "krow/core-s")
+            for reader, cost in (("Parquet", theirs), ("Spark's own Parquet", own)):
+                ratio = cost.cpu_s / ours.cpu_s
+                self.add(f"direct / {reader}, {label}, {when}", ratio, "x", at_least=_OF_PARQUET[label])
+        settled = in_stages[0].settled
+        self.add(f"direct, {label}, settled, wall", settled.per_s(store.rows) / 1e3, "krow/s")
+        return settled
 
     def _in_one_session(self, label: str, store: BenchStore, lake: Path) -> None:
         """Both readers, in turns, in one JVM: how far each is in the other's way."""
@@ -125,14 +127,6 @@ class Bench:
             ours, theirs = best_costs(spark, reads, self.rounds, warm_core_s=SETTLED_CORE_S)
         ratio = theirs.cpu_s / ours.cpu_s
         self.add(f"direct / Parquet, one session for both, {label}", ratio, "x", at_least=_OF_PARQUET[label])
-
-    def _as_first_read(self, label: str, store: BenchStore, lake: Path) -> None:
-        """As a job meets it that reads once and ends: nothing is compiled yet, of either reader."""
-        ways = (("direct", store.root), ("parquet", lake))
-        asked = [Alone(way=way, path=str(path), rounds=1, warm_core_s=0.0) for way, path in ways]
-        ours, theirs = costs_in_turns(asked, self.arguments.turns)
-        ratio = theirs.cpu_s / ours.cpu_s
-        self.add(f"direct / Parquet, first read of a session, {label}", ratio, "x", at_least=_OF_PARQUET[label])
 
     def _beside_tuples(self, label: str, size: int, direct_per_core_s: float) -> None:
         with self.store(size, TUPLE_MIB) as small:

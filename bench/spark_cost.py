@@ -10,6 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 WARM_CORE_S = 16.0
+EARLY_READS = 15
+"""Behind the first one of a session: with logs of 1 GiB a job of half a minute."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -23,6 +25,31 @@ class Cost:
 
     def per_s(self, rows: int) -> float:
         return rows / self.wall_s
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What the same action costs while a session grows older."""
+
+    first: Cost
+    """Nothing is compiled yet."""
+    early: Cost
+    """The mean of the next ones."""
+    settled: Cost
+    """The least of some more, when the JVM's compiler has done most of its work."""
+
+
+def stages(spark: SparkSession, action: Callable[[], object], rounds: int, settled_core_s: float) -> Stages:
+    roots = [jvm_pid(spark)]
+    first = _cost(action, roots)
+    early = [_cost(action, roots) for _ in range(EARLY_READS)]
+    spent_s = first.cpu_s + sum(one.cpu_s for one in early)
+    settled = best_cost(spark, action, rounds, warm_core_s=settled_core_s - spent_s)
+    return Stages(first, _mean(early), settled)
+
+
+def _mean(costs: Sequence[Cost]) -> Cost:
+    return Cost(sum(one.wall_s for one in costs) / len(costs), sum(one.cpu_s for one in costs) / len(costs))
 
 
 def best_cost(
