@@ -38,7 +38,6 @@ from bench.spark_figures import KEPT, Figure, keep, run_name
 from bench.spark_reads import direct, discard, parquet, write_parquet, write_spark_parquet
 from bench.spark_store import BenchStore, make_store
 from bench.timing import us_per_call
-from bench.two_processors import gain_of_copies
 
 SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
@@ -186,7 +185,6 @@ class Bench:
             asked = [self._alone("direct", store.root, cores, pinned=True) for cores in (1, 2)]
             one, two = costs_in_turns(asked, self.arguments.turns)
         self.add("direct reader, 1 -> 2 cores, wall", one.wall_s / two.wall_s, "x", at_least=1.7)
-        self.add("copies of memory, 1 -> 2 processes, wall", gain_of_copies(), "x")
 
     def sizes(self) -> None:
         """The large log once, beside the small one so many times that as much is read: in one job each, of as many
