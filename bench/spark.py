@@ -49,7 +49,12 @@ SIZE_ROUNDS = 3
 GIVES = "maxTransferCountOnMessageInMemory"
 """Of a broker: how many messages it gives for a pull, 32 by default."""
 _OF_PARQUET = {"1 KiB": 0.75, "100 B": 0.55}
-_STAGES = {"first": "first read", "early": f"reads 2 to {1 + EARLY_READS}", "settled": "settled"}
+_STAGES = {
+    "first": "first read",
+    "early": f"reads 2 to {1 + EARLY_READS}",
+    "best_early": f"best of 2 to {1 + EARLY_READS}",
+    "settled": "settled",
+}
 _FLAT = 1.1  # a cost that grows by less has not grown
 
 

@@ -35,6 +35,8 @@ class Stages:
     """Nothing is compiled yet."""
     early: Cost
     """The mean of the next ones."""
+    best_early: Cost
+    """The least of them."""
     settled: Cost
     """The least of some more, when the JVM's compiler has done most of its work."""
 
@@ -45,7 +47,7 @@ def stages(spark: SparkSession, action: Callable[[], object], rounds: int, settl
     early = [_cost(action, roots) for _ in range(EARLY_READS)]
     spent_s = first.cpu_s + sum(one.cpu_s for one in early)
     settled = best_cost(spark, action, rounds, warm_core_s=settled_core_s - spent_s)
-    return Stages(first, _mean(early), settled)
+    return Stages(first, _mean(early), least(early), settled)
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
