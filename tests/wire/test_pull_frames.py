@@ -29,7 +29,7 @@ def frame(ask: Pull = PULL, opaque: int = 7) -> bytes:
     return encode_frame(request_command(ask, opaque=opaque))
 
 
-def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str]]:  # noqa: B008
+def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str]]:
     return [(end, opaque, fields.topic) for end, opaque, fields, _ in pull_frames(data, position, limits)]
 
 

@@ -24,7 +24,7 @@ def frame(ask: SendMessageV2 = SEND, opaque: int = 7) -> bytes:
     return encode_frame(request_command(ask, opaque=opaque))
 
 
-def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str, bytes]]:  # noqa: B008
+def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str, bytes]]:
     return [
         (end, opaque, fields.topic, data[body_at:end])
         for end, opaque, fields, body_at in send_frames(data, position, limits)

@@ -37,7 +37,7 @@ class FrameLimits:
 class FrameDecoder:
     """Cuts a byte stream into Commands. After an error the stream cannot be followed: drop the connection."""
 
-    def __init__(self, limits: FrameLimits = FrameLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, limits: FrameLimits = FrameLimits()) -> None:
         self._limits = limits
         # What is not yet cut, and from where on. A lane (transport/connection.py) cuts frames by itself and moves on.
         self.data = b""
