@@ -41,13 +41,20 @@ class QueuedRecords:
     def fitting(self, walk: Walk, checked: Checked) -> tuple[Rows, list[BadRecord]]:
         """The records that are what their entries say, and the others."""
         rows = checked.rows
-        bad = [self._bad(walk, number) for number in np.setdiff1d(np.arange(len(self)), checked.numbers).tolist()]
+        bad = [self._bad(walk, number) for number in self._not_in(checked.numbers)]
         is_wrong = self._mismatches(checked)
         is_wrong[rows.odd_topics()] = True
         for number in np.flatnonzero(is_wrong).tolist():
             reason = "a record that is not the one that the queue's entry names"
             bad.append(walk.bad(int(rows.position[number]), rows.size(number), reason))
         return rows if not bad else rows.take(~is_wrong), bad
+
+    def _not_in(self, numbers: Int64s) -> list[int]:
+        """The other places. Nearly always there are none, and to look for them costs more than to read a record."""
+        if len(numbers) == len(self):
+            return []
+        others: list[int] = np.setdiff1d(np.arange(len(self)), numbers).tolist()
+        return others
 
     def _bad(self, walk: Walk, number: int) -> BadRecord:
         at = int(self.offsets[number]) - (walk.base or 0)

@@ -15,6 +15,7 @@ from ariane.arrow.log_split import LogSplit, Way
 from ariane.arrow.log_visible import Visible
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import message_schema
+from ariane.arrow.source import Int64s
 from ariane.arrow.walk import Walk
 from ariane.errors import StoreMismatch
 from ariane.store.layout import Layout
@@ -113,23 +114,23 @@ class _SplitReader:
     # --- at known places --------------------------------------------------------------------------------------------
 
     def _at(self, wanted: QueuedRecords) -> Iterator[pa.RecordBatch]:
+        bytes_to = None if wanted.sizes is None else np.cumsum(wanted.sizes, dtype=np.int64)
         begin = 0
         while begin < len(wanted):
             first = int(wanted.offsets[begin])
             file = self._files.find(first)
             if file is None:
                 raise StoreMismatch(f"no file of the commit log holds offset {first} any more: read again")
-            end = begin + self._batch_of(wanted, begin, file)
+            end = int(np.searchsorted(wanted.offsets, file.end))
+            if bytes_to is not None:
+                end = min(end, self._batch_end(bytes_to, begin))
             yield from self._known(self._files.walk(file, self._split.limit), wanted.part(begin, end), file)
             begin = end
 
-    def _batch_of(self, wanted: QueuedRecords, begin: int, file: DataFile) -> int:
-        """How many records make a batch: all in one file, and not more bytes than a batch has."""
-        in_file = int(np.searchsorted(wanted.offsets[begin:], file.end))
-        if wanted.sizes is None:
-            return in_file
-        so_far = np.cumsum(wanted.sizes[begin : begin + in_file], dtype=np.int64)
-        return max(1, int(np.searchsorted(so_far, self._batch_bytes)))
+    def _batch_end(self, bytes_to: Int64s, begin: int) -> int:
+        """Before which record a batch ends that begins with this one: `bytes_to` counts from the first of all."""
+        before = int(bytes_to[begin - 1]) if begin else 0
+        return max(begin + 1, int(np.searchsorted(bytes_to, before + self._batch_bytes)))
 
     def _known(self, walk: Walk, wanted: QueuedRecords, file: DataFile) -> Iterator[pa.RecordBatch]:
         checked = walk.check(wanted.offsets - file.base)
