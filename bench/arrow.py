@@ -16,6 +16,7 @@ batch costs more than to decode it; bench/spark.py measures what a row costs the
 from collections.abc import Callable, Sequence
 from functools import partial
 from ipaddress import IPv4Address
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -73,11 +74,12 @@ def _row(count: int, length: int, name: str, call: Callable[[], object]) -> None
 
 
 def make_log(body_bytes: int, log_bytes: int) -> bytes:
-    """Records of one topic in four queues, one behind the other from physical offset 0."""
+    """Records of one topic in four queues, one behind the other from physical offset 0. Bodies differ: Parquet would
+    keep equal ones once for all."""
     records: list[bytes] = []
-    position = 0
+    position, bodies = 0, Random(body_bytes)
     while position < log_bytes:
-        records.append(_record(bytes(body_bytes), len(records), position))
+        records.append(_record(bodies.randbytes(body_bytes), len(records), position))
         position += len(records[-1])
     return b"".join(records)
 
