@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow.decode import Decoded, decode_records
-from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, message_schema
+from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, MAY_BE_NULL, message_schema
 from ariane.errors import SettingsError
 from ariane.model.ids import PhysicalOffset
 from ariane.model.message import StoredMessage
@@ -55,6 +55,7 @@ def test_every_column_says_what_the_row_decoder_says(sent: list[StoredMessage]) 
     found = decoded(answer, broker_name="broker-a")
     assert rows_of(found.batch) == [expected_row(message, "broker-a") for message in decode_all(answer)]
     assert found.batch.schema.equals(message_schema(ALL))
+    assert {name for name in ALL if found.batch.column(name).null_count} <= MAY_BE_NULL
     assert (found.bad, found.end) == ([], len(answer))
 
 

@@ -2,9 +2,10 @@
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from ariane.arrow.decode import decode_records
-from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, message_schema
+from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, MAY_BE_NULL, message_schema
 from ariane.wire.record import encode
 from tests.wire.sample_records import MESSAGE
 
@@ -51,3 +52,10 @@ def test_a_batch_has_exactly_the_schema_that_was_told(column: str, answer: bytes
     assert batch.schema.equals(message_schema([column]), check_metadata=True)
     assert batch.column(0).type == pa.schema([pa.field(column, COLUMNS[column])]).field(0).type
     assert batch.schema.field(0).nullable
+
+
+def test_only_these_columns_can_be_null() -> None:
+    assert {"brokerName", "tags", "bornTimestamp", "storeTimestamp", "uniqueKey"} == MAY_BE_NULL
+    bare = replace(MESSAGE, properties={}, born_timestamp_ms=2**62, store_timestamp_ms=-(2**62))
+    batch = decode_records(encode(bare), columns=list(TYPES)).batch
+    assert {name for name in TYPES if batch.column(name).null_count} == MAY_BE_NULL

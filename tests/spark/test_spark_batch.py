@@ -4,12 +4,13 @@ import json
 from datetime import UTC, datetime
 from time import sleep, time
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ariane.arrow.schema import COLUMNS, message_schema
+from ariane.arrow.schema import COLUMNS, MAY_BE_NULL, message_schema
 from ariane.model.route import MessageQueue
 from tests.spark.stage import Stage
 
@@ -60,8 +61,19 @@ def test_the_spark_schema_is_the_arrow_schema(spark: SparkSession, stage: Stage,
     stage.send(topic, [b"x"], properties={"a": "b"})
     options = {} if columns is None else {"columns": ",".join(columns)}
     frame = stage.read(spark, topic, **options).load()
-    assert to_arrow_schema(frame.schema, timezone="UTC") == message_schema(columns)
+    promised = pa.schema([field.with_nullable(field.name in MAY_BE_NULL) for field in message_schema(columns)])
+    assert to_arrow_schema(frame.schema, timezone="UTC") == promised
     assert len(frame.collect()) == 1
+
+
+def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage: Stage) -> None:
+    topic = stage.topic()
+    stage.send(topic, [b"x"])
+    every = stage.read(spark, topic).schema("topic STRING, body BINARY NOT NULL, tags STRING").load()
+    assert [field.nullable for field in every.schema.fields] == [True, False, True]
+    assert [bytes(row.body) for row in every.collect()] == [b"x"]
+    with pytest.raises(PySparkException, match="column tags is null in 1 rows, and the schema says that it never is"):
+        stage.read(spark, topic).schema("tags STRING NOT NULL").load().collect()
 
 
 def test_a_users_schema_chooses_columns(spark: SparkSession, stage: Stage) -> None:

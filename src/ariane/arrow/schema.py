@@ -51,6 +51,9 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 """Every column that can be asked for."""
 
+MAY_BE_NULL = frozenset({"brokerName", "tags", "bornTimestamp", "storeTimestamp", "uniqueKey"})
+"""Every other column has a value in every row, though the schemas here do not promise it."""
+
 PROPERTIES_COLUMN = "properties"
 
 DEFAULT_COLUMNS = (

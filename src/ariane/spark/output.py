@@ -18,7 +18,7 @@ from ariane.arrow.selection import QueueRange as Range
 from ariane.arrow.selection import Selection
 from ariane.spark.answers import Answers
 from ariane.spark.bad_rows import BODY_BYTES_MAX, COORDINATES, BadRows
-from ariane.spark.columns import Columns
+from ariane.spark.columns import Columns, keep_promise
 from ariane.spark.data_loss import report_loss
 from ariane.spark.json_bodies import BadBody, JsonBodies
 from ariane.spark.ranges import QueueRange
@@ -55,6 +55,7 @@ class Output:
         self._apart = None if options.bad_records_path is None else BadRows(options.bad_records_path, place)
         self._left_out = 0
         self._bodies: JsonBodies | None = None
+        self._promised = columns.arrow if columns.promised else None
         self.needed = list(columns.names)
         if columns.json is not None:
             self._bodies = JsonBodies(columns.json, options)
@@ -102,7 +103,7 @@ class Output:
         if not batch.num_rows:
             return
         if self._bodies is None:
-            yield batch
+            yield batch if self._promised is None else keep_promise(batch, self._promised)
             return
         parsed = self._bodies.parse(batch)
         self._leave_out(batch, parsed.bad)
