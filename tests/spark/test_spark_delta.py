@@ -8,9 +8,10 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ariane.spark.delta_files import write_file
 from ariane.spark.delta_options import DeltaOptions
-from ariane.spark.delta_table import Batch, commit, has_batch
+from ariane.spark.delta_table import DeltaLakeTable
+from ariane.spark.lake_files import write_file
+from ariane.spark.lake_options import Batch
 from ariane.spark.option_values import option_table
 
 PATIENCE_S = 300
@@ -75,7 +76,7 @@ def test_what_does_not_fit_is_refused_with_its_reason(
     spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], fault: str
 ) -> None:
     schema = pa.schema([pa.field("id", pa.int64())])
-    commit(tmp_path, schema, [], None, overwrite=False)
+    DeltaLakeTable(DeltaOptions(path=str(tmp_path)), schema).commit([], None)
     writer = spark.sql(query).write.format("ariane_delta").mode("append").options(**{"path": str(tmp_path), **options})
     with pytest.raises(PySparkException, match=fault):
         writer.save()
@@ -83,18 +84,19 @@ def test_what_does_not_fit_is_refused_with_its_reason(
 
 def test_a_batch_that_the_table_has_is_left_out_and_its_files_removed(tmp_path: Path) -> None:
     rows = pa.record_batch({"id": pa.array([1, 2, 3])})
+    table = DeltaLakeTable(DeltaOptions(path=str(tmp_path)), rows.schema)
     for _ in range(2):
-        file = write_file(tmp_path, [rows], "zstd")
+        file = table.write([rows])
         assert file is not None
-        commit(tmp_path, rows.schema, [file], Batch("query", 4), overwrite=False)
+        table.commit([file], Batch("query", 4))
     assert numbers(tmp_path) == [1, 2, 3]
     assert len(list(tmp_path.glob("*.parquet"))) == 1
-    assert has_batch(tmp_path, Batch("query", 4))
-    assert not has_batch(tmp_path, Batch("query", 5))
+    assert table.has_batch(Batch("query", 4))
+    assert not table.has_batch(Batch("query", 5))
 
 
 def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
-    assert write_file(tmp_path, [], "none") is None
+    assert write_file(tmp_path / "some.parquet", [], "none") is None
     assert list(tmp_path.iterdir()) == []
 
 

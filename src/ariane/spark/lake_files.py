@@ -1,8 +1,6 @@
-"""Rows of one task as one Parquet file of a Delta table, which counts when a commit of the table names it."""
+"""Rows of one task as one Parquet file of a lake table, which counts when a commit of the table names it."""
 
-import json
 import os
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +12,15 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True)
 class WrittenFile:
-    name: str
+    path: Path
     size: int
     rows: int
     written_ms: int
 
-    @property
-    def statistics(self) -> str:
-        return json.dumps({"numRecords": self.rows})
 
-
-def write_file(root: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
+def write_file(path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
     """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / f"part-{uuid.uuid4()}.{compression}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
     rows, writer = 0, None
     try:
         with path.open("xb") as file:
@@ -47,14 +40,15 @@ def write_file(root: Path, batches: Iterable[pa.RecordBatch], compression: str) 
     if not rows:
         path.unlink()
         return None
-    _sync_directory(root)
-    return WrittenFile(path.name, size, rows, int(time() * 1000))
+    for directory in (path.parent, path.parent.parent):  # the directory itself may be new
+        _sync_directory(directory)
+    return WrittenFile(path, size, rows, int(time() * 1000))
 
 
-def remove_files(root: Path, files: Iterable[WrittenFile]) -> None:
+def remove_files(files: Iterable[WrittenFile]) -> None:
     """Of a batch that will not be committed."""
     for file in files:
-        (root / file.name).unlink(missing_ok=True)
+        file.path.unlink(missing_ok=True)
 
 
 def _sync_directory(root: Path) -> None:
