@@ -96,7 +96,7 @@ def test_a_batch_that_the_table_has_is_left_out_and_its_files_removed(tmp_path: 
 
 
 def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
-    assert write_file(tmp_path / "some.parquet", [], "none") is None
+    assert write_file("some.parquet", tmp_path / "some.parquet", [], "none") is None
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,6 +7,7 @@ from ariane.spark.lake_source import LakeSink
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from ariane.spark.delta_options import DeltaOptions
     from ariane.spark.delta_table import DeltaLakeTable
 
 
@@ -19,7 +20,13 @@ class DeltaSink(LakeSink):
     def name(cls) -> str:
         return "ariane_delta"
 
-    def table(self, schema: "StructType", *, overwrite: bool) -> "DeltaLakeTable":
-        from ariane.spark.delta_table import delta_table
+    def lake_options(self) -> "DeltaOptions":
+        from ariane.spark.delta_options import DeltaOptions
+        from ariane.spark.option_values import read_options
 
-        return delta_table(self.options, schema, overwrite=overwrite)
+        return read_options(DeltaOptions, self.options)
+
+    def table(self, schema: "StructType", *, overwrite: bool) -> "DeltaLakeTable":
+        from ariane.spark.delta_table import DeltaLakeTable
+
+        return DeltaLakeTable.opened(self.lake_options(), schema, overwrite=overwrite)

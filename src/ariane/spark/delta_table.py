@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,6 @@ from ariane.errors import SettingsError
 from ariane.spark.delta_options import DeltaOptions
 from ariane.spark.lake_files import WrittenFile, remove_files, write_file
 from ariane.spark.lake_options import Batch
-from ariane.spark.option_values import read_options
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -25,18 +24,18 @@ except ImportError as error:
     raise SettingsError('the sink to Delta tables needs deltalake: pip install "ariane[spark,delta]"') from error
 
 
-def delta_table(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "DeltaLakeTable":
-    table = DeltaLakeTable(read_options(DeltaOptions, options), to_arrow_schema(schema, timezone="UTC"), overwrite)
-    if not overwrite:
-        table.check()
-    return table
-
-
 @dataclass(frozen=True)
 class DeltaLakeTable:
     options: DeltaOptions
     schema: pa.Schema
     overwrite: bool = False
+
+    @classmethod
+    def opened(cls, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> "DeltaLakeTable":
+        table = cls(options, to_arrow_schema(schema, timezone="UTC"), overwrite)
+        if not overwrite:
+            table.check()
+        return table
 
     def check(self) -> None:
         """SettingsError when rows of this schema do not fit the table that is there."""
@@ -62,8 +61,8 @@ class DeltaLakeTable:
         return version is not None and version >= batch.version
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFile | None:
-        compression = self.options.compression
-        return write_file(self.options.root / f"part-{uuid.uuid4()}.{compression}.parquet", batches, compression)
+        name = f"part-{uuid.uuid4()}.{self.options.compression}.parquet"
+        return write_file(name, self.options.root / name, batches, self.options.compression)
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
         if batch is not None and self.has_batch(batch):
@@ -90,7 +89,7 @@ def _open(root: Path) -> DeltaTable | None:
 
 
 def _added(file: WrittenFile) -> AddAction:
-    return AddAction(file.path.name, file.size, {}, file.written_ms, True, json.dumps({"numRecords": file.rows}))
+    return AddAction(file.location, file.size, {}, file.written_ms, True, json.dumps({"numRecords": file.rows}))
 
 
 def _types(schema: Schema) -> dict[str, str]:

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True)
 class WrittenFile:
+    location: str
+    """As the table names it."""
     path: Path
     size: int
     rows: int
     written_ms: int
 
 
-def write_file(path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
+def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
     """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows, writer = 0, None
@@ -41,8 +43,8 @@ def write_file(path: Path, batches: Iterable[pa.RecordBatch], compression: str) 
         path.unlink()
         return None
     for directory in (path.parent, path.parent.parent):  # the directory itself may be new
-        _sync_directory(directory)
-    return WrittenFile(path, size, rows, int(time() * 1000))
+        sync_directory(directory)
+    return WrittenFile(location, path, size, rows, int(time() * 1000))
 
 
 def remove_files(files: Iterable[WrittenFile]) -> None:
@@ -51,7 +53,7 @@ def remove_files(files: Iterable[WrittenFile]) -> None:
         file.path.unlink(missing_ok=True)
 
 
-def _sync_directory(root: Path) -> None:
+def sync_directory(root: Path) -> None:
     descriptor = os.open(root, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -9,11 +9,16 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from ariane.spark.lake_options import LakeOptions
     from ariane.spark.lake_writers import LakeTable
 
 
 class LakeSink(DataSource):
     how_to_read: ClassVar[str]
+
+    @abstractmethod
+    def lake_options(self) -> "LakeOptions":
+        """What Spark was told, checked."""
 
     @abstractmethod
     def table(self, schema: "StructType", *, overwrite: bool) -> "LakeTable":
@@ -31,8 +36,11 @@ class LakeSink(DataSource):
         return LakeWriter(self.table(schema, overwrite=overwrite))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
+        from ariane.errors import SettingsError
         from ariane.spark.lake_writers import LakeStreamWriter
 
+        if self.lake_options().batch is not None:
+            raise SettingsError("options txnAppId and txnVersion are for batch writes: a stream has its own")
         return LakeStreamWriter(self.table(schema, overwrite=overwrite))
 
     def _no_reader(self) -> Exception:

@@ -58,8 +58,6 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
     """The query's id comes to the driver with the tasks' messages; both it and the number outlive a restart."""
 
     def __init__(self, table: LakeTable) -> None:
-        if table.options.batch is not None:
-            raise SettingsError("options txnAppId and txnVersion are for batch writes: a stream has its own")
         self._table = table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

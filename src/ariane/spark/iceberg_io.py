@@ -1,0 +1,44 @@
+"""How pyiceberg writes manifests and metadata here: on the disk before the catalog names them, as data files are.
+
+Its own writer leaves them to the operating system. A power cut soon after a commit could then leave a catalog that
+names a file which is not there, and with it a table that nobody can read.
+"""
+
+import os
+from io import BufferedWriter, FileIO
+from pathlib import Path
+
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from ariane.spark.lake_files import sync_directory
+
+
+class SyncedFileIO(PyArrowFileIO):
+    """Catalogs find it by its name, as their property `py-io-impl`."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return super().new_output(location)
+        return SyncedFile(location, path, self.fs_by_scheme(scheme, netloc))
+
+
+class SyncedFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> "SyncedStream":
+        path = Path(self._path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return SyncedStream(FileIO(path, "wb" if overwrite else "xb"), path.parent)
+
+
+class SyncedStream(BufferedWriter):
+    def __init__(self, raw: FileIO, directory: Path) -> None:
+        super().__init__(raw)
+        self._directory = directory
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.flush()
+        os.fsync(self.fileno())
+        super().close()
+        sync_directory(self._directory)
