@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from ariane.errors import ArianeError, NoRoute, SettingsError
@@ -38,6 +39,10 @@ sinks:
   table: {from: dear, console: 3}
   lake: {from: dear, parquet: "${out}"}
   table_of_delta: {from: dear, delta: "${table}"}
+  table_of_iceberg:
+    from: dear
+    iceberg: lake.dear
+    options: {catalog.uri: "sqlite:///${table}.db", catalog.warehouse: "${table}.iceberg"}
   topic: {from: dear, topic: "${again}", json: true}
 """
 
@@ -79,6 +84,8 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     assert "table" in screen.left_out
     assert sorted(row.price for row in spark.read.parquet(given["out"]).collect()) == [11.0, 13.0, 15.0, 17.0, 19.0]
     assert DeltaTable(given["table"]).to_pyarrow_table().num_rows == 5
+    with load_catalog(uri=f"sqlite:///{given['table']}.db") as catalog:
+        assert catalog.load_table("lake.dear").scan().to_arrow().num_rows == 5
     sent = stage.read(spark, again).load().collect()
     assert sorted(json.loads(bytes(row.body))["id"] for row in sent) == [5, 6, 7, 8, 9]
     assert sorted(key for row in sent for key in row["keys"]) == ["o-5", "o-6", "o-7", "o-8", "o-9"]
