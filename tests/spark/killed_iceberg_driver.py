@@ -14,11 +14,12 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from ariane.spark import session
 from ariane.spark.iceberg_source import IcebergSink
 from ariane.spark.iceberg_table import IcebergLakeTable
 from ariane.spark.lake_files import WrittenFile
 from ariane.spark.lake_options import Batch
+from tests.spark.numbered_lines import read_lines
+from tests.spark.quiet_session import quiet_session
 
 VARIABLE = "ARIANE_TEST_KILL"
 
@@ -48,15 +49,9 @@ class HoldingSink(IcebergSink):
 
 
 def main(told: dict[str, Any]) -> None:
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    }
-    spark = session("killed", master="local[2]", **settings)
-    spark.sparkContext.setLogLevel("OFF")
+    spark = quiet_session("killed", "local[2]")
     spark.dataSource.register(HoldingSink)
-    lines = spark.readStream.schema("line STRING").option("maxFilesPerTrigger", 1).text(told["source"]).repartition(2)
+    lines = read_lines(spark, told["source"]).repartition(2)
     writer = lines.selectExpr("cast(line AS bigint) AS id").writeStream.format("holding").options(**told["options"])
     writer = writer.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True)
     writer.start("lake.orders").awaitTermination()

@@ -13,8 +13,7 @@ from ariane.spark.delta_table import DeltaLakeTable
 from ariane.spark.lake_files import write_file
 from ariane.spark.lake_options import Batch
 from ariane.spark.option_values import option_table
-
-PATIENCE_S = 300
+from tests.spark.numbered_lines import NumberedLines
 
 
 def numbers(table: Path) -> list[int]:
@@ -22,28 +21,15 @@ def numbers(table: Path) -> list[int]:
 
 
 def test_a_stream_writes_each_row_once_though_a_batch_is_replayed(spark: SparkSession, tmp_path: Path) -> None:
-    source, table, checkpoint = tmp_path / "source", tmp_path / "table", tmp_path / "checkpoint"
-    source.mkdir()
-
-    def add(number: int) -> None:
-        (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
-
-    def run() -> None:
-        lines = spark.readStream.schema("line STRING").option("maxFilesPerTrigger", 1).text(str(source))
-        frame = lines.selectExpr("cast(line AS bigint) AS id", "current_timestamp() AS at", "map('a', line) AS more")
-        writer = frame.writeStream.format("ariane_delta").option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start(str(table))
-        assert query.awaitTermination(PATIENCE_S)
-
-    add(0)
-    add(1)
-    run()
+    lines, table = NumberedLines(spark, tmp_path), tmp_path / "table"
+    lines.add(0)
+    lines.add(1)
+    lines.write("ariane_delta", str(table), {})
     assert numbers(table) == list(range(20))
     files = set(table.glob("*.parquet"))
-    for note in (checkpoint / "commits").glob("*1*"):
-        note.unlink()  # as if the driver had died between the table's commit and Spark's own
-    add(2)
-    run()
+    lines.forget_batch(1)
+    lines.add(2)
+    lines.write("ariane_delta", str(table), {})
     assert numbers(table) == list(range(30))
     assert len(set(table.glob("*.parquet")) - files) == 1
 

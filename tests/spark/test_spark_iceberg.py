@@ -31,8 +31,8 @@ from ariane.spark.iceberg_table import IcebergLakeTable
 from ariane.spark.lake_files import WrittenFile
 from ariane.spark.lake_options import Batch
 from ariane.spark.option_values import option_table
+from tests.spark.numbered_lines import PATIENCE_S, NumberedLines
 
-PATIENCE_S = 300
 ROWS = pa.record_batch({"id": pa.array([1, 2, 3])})
 IDS = T.StructType([T.StructField("id", T.LongType(), False)])
 EVERYTHING = """\
@@ -103,29 +103,16 @@ def snapshots_expired(lake: Lake) -> int:
 def test_a_stream_writes_each_row_once_though_a_batch_is_replayed_and_snapshots_expired(
     spark: SparkSession, lake: Lake
 ) -> None:
-    source, checkpoint = lake.root / "source", lake.root / "checkpoint"
-    source.mkdir()
-
-    def add(number: int) -> None:
-        (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
-
-    def run() -> None:
-        lines = spark.readStream.schema("line STRING").option("maxFilesPerTrigger", 1).text(str(source))
-        frame = lines.selectExpr("cast(line AS bigint) AS id", "current_timestamp() AS at", "map('a', line) AS more")
-        writer = frame.writeStream.format("ariane_iceberg").options(**lake.options)
-        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        assert writer.start("lake.orders").awaitTermination(PATIENCE_S)
-
-    add(0)
-    add(1)
-    run()
+    lines = NumberedLines(spark, lake.root)
+    lines.add(0)
+    lines.add(1)
+    lines.write("ariane_iceberg", "lake.orders", lake.options)
     assert lake.ids == list(range(20))
     files = set(lake.files)
-    for note in (checkpoint / "commits").glob("*1*"):
-        note.unlink()  # as if the driver had died between the table's commit and Spark's own
-    add(2)
+    lines.forget_batch(1)
+    lines.add(2)
     assert snapshots_expired(lake) == 1
-    run()
+    lines.write("ariane_iceberg", "lake.orders", lake.options)
     assert lake.ids == list(range(30))
     assert len(set(lake.files) - files) == 1
 

@@ -10,6 +10,7 @@ from time import monotonic, sleep
 import pytest
 
 from tests.spark.killed_iceberg_driver import VARIABLE
+from tests.spark.numbered_lines import add_lines
 from tests.spark.test_spark_exactly_once import PATIENCE_S, ROOT, kill_session
 from tests.spark.test_spark_iceberg import Lake, snapshots_expired
 
@@ -21,10 +22,9 @@ pytestmark = [
 
 @pytest.mark.parametrize(("step", "seen"), [("before", 10), ("after", 20)])
 def test_a_driver_killed_at_a_commit_loses_no_row_and_writes_none_twice(tmp_path: Path, step: str, seen: int) -> None:
-    lake, source = Lake(tmp_path), tmp_path / "source"
-    source.mkdir()
+    lake = Lake(tmp_path)
     for number in range(3):
-        (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
+        add_lines(tmp_path / "source", number)
     assert not ended(lake, step)
     assert len(lake.ids) == seen
     snapshots_expired(lake)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from ariane.spark.lake_files import sync_directory
+from ariane.store.disk import RealDisk
 
 
 class SyncedFileIO(PyArrowFileIO):
@@ -41,4 +41,4 @@ class SyncedStream(BufferedWriter):
         self.flush()
         os.fsync(self.fileno())
         super().close()
-        sync_directory(self._directory)
+        RealDisk().sync_directory(self._directory)

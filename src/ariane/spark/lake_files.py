@@ -9,6 +9,8 @@ from time import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ariane.store.disk import RealDisk
+
 
 @dataclass(frozen=True)
 class WrittenFile:
@@ -43,7 +45,7 @@ def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], com
         path.unlink()
         return None
     for directory in (path.parent, path.parent.parent):  # the directory itself may be new
-        sync_directory(directory)
+        RealDisk().sync_directory(directory)
     return WrittenFile(location, path, size, rows, int(time() * 1000))
 
 
@@ -51,11 +53,3 @@ def remove_files(files: Iterable[WrittenFile]) -> None:
     """Of a batch that will not be committed."""
     for file in files:
         file.path.unlink(missing_ok=True)
-
-
-def sync_directory(root: Path) -> None:
-    descriptor = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
