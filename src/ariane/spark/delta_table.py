@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from ariane.errors import SettingsError
 from ariane.spark.delta_options import DeltaOptions
-from ariane.spark.lake_files import WrittenFile, remove_files, write_file
+from ariane.spark.lake_files import WrittenFile, write_file
 from ariane.spark.lake_options import Batch
 
 try:
@@ -65,10 +65,7 @@ class DeltaLakeTable:
         return write_file(name, self.options.root / name, batches, self.options.compression)
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
-        if batch is not None and self.has_batch(batch):
-            remove_files(files)
-            return
-        if not files and not self.overwrite and batch is not None:
+        if batch is not None and (self.has_batch(batch) or not (files or self.overwrite)):
             return
         adds = [_added(file) for file in files]
         transactions = [] if batch is None else [Transaction(batch.app_id, batch.version)]

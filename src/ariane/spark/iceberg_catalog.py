@@ -1,10 +1,11 @@
 """Catalogs of Iceberg tables: how to reach one, without telling anybody its passwords."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from ariane.errors import SettingsError
 
@@ -17,6 +18,8 @@ except ImportError as error:
 _OWN = {"py-io-impl": "ariane.spark.iceberg_io.SyncedFileIO"}
 _PLAIN = frozenset({"type", "warehouse", "py-catalog-impl", "py-io-impl"})
 """Properties that hold no secret, and are the point of many a message."""
+
+_PASSWORD = re.compile(r"://[^:@/]*:(.+)@")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,5 @@ def _leaves(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield from _leaves(value, f"{prefix}{name}.")
             continue
         yield prefix + name, str(value)
-        password = urlsplit(str(value)).password if "://" in str(value) else None
-        if password:
-            yield prefix + name, password
+        for password in _PASSWORD.findall(str(value)):
+            yield from ((prefix + name, password), (prefix + name, unquote(password)))

@@ -27,20 +27,20 @@ def is_there(table: Table, batch: Batch) -> bool:
 
 def commit(
     catalog: Catalog, options: IcebergOptions, locations: list[str], batch: Batch | None, *, overwrite: bool
-) -> bool:
-    """False when the table has the batch already."""
+) -> None:
+    """Nothing, when the table has the batch already."""
     backoff = Backoff()
     for _ in range(_ATTEMPTS):
         table = catalog.load_table(options.identifier)
         if batch is not None and is_there(table, batch):
-            return False
+            return
         try:
             _commit_once(table, locations, batch, overwrite=overwrite)
         except CommitFailedException as error:
             refused = error
             sleep(backoff.next_s())
         else:
-            return True
+            return
     raise ArianeError(
         f"table {options.table} was changed by others during each of {_ATTEMPTS} commits, and has nothing of this "
         "batch: run it again, or let fewer programs write at a time"

@@ -14,7 +14,7 @@ from ariane.spark.iceberg_catalog import CatalogPlace
 from ariane.spark.iceberg_commits import commit, is_there
 from ariane.spark.iceberg_opening import local_path, open_table
 from ariane.spark.iceberg_options import IcebergOptions
-from ariane.spark.lake_files import WrittenFile, remove_files, write_file
+from ariane.spark.lake_files import WrittenFile, write_file
 from ariane.spark.lake_options import Batch
 
 
@@ -50,9 +50,7 @@ class IcebergLakeTable:
         return write_file(location, local_path(self.options, location), rows, self.options.compression)
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
-        if not files and not self.overwrite:
-            return
-        locations = [file.location for file in files]
-        with self.place.opened() as catalog:
-            if not commit(catalog, self.options, locations, batch, overwrite=self.overwrite):
-                remove_files(files)
+        if files or self.overwrite:
+            locations = [file.location for file in files]
+            with self.place.opened() as catalog:
+                commit(catalog, self.options, locations, batch, overwrite=self.overwrite)

@@ -30,7 +30,10 @@ class LakeTable(Protocol):
         ...
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
-        """All files at once. Nothing, when the table has the batch; the files are then of no use, and removed."""
+        """All files at once. Nothing, when the table has the batch.
+
+        The files stay then: they are of no use, or the very ones of the table, after a commit whose answer was lost.
+        """
         ...
 
 
