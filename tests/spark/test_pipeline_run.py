@@ -58,6 +58,10 @@ sources:
     dead_letters: {parquet: "${work}/bad"}
 sinks:
   lake: {from: orders, parquet: "${work}/lake"}
+  table:
+    from: orders
+    iceberg: lake.orders
+    options: {catalog.uri: "sqlite:///${work}/catalog.db", catalog.warehouse: "${work}/iceberg"}
 """
 
 
@@ -124,6 +128,8 @@ def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
         assert sinks["lake"].state == "done"
     assert counts == [[10, 4], [5, 1]]
     assert spark.read.parquet(str(tmp_path / "lake")).count() == 15
+    with load_catalog(uri=f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        assert catalog.load_table("lake.orders").scan().to_arrow().num_rows == 15
     bad = spark.read.parquet(str(tmp_path / "bad")).orderBy("queueOffset").collect()
     assert [bytes(row.body) for row in bad] == [*BAD, BAD[0]]
     text = (tmp_path / "metrics.prom").read_text()
