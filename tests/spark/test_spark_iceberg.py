@@ -13,10 +13,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 from pyspark.errors import PySparkException
@@ -216,6 +218,7 @@ def test_a_null_for_a_column_that_takes_none_fails_before_anybody_sees_a_row(spa
         ("SELECT 1L AS id", {"table": "lake.made", "path": "lake.made"}, "option table is given twice"),
         ("SELECT 1L AS id", {"table": "lake.by_id"}, "table lake.by_id is partitioned by id"),
         ("SELECT INTERVAL 1 DAY AS id", {"table": "lake.made"}, "column id cannot be in an Iceberg table"),
+        ("SELECT NULL AS id", {"table": "lake.made"}, "table lake.made cannot be made .*Field: id"),
         ("SELECT 1L AS id", {"catalog.warehouse": "s3://bucket", "table": "lake.made"}, "is at s3://bucket"),
         ("SELECT 1L AS id", {"catalog.warehouse": "here", "table": "lake.made"}, "is at here/.* same path"),
         ("SELECT 1L AS id", {"catalog.uri": "odd://me:hush@host"}, r"infer the catalog type.*<catalog\.uri>"),
@@ -239,6 +242,16 @@ def test_what_does_not_fit_is_refused_with_its_reason(
     assert lake.files == []
     with lake.place.opened() as catalog:
         assert sorted(name for _, name in catalog.list_tables("lake")) == ["by_id", "orders"]
+
+
+def test_a_table_of_a_later_format_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.opened()
+    table = lake.table
+    order, properties = table.sort_order(), {"format-version": "3"}
+    table.metadata = new_table_metadata(table.schema(), table.spec(), order, table.location(), properties)
+    monkeypatch.setattr(SqlCatalog, "load_table", lambda *_: table)
+    with pytest.raises(SettingsError, match=r"lake\.orders has format version 3, which pyiceberg does not write yet"):
+        lake.opened()
 
 
 @pytest.mark.parametrize(
@@ -296,7 +309,8 @@ def test_all_that_a_commit_names_is_on_the_disk(lake: Lake, monkeypatch: pytest.
     monkeypatch.setattr(os, "fsync", noted)
     table = lake.opened()
     table.commit(written(table), Batch("query", 0))
-    kept = list((lake.root / "warehouse" / "lake" / "orders").rglob("*"))
+    warehouse = lake.root / "warehouse"
+    kept = [lake.root, warehouse, *warehouse.rglob("*")]
     assert {path.suffix for path in kept} == {"", ".avro", ".json", ".parquet"}
     assert {path.stat().st_ino for path in kept} <= synced
 

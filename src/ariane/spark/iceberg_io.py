@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
+from ariane.spark.lake_files import make_directory
 from ariane.store.disk import RealDisk
 
 
@@ -26,7 +27,7 @@ class SyncedFileIO(PyArrowFileIO):
 class SyncedFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> "SyncedStream":
         path = Path(self._path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         return SyncedStream(FileIO(path, "wb" if overwrite else "xb"), path.parent)
 
 

@@ -12,6 +12,8 @@ from ariane.errors import SettingsError
 from ariane.spark.iceberg_options import IcebergOptions
 from ariane.spark.iceberg_schema import check_columns
 
+_VERSION_MAX = 2
+
 
 def open_table(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
     """SettingsError when rows of this schema cannot be written there."""
@@ -21,6 +23,11 @@ def open_table(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> 
         table = _made(catalog, options, schema)
     for location in (table.location(), table.location_provider().new_data_location("some.parquet")):
         local_path(options, location)
+    if table.format_version > _VERSION_MAX:
+        raise SettingsError(
+            f"table {options.table} has format version {table.format_version}, which pyiceberg does not write yet: use "
+            f"one of version {_VERSION_MAX}"
+        )
     if not table.spec().is_unpartitioned():
         columns = ", ".join(field.name for field in table.spec().fields)
         raise SettingsError(
@@ -50,6 +57,11 @@ def _made(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table
         raise SettingsError(
             f"column {error.field.name} cannot be in an Iceberg table, which knows no {error.field.type}: cast it to "
             "another type, or leave it out"
+        ) from error
+    except ValueError as error:  # columns without a type, namespaces within namespaces
+        raise SettingsError(
+            f"table {options.table} cannot be made ({error}): change the data frame or the name, or make the table "
+            "yourself"
         ) from error
     local_path(options, staged.table_metadata.location)
     try:

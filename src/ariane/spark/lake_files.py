@@ -24,7 +24,7 @@ class WrittenFile:
 
 def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
     """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     rows, writer = 0, None
     try:
         with path.open("xb") as file:
@@ -44,9 +44,16 @@ def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], com
     if not rows:
         path.unlink()
         return None
-    for directory in (path.parent, path.parent.parent):  # the directory itself may be new
-        RealDisk().sync_directory(directory)
+    RealDisk().sync_directory(path.parent)
     return WrittenFile(location, path, size, rows, int(time() * 1000))
+
+
+def make_directory(directory: Path) -> None:
+    """With its parents; the names of all that are new are on the disk when it returns."""
+    new = [one for one in (directory, *directory.parents) if not one.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in new:
+        RealDisk().sync_directory(one.parent)
 
 
 def remove_files(files: Iterable[WrittenFile]) -> None:
