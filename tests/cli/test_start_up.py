@@ -21,6 +21,7 @@ HEAVY = {
     "hypothesis",
     "pandas",
     "pyarrow",
+    "pyiceberg",
     "py4j",
     "pyspark",
     "pytest",

@@ -18,12 +18,12 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from ariane.spark import session
 from ariane.spark.exactly_once import ExactlyOnce, ExactlyOnceStreamWriter, Prepared
 from ariane.spark.ledger_records import LedgerRecord, Winners
 from ariane.spark.option_values import read_options
 from ariane.spark.source import RocketmqSource
 from ariane.spark.write_options import WriteOptions
+from tests.spark.quiet_session import quiet_session
 
 VARIABLE = "ARIANE_TEST_CRASH"
 
@@ -80,13 +80,7 @@ class CrashingSource(RocketmqSource):
 
 
 def main(told: dict[str, Any]) -> None:
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    }
-    spark = session("crashing", master="local[2,4]", **settings)
-    spark.sparkContext.setLogLevel("OFF")
+    spark = quiet_session("crashing", "local[2,4]")
     spark.dataSource.register(CrashingSource)
     # One after the other: a machine that is busy with five starts of Python at a time lets some of them time out.
     for target in told["queries"]:

@@ -125,7 +125,7 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("console: 10", "console: 10\n    parquet: out"),
-            "shop.yaml:19: sink table must have exactly one of topic, parquet, delta, console; it has parquet",
+            "shop.yaml:19: sink table must have exactly one of topic, parquet, delta, iceberg, console; it has parquet",
         ),
         (
             changed("console: 10", "console: 10\n    json: true"),
@@ -134,6 +134,18 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         (
             changed("console: 10", "console: 10\n    mode: complete"),
             "sink table has mode complete: in a batch console knows append",
+        ),
+        (
+            changed("console: 10", "iceberg: orders"),
+            "shop.yaml:18: sink table: table orders is no name with a namespace: such as lake.orders expected",
+        ),
+        (
+            changed("console: 10", "iceberg: lake.orders\n    options: {catlog.uri: there}"),
+            "shop.yaml:18: sink table: option catlog.uri is unknown: did you mean catalog.uri?",
+        ),
+        (
+            changed("console: 10", "iceberg: lake.orders\n    mode: complete"),
+            "sink table has mode complete: in a batch iceberg knows append, overwrite",
         ),
         (
             changed("sinks:\n", "sinks: [1]\nother:\n"),

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from ariane.errors import ArianeError, NoRoute, SettingsError
@@ -38,6 +39,10 @@ sinks:
   table: {from: dear, console: 3}
   lake: {from: dear, parquet: "${out}"}
   table_of_delta: {from: dear, delta: "${table}"}
+  table_of_iceberg:
+    from: dear
+    iceberg: lake.dear
+    options: {catalog.uri: "sqlite:///${table}.db", catalog.warehouse: "${table}.iceberg"}
   topic: {from: dear, topic: "${again}", json: true}
 """
 
@@ -53,6 +58,10 @@ sources:
     dead_letters: {parquet: "${work}/bad"}
 sinks:
   lake: {from: orders, parquet: "${work}/lake"}
+  table:
+    from: orders
+    iceberg: lake.orders
+    options: {catalog.uri: "sqlite:///${work}/catalog.db", catalog.warehouse: "${work}/iceberg"}
 """
 
 
@@ -79,6 +88,8 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     assert "table" in screen.left_out
     assert sorted(row.price for row in spark.read.parquet(given["out"]).collect()) == [11.0, 13.0, 15.0, 17.0, 19.0]
     assert DeltaTable(given["table"]).to_pyarrow_table().num_rows == 5
+    with load_catalog(uri=f"sqlite:///{given['table']}.db") as catalog:
+        assert catalog.load_table("lake.dear").scan().to_arrow().num_rows == 5
     sent = stage.read(spark, again).load().collect()
     assert sorted(json.loads(bytes(row.body))["id"] for row in sent) == [5, 6, 7, 8, 9]
     assert sorted(key for row in sent for key in row["keys"]) == ["o-5", "o-6", "o-7", "o-8", "o-9"]
@@ -117,6 +128,8 @@ def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
         assert sinks["lake"].state == "done"
     assert counts == [[10, 4], [5, 1]]
     assert spark.read.parquet(str(tmp_path / "lake")).count() == 15
+    with load_catalog(uri=f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        assert catalog.load_table("lake.orders").scan().to_arrow().num_rows == 15
     bad = spark.read.parquet(str(tmp_path / "bad")).orderBy("queueOffset").collect()
     assert [bytes(row.body) for row in bad] == [*BAD, BAD[0]]
     text = (tmp_path / "metrics.prom").read_text()

@@ -8,12 +8,12 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ariane.spark.delta_files import write_file
 from ariane.spark.delta_options import DeltaOptions
-from ariane.spark.delta_table import Batch, commit, has_batch
+from ariane.spark.delta_table import DeltaLakeTable
+from ariane.spark.lake_files import write_file
+from ariane.spark.lake_options import Batch
 from ariane.spark.option_values import option_table
-
-PATIENCE_S = 300
+from tests.spark.numbered_lines import NumberedLines
 
 
 def numbers(table: Path) -> list[int]:
@@ -21,28 +21,15 @@ def numbers(table: Path) -> list[int]:
 
 
 def test_a_stream_writes_each_row_once_though_a_batch_is_replayed(spark: SparkSession, tmp_path: Path) -> None:
-    source, table, checkpoint = tmp_path / "source", tmp_path / "table", tmp_path / "checkpoint"
-    source.mkdir()
-
-    def add(number: int) -> None:
-        (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
-
-    def run() -> None:
-        lines = spark.readStream.schema("line STRING").option("maxFilesPerTrigger", 1).text(str(source))
-        frame = lines.selectExpr("cast(line AS bigint) AS id", "current_timestamp() AS at", "map('a', line) AS more")
-        writer = frame.writeStream.format("ariane_delta").option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start(str(table))
-        assert query.awaitTermination(PATIENCE_S)
-
-    add(0)
-    add(1)
-    run()
+    lines, table = NumberedLines(spark, tmp_path), tmp_path / "table"
+    lines.add(0)
+    lines.add(1)
+    lines.write("ariane_delta", str(table), {})
     assert numbers(table) == list(range(20))
     files = set(table.glob("*.parquet"))
-    for note in (checkpoint / "commits").glob("*1*"):
-        note.unlink()  # as if the driver had died between the table's commit and Spark's own
-    add(2)
-    run()
+    lines.forget_batch(1)
+    lines.add(2)
+    lines.write("ariane_delta", str(table), {})
     assert numbers(table) == list(range(30))
     assert len(set(table.glob("*.parquet")) - files) == 1
 
@@ -75,26 +62,27 @@ def test_what_does_not_fit_is_refused_with_its_reason(
     spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], fault: str
 ) -> None:
     schema = pa.schema([pa.field("id", pa.int64())])
-    commit(tmp_path, schema, [], None, overwrite=False)
+    DeltaLakeTable(DeltaOptions(path=str(tmp_path)), schema).commit([], None)
     writer = spark.sql(query).write.format("ariane_delta").mode("append").options(**{"path": str(tmp_path), **options})
     with pytest.raises(PySparkException, match=fault):
         writer.save()
 
 
-def test_a_batch_that_the_table_has_is_left_out_and_its_files_removed(tmp_path: Path) -> None:
+def test_a_batch_that_the_table_has_is_left_out(tmp_path: Path) -> None:
     rows = pa.record_batch({"id": pa.array([1, 2, 3])})
-    for _ in range(2):
-        file = write_file(tmp_path, [rows], "zstd")
-        assert file is not None
-        commit(tmp_path, rows.schema, [file], Batch("query", 4), overwrite=False)
+    table = DeltaLakeTable(DeltaOptions(path=str(tmp_path)), rows.schema)
+    first, second = table.write([rows]), table.write([rows])
+    assert first is not None
+    assert second is not None
+    for file in (first, second, first):
+        table.commit([file], Batch("query", 4))
     assert numbers(tmp_path) == [1, 2, 3]
-    assert len(list(tmp_path.glob("*.parquet"))) == 1
-    assert has_batch(tmp_path, Batch("query", 4))
-    assert not has_batch(tmp_path, Batch("query", 5))
+    assert table.has_batch(Batch("query", 4))
+    assert not table.has_batch(Batch("query", 5))
 
 
 def test_a_task_without_rows_leaves_no_file(tmp_path: Path) -> None:
-    assert write_file(tmp_path, [], "none") is None
+    assert write_file("some.parquet", tmp_path / "some.parquet", [], "none") is None
     assert list(tmp_path.iterdir()) == []
 
 

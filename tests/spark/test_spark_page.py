@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 
 from ariane.model.route import MessageQueue
@@ -166,6 +167,17 @@ def write_to_a_delta_table(desk: Desk) -> None:
     assert DeltaTable(f"{desk.root}/data/lake/orders").to_pyarrow_table().num_rows == desk.orders
 
 
+def write_to_an_iceberg_table(desk: Desk) -> None:
+    desk.names["frame"] = desk.stream()
+    (desk.root / "data" / "lake").mkdir(parents=True, exist_ok=True)
+    place = f"sqlite:///{desk.root}/data/lake/catalog.db"
+    desk.run(f"query = {only('Write to an Iceberg table')}".replace("sqlite:////data/lake/catalog.db", place))
+    desk.names["query"].processAllAvailable()
+    desk.names["query"].stop()
+    with load_catalog(uri=place) as catalog:
+        assert catalog.load_table("lake.orders").scan().to_arrow().num_rows == desk.orders
+
+
 QUICK = ("Read a store directory",)
 TESTED: dict[str, Callable[[Desk], None]] = {
     "Read a topic": read_a_part_of_it,  # its first block is run in test_spark_snippets.py, where what it shows is read
@@ -176,6 +188,7 @@ TESTED: dict[str, Callable[[Desk], None]] = {
     "Write to a topic": write_to_a_topic,
     "Each row once": each_row_once,
     "Write to a Delta table": write_to_a_delta_table,
+    "Write to an Iceberg table": write_to_an_iceberg_table,
 }
 
 

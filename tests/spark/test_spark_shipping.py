@@ -19,7 +19,7 @@ from tests.spark.spark_servers import environment, standalone_cluster
 from tests.spark.stage import Stage
 from tests.spark.test_spark_store import until_noted
 
-_PACKAGES = ("ariane", "pyspark_ariane", "pyspark_ariane_delta", "pyspark_rocketmq")
+_PACKAGES = ("ariane", "pyspark_ariane", "pyspark_ariane_delta", "pyspark_ariane_iceberg", "pyspark_rocketmq")
 
 
 def packed(root: Path) -> Path:

@@ -19,6 +19,7 @@ EXTRAS = {
     "sql": ("duckdb", "pyarrow"),
     "spark": ("pyspark", "pyarrow", "pandas"),
     "delta": ("deltalake", "pyarrow"),
+    "iceberg": ("pyiceberg", "pyarrow"),
 }
 PYTHON_MIN = (3, 11)
 OPEN_FILES_MIN = 4096

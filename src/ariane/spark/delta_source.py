@@ -2,41 +2,31 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from ariane.spark.lake_source import LakeSink
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from ariane.spark.delta_options import DeltaOptions
+    from ariane.spark.delta_table import DeltaLakeTable
 
-class DeltaSink(DataSource):
+
+class DeltaSink(LakeSink):
     """`df.write.format("ariane_delta")` and `.writeStream`: a Delta table without a JAR."""
+
+    how_to_read = "spark.read.parquet(*DeltaTable(path).file_uris()), with deltalake, or with duckdb"
 
     @classmethod
     def name(cls) -> str:
         return "ariane_delta"
 
-    def schema(self) -> "StructType":
-        raise _no_reader()
+    def lake_options(self) -> "DeltaOptions":
+        from ariane.spark.delta_options import DeltaOptions
+        from ariane.spark.option_values import read_options
 
-    def reader(self, schema: "StructType") -> "DataSourceReader":
-        raise _no_reader()
+        return read_options(DeltaOptions, self.options)
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from ariane.spark.delta_writers import batch_writer
+    def table(self, schema: "StructType", *, overwrite: bool) -> "DeltaLakeTable":
+        from ariane.spark.delta_table import DeltaLakeTable
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
-
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        from ariane.spark.delta_writers import stream_writer
-
-        return stream_writer(self.options, schema, overwrite=overwrite)
-
-
-def _no_reader() -> Exception:
-    from ariane.errors import SettingsError
-
-    return SettingsError(
-        "the format ariane_delta only writes: read the table with "
-        "spark.read.parquet(*DeltaTable(path).file_uris()), with deltalake, or with duckdb"
-    )
+        return DeltaLakeTable.opened(self.lake_options(), schema, overwrite=overwrite)

@@ -1,13 +1,20 @@
 """One commit of a Delta table for each batch, with the batch's number in it: the table itself knows what it has."""
 
+import json
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from ariane.errors import SettingsError
-from ariane.spark.delta_files import WrittenFile, remove_files
+from ariane.spark.delta_options import DeltaOptions
+from ariane.spark.lake_files import WrittenFile, write_file
+from ariane.spark.lake_options import Batch
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -18,51 +25,57 @@ except ImportError as error:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Whose it is, and its number, which grows."""
+class DeltaLakeTable:
+    options: DeltaOptions
+    schema: pa.Schema
+    overwrite: bool = False
 
-    app_id: str
-    version: int
+    @classmethod
+    def opened(cls, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> "DeltaLakeTable":
+        table = cls(options, to_arrow_schema(schema, timezone="UTC"), overwrite)
+        if not overwrite:
+            table.check()
+        return table
 
+    def check(self) -> None:
+        """SettingsError when rows of this schema do not fit the table that is there."""
+        root, table = self.options.root, _open(self.options.root)
+        if table is None:
+            return
+        if table.metadata().partition_columns:
+            columns = ", ".join(table.metadata().partition_columns)
+            raise SettingsError(
+                f"table {root} is partitioned by {columns}, which this sink does not write: use another"
+            )
+        has, gets = _types(table.schema()), _types(Schema.from_arrow(self.schema))
+        if has != gets:
+            wrong = sorted({name for name, kind in has.items() ^ gets.items()})
+            raise SettingsError(
+                f"columns {', '.join(wrong)} of the data frame do not fit table {root}: select what the table has, "
+                f"{', '.join(f'{name} {kind}' for name, kind in has.items())}"
+            )
 
-def has_batch(root: Path, batch: Batch | None) -> bool:
-    table = _open(root)
-    return table is not None and batch is not None and _is_there(table, batch)
+    def has_batch(self, batch: Batch) -> bool:
+        table = _open(self.options.root)
+        version = None if table is None else table.transaction_version(batch.app_id)
+        return version is not None and version >= batch.version
 
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFile | None:
+        name = f"part-{uuid.uuid4()}.{self.options.compression}.parquet"
+        return write_file(name, self.options.root / name, batches, self.options.compression)
 
-def check_table(root: Path, schema: pa.Schema) -> None:
-    """SettingsError when rows of this schema do not fit the table that is there."""
-    table = _open(root)
-    if table is None:
-        return
-    if table.metadata().partition_columns:
-        columns = ", ".join(table.metadata().partition_columns)
-        raise SettingsError(f"table {root} is partitioned by {columns}, which this sink does not write: use another")
-    has, gets = _types(table.schema()), _types(Schema.from_arrow(schema))
-    if has != gets:
-        wrong = sorted({name for name, kind in has.items() ^ gets.items()})
-        raise SettingsError(
-            f"columns {', '.join(wrong)} of the data frame do not fit table {root}: select what the table has, "
-            f"{', '.join(f'{name} {kind}' for name, kind in has.items())}"
-        )
-
-
-def commit(root: Path, schema: pa.Schema, files: list[WrittenFile], batch: Batch | None, *, overwrite: bool) -> None:
-    """Nothing, when the table has the batch; the files are then of no use."""
-    if has_batch(root, batch):
-        remove_files(root, files)
-        return
-    adds = [AddAction(one.name, one.size, {}, one.written_ms, True, one.statistics) for one in files]
-    transactions = [] if batch is None else [Transaction(batch.app_id, batch.version)]
-    properties = CommitProperties(app_transactions=transactions)
-    mode: Literal["overwrite", "append"] = "overwrite" if overwrite else "append"
-    table = _open(root)
-    if table is None:
-        create_table_with_add_actions(
-            str(root), Schema.from_arrow(schema), adds, mode=mode, commit_properties=properties
-        )
-    else:
-        table.create_write_transaction([*adds], mode, Schema.from_arrow(schema), commit_properties=properties)
+    def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
+        if batch is not None and (self.has_batch(batch) or not (files or self.overwrite)):
+            return
+        adds = [_added(file) for file in files]
+        transactions = [] if batch is None else [Transaction(batch.app_id, batch.version)]
+        properties = CommitProperties(app_transactions=transactions)
+        mode: Literal["overwrite", "append"] = "overwrite" if self.overwrite else "append"
+        table, schema = _open(self.options.root), Schema.from_arrow(self.schema)
+        if table is None:
+            create_table_with_add_actions(str(self.options.root), schema, adds, mode=mode, commit_properties=properties)
+        else:
+            table.create_write_transaction([*adds], mode, schema, commit_properties=properties)
 
 
 def _open(root: Path) -> DeltaTable | None:
@@ -72,9 +85,8 @@ def _open(root: Path) -> DeltaTable | None:
         return None
 
 
-def _is_there(table: DeltaTable, batch: Batch) -> bool:
-    version = table.transaction_version(batch.app_id)
-    return version is not None and version >= batch.version
+def _added(file: WrittenFile) -> AddAction:
+    return AddAction(file.location, file.size, {}, file.written_ms, True, json.dumps({"numRecords": file.rows}))
 
 
 def _types(schema: Schema) -> dict[str, str]:

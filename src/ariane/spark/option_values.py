@@ -22,21 +22,33 @@ _SPARKS_OWN = frozenset({"checkpointlocation", "outputmode", "queryname"})
 _BREAKS = re.compile(r"[\r\n\t]+")
 
 
-def read_options(kind: type[O], options: Mapping[str, str], other: frozenset[str] = frozenset()) -> O:
-    """`options` as a `kind`; SettingsError for an unknown name or a bad value. Names in `other` are passed over."""
+def read_options(
+    kind: type[O], options: Mapping[str, str], other: frozenset[str] = frozenset(), family: str | None = None
+) -> O:
+    """`options` as a `kind`; SettingsError for an unknown name or a bad value.
+
+    Names in `other` are passed over, and so are those of a `family`, such as all that begin with `catalog.`: another
+    library declares them, and `family_members` has them.
+    """
     by_name = {key.name.lower(): declared for declared in describe(kind) for key in declared.keys}
     values: dict[str, object] = {}
     for name, text in options.items():
         lower = name.lower()
-        if lower in _SPARKS_OWN or lower in other:
+        if lower in _SPARKS_OWN or lower in other or (family is not None and lower.startswith(family)):
             continue
         declared = by_name.get(lower)
         if declared is None:
-            raise SettingsError(_unknown(name, kind))
+            raise SettingsError(_unknown(name, kind, family))
         if declared.name in values:
             raise SettingsError(f"option {declared.keys[0].name} is given twice, once as {name}: leave one out")
         values[declared.name] = _value(declared, text)
     return kind(**values)
+
+
+def family_members(options: Mapping[str, str], family: str) -> dict[str, str]:
+    """The options of a family, by their names in it. Any of them may be a secret."""
+    lowered = {name.lower(): str(text).strip() for name, text in options.items()}
+    return {name.removeprefix(family): text for name, text in lowered.items() if name.startswith(family)}
 
 
 def option_names(kind: "type[DataclassInstance]") -> list[str]:
@@ -52,8 +64,11 @@ def _value(declared: Declared, text: str) -> object:
         raise SettingsError(f"option {declared.keys[0].name}{shown}: {error}") from None
 
 
-def _unknown(name: str, kind: "type[DataclassInstance]") -> str:
+def _unknown(name: str, kind: "type[DataclassInstance]", family: str | None) -> str:
     names = {key.name.lower(): key.name for declared in describe(kind) for key in declared.keys}
+    _, dot, member = name.lower().partition(".")
+    if family is not None and dot:
+        names[family + member] = family + member
     nearest = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {names[nearest[0]]}?" if nearest else f"there are {', '.join(option_names(kind))}"
     return f"option {name[:80]} is unknown: {hint}"

@@ -4,6 +4,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from ariane.errors import SettingsError
 from ariane.spark.delta_options import DeltaOptions
+from ariane.spark.iceberg_options import read_iceberg_options
 from ariane.spark.option_values import read_options
 from ariane.spark.pipeline.functions import check_function
 from ariane.spark.pipeline.job_checks import check_job
@@ -17,12 +18,14 @@ _STREAM_MODES = {
     SinkKind.TOPIC: ("append", "update"),
     SinkKind.PARQUET: ("append",),
     SinkKind.DELTA: ("append",),
+    SinkKind.ICEBERG: ("append",),
     SinkKind.CONSOLE: ("append", "update", "complete"),
 }
 _BATCH_MODES = {
     SinkKind.TOPIC: ("append",),
     SinkKind.PARQUET: ("append", "overwrite"),
     SinkKind.DELTA: ("append", "overwrite"),
+    SinkKind.ICEBERG: ("append", "overwrite"),
     SinkKind.CONSOLE: ("append",),
 }
 
@@ -192,3 +195,5 @@ def _check_sink_options(sink: Sink) -> None:
         read_options(WriteOptions, {"topic": sink.target, **sink.options})
     elif sink.kind is SinkKind.DELTA:
         read_options(DeltaOptions, {"path": sink.target, **sink.options})
+    elif sink.kind is SinkKind.ICEBERG:
+        read_iceberg_options({"table": sink.target, **sink.options})

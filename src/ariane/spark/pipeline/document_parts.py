@@ -32,6 +32,7 @@ _SINK_KEYS = {
     SinkKind.TOPIC: ("topic", "from", "mode", "json", "options"),
     SinkKind.PARQUET: ("parquet", "from", "mode", "partition_by", "options"),
     SinkKind.DELTA: ("delta", "from", "mode", "options"),
+    SinkKind.ICEBERG: ("iceberg", "from", "mode", "options"),
     SinkKind.CONSOLE: ("console", "from", "mode"),
 }
 _SINK_MODES = ("append", "overwrite", "update", "complete")

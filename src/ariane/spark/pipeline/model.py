@@ -24,6 +24,7 @@ class SinkKind(StrEnum):
     TOPIC = "topic"
     PARQUET = "parquet"
     DELTA = "delta"
+    ICEBERG = "iceberg"
     CONSOLE = "console"
 
 

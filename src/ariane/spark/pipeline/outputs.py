@@ -16,6 +16,12 @@ from ariane.spark.pipeline.progress import ROWS_METRIC, Screen
 from ariane.spark.pipeline.views import Views
 
 _ENVELOPE = ("tags", "keys", "shardingKey")
+_FORMATS = {
+    SinkKind.TOPIC: "rocketmq",
+    SinkKind.PARQUET: "parquet",
+    SinkKind.DELTA: "ariane_delta",
+    SinkKind.ICEBERG: "ariane_iceberg",
+}
 DEAD_LETTERS = "_dead_letters"
 
 
@@ -40,7 +46,7 @@ class Output:
         if self.sink.kind is SinkKind.CONSOLE:
             _show(screen, self.sink, None, rows)
         else:
-            writer: Any = rows.write.format(_format(self.sink)).options(**self._options()).mode(self.sink.mode)
+            writer: Any = rows.write.format(_FORMATS[self.sink.kind]).options(**self._options()).mode(self.sink.mode)
             (writer.partitionBy(*self.sink.partition_by) if self.sink.partition_by else writer).save()
 
     def start(self, pipeline: Pipeline, screen: Screen, *, once: bool, interval_s: float) -> StreamingQuery:
@@ -49,7 +55,7 @@ class Output:
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval_s:g} seconds")
         if self.sink.kind is SinkKind.CONSOLE:
             return writer.foreachBatch(_shower(screen, self.sink)).start()
-        writer = writer.format(_format(self.sink)).options(**self._options())
+        writer = writer.format(_FORMATS[self.sink.kind]).options(**self._options())
         return self._partitioned(writer).start()
 
     def _partitioned(self, writer: DataStreamWriter) -> DataStreamWriter:
@@ -58,7 +64,8 @@ class Output:
     def _options(self) -> dict[str, str]:
         if self.sink.kind is SinkKind.TOPIC:
             return {"topic": self.sink.target, **merged(self.connection, self.sink.options)}
-        return {"path": self.sink.target, **self.sink.options}
+        place = "table" if self.sink.kind is SinkKind.ICEBERG else "path"
+        return {place: self.sink.target, **self.sink.options}
 
 
 def outputs(pipeline: Pipeline, views: Views, connection: Connection) -> list[Output]:
@@ -99,10 +106,6 @@ def as_json_bodies(rows: DataFrame) -> DataFrame:
     own = [name for name in rows.columns if name in _ENVELOPE]
     inside = [F.col(f"`{name}`") for name in rows.columns if name not in _ENVELOPE]
     return rows.select(F.to_json(F.struct(*inside)).alias("body"), *own)
-
-
-def _format(sink: Sink) -> str:
-    return {SinkKind.TOPIC: "rocketmq", SinkKind.PARQUET: "parquet", SinkKind.DELTA: "ariane_delta"}[sink.kind]
 
 
 def _shower(screen: Screen, sink: Sink) -> Callable[[DataFrame, int], None]:

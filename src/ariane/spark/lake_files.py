@@ -1,8 +1,6 @@
-"""Rows of one task as one Parquet file of a Delta table, which counts when a commit of the table names it."""
+"""Rows of one task as one Parquet file of a lake table, which counts when a commit of the table names it."""
 
-import json
 import os
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +9,22 @@ from time import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ariane.store.disk import RealDisk
+
 
 @dataclass(frozen=True)
 class WrittenFile:
-    name: str
+    location: str
+    """As the table names it."""
+    path: Path
     size: int
     rows: int
     written_ms: int
 
-    @property
-    def statistics(self) -> str:
-        return json.dumps({"numRecords": self.rows})
 
-
-def write_file(root: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
+def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
     """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / f"part-{uuid.uuid4()}.{compression}.parquet"
+    make_directory(path.parent)
     rows, writer = 0, None
     try:
         with path.open("xb") as file:
@@ -47,19 +44,19 @@ def write_file(root: Path, batches: Iterable[pa.RecordBatch], compression: str) 
     if not rows:
         path.unlink()
         return None
-    _sync_directory(root)
-    return WrittenFile(path.name, size, rows, int(time() * 1000))
+    RealDisk().sync_directory(path.parent)
+    return WrittenFile(location, path, size, rows, int(time() * 1000))
 
 
-def remove_files(root: Path, files: Iterable[WrittenFile]) -> None:
+def make_directory(directory: Path) -> None:
+    """With its parents; the names of all that are new are on the disk when it returns."""
+    new = [one for one in (directory, *directory.parents) if not one.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in new:
+        RealDisk().sync_directory(one.parent)
+
+
+def remove_files(files: Iterable[WrittenFile]) -> None:
     """Of a batch that will not be committed."""
     for file in files:
-        (root / file.name).unlink(missing_ok=True)
-
-
-def _sync_directory(root: Path) -> None:
-    descriptor = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        file.path.unlink(missing_ok=True)

@@ -1,0 +1,37 @@
+"""The sink to Iceberg tables, as Spark asks for it. Imports the rest only when it is used: see `ariane.spark`."""
+
+from typing import TYPE_CHECKING
+
+from ariane.spark.lake_source import LakeSink
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ariane.spark.iceberg_options import IcebergOptions
+    from ariane.spark.iceberg_table import IcebergLakeTable
+
+
+class IcebergSink(LakeSink):
+    """`df.write.format("ariane_iceberg")` and `.writeStream`: an Iceberg table without a JAR."""
+
+    how_to_read = (
+        "spark.read.parquet(*(one.file.file_path for one in table.scan().plan_files())), with pyiceberg, or with duckdb"
+    )
+
+    @classmethod
+    def name(cls) -> str:
+        return "ariane_iceberg"
+
+    def lake_options(self) -> "IcebergOptions":
+        from ariane.spark.iceberg_options import read_iceberg_options
+
+        return read_iceberg_options(self.options)
+
+    def table(self, schema: "StructType", *, overwrite: bool) -> "IcebergLakeTable":
+        from ariane.spark.iceberg_catalog import CatalogPlace  # first of all: it tells when pyiceberg is missing
+        from ariane.spark.iceberg_options import catalog_properties
+        from ariane.spark.iceberg_table import IcebergLakeTable
+
+        options = self.lake_options()
+        place = CatalogPlace.of(options.catalog, catalog_properties(self.options))
+        return IcebergLakeTable.opened(options, place, schema, overwrite=overwrite)
