@@ -296,6 +296,12 @@ def test_what_is_secret_of_a_catalog_is_told_to_nobody(lake: Lake, monkeypatch: 
     assert told.value.__context__ is None
     given = replace(place, properties={**lake.place.properties, "token": "hush"})
     assert "hush" not in repr(IcebergLakeTable.opened(IcebergOptions(table="a.b"), given, IDS, overwrite=False))
+    with pytest.raises(ArianeError, match=r"catalog shop says OSError: no answer to <catalog\.token>") as later:
+        with given.opened():
+            raise OSError("no answer to hush")
+    assert later.value.__suppress_context__
+    with pytest.raises(OSError, match="no answer at all"), given.opened():
+        raise OSError("no answer at all")
 
 
 def test_all_that_a_commit_names_is_on_the_disk(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

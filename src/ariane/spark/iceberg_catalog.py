@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from ariane.errors import SettingsError
+from ariane.errors import ArianeError, SettingsError
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
@@ -34,8 +34,16 @@ class CatalogPlace:
 
     @contextmanager
     def opened(self) -> Iterator[Catalog]:
+        """Whatever goes wrong with it is told without its secrets."""
         with self._load() as catalog:
-            yield catalog
+            try:
+                yield catalog
+                return
+            except Exception as error:
+                if self._without_secrets(str(error)) == str(error):
+                    raise
+                told = self._told(error)
+        raise ArianeError(f"catalog {self.name} says {told}") from None
 
     def _load(self) -> Catalog:
         try:
@@ -43,11 +51,14 @@ class CatalogPlace:
         except Exception as error:
             # Of any type, by the library of whichever catalog it is; and its words, or the cause's, may hold an
             # address with a password. So neither is handed on as it is.
-            told = f"{type(error).__name__}: {self._without_secrets(str(error))}"
+            told = self._told(error)
         raise SettingsError(
             f"catalog {self.name} cannot be opened ({told}): check the options catalog.uri, catalog.warehouse and "
             f"catalog.type, or what pyiceberg's configuration says of {self.name}"
         )
+
+    def _told(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {self._without_secrets(str(error))}"
 
     def _without_secrets(self, told: str) -> str:
         """Values are shown as the names of their options."""
