@@ -48,6 +48,12 @@ def test_a_table_can_be_overwritten_and_read_by_spark(spark: SparkSession, tmp_p
     assert spark.read.parquet(*DeltaTable(str(table)).file_uris()).count() == 7
 
 
+def test_a_table_takes_nulls_though_its_first_rows_can_have_none(spark: SparkSession, tmp_path: Path) -> None:
+    for rows in (spark.range(1), spark.sql("SELECT CAST(NULL AS BIGINT) AS id")):
+        rows.write.format("ariane_delta").mode("append").save(str(tmp_path))
+    assert {row["id"] for row in DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()} == {0, None}
+
+
 @pytest.mark.parametrize(
     ("query", "options", "fault"),
     [

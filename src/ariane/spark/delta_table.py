@@ -32,7 +32,9 @@ class DeltaLakeTable:
 
     @classmethod
     def opened(cls, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> "DeltaLakeTable":
-        table = cls(options, to_arrow_schema(schema, timezone="UTC"), overwrite)
+        """A new table takes nulls in all columns, as Spark's own do: one query knows more of them than the next."""
+        columns = [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
+        table = cls(options, pa.schema(columns), overwrite)
         if not overwrite:
             table.check()
         return table
