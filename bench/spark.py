@@ -1,6 +1,6 @@
 """Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
 
-    python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--only direct,broker]
+    python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--bodies 100] [--only direct,broker]
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
 machine that others use too, only that can be compared. Logs, and what is made of them, lie in memory, where a
@@ -89,8 +89,11 @@ class Bench:
 
     # --- the parts --------------------------------------------------------------------------------------------------
 
+    def bodies(self) -> Iterator[tuple[str, int]]:
+        return ((label, size) for label, size in SIZES.items() if size in self.arguments.bodies)
+
     def decode(self) -> None:
-        for label, size in SIZES.items():
+        for label, size in self.bodies():
             log = make_log(size, DECODED_BYTES)
             starts = [starts_of(log)]
             us = us_per_call(partial(known_starts, log, SEVEN, starts))
@@ -98,7 +101,7 @@ class Bench:
             self.add(f"decode, 7 columns, {label}", len(starts[0]) / us, "Mrow/core-s", at_least=goal)
 
     def direct(self) -> None:
-        for label, size in SIZES.items():
+        for label, size in self.bodies():
             with self.store(size, self.arguments.mib) as store:
                 lake, sparks = self.memory / "parquet", self.memory / "parquet-by-spark"
                 write_parquet(store, lake)
@@ -250,6 +253,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="behind a first one that warms up")
     parser.add_argument("--turns", type=int, default=2, help="sessions for each reader that has one of its own")
     parser.add_argument("--sizes", default="1024,8192", help="MiB of a small and of a large log: a multiple of it")
+    parser.add_argument("--bodies", type=int, nargs="+", choices=SIZES.values(), default=list(SIZES.values()))
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--directory", default=None, help="for all files, which are removed again")
     arguments = parser.parse_args()

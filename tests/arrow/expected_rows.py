@@ -15,6 +15,7 @@ YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 def expected_row(message: StoredMessage, broker_name: str | None = None) -> dict[str, Any]:
     offset_id = offset_message_id(encode_host(message.store_host), message.physical_offset)
+    born, stored = _time(message.born_timestamp_ms), _time(message.store_timestamp_ms)
     return {
         "topic": message.topic,
         "brokerName": broker_name,
@@ -24,8 +25,8 @@ def expected_row(message: StoredMessage, broker_name: str | None = None) -> dict
         "tags": message.tags,
         "keys": list(message.keys),
         "body": decompress(message.body, message.sys_flag, UNPACKED_MAX),
-        "bornTimestamp": _time(message.born_timestamp_ms),
-        "storeTimestamp": _time(message.store_timestamp_ms),
+        "bornTimestamp": stored if born is None else born,
+        "storeTimestamp": stored,
         "properties": list(message.properties.items()),
         "physicalOffset": message.physical_offset,
         "sysFlag": message.sys_flag,

@@ -55,7 +55,14 @@ def test_a_batch_has_exactly_the_schema_that_was_told(column: str, answer: bytes
 
 
 def test_only_these_columns_can_be_null() -> None:
-    assert {"brokerName", "tags", "bornTimestamp", "storeTimestamp", "uniqueKey"} == MAY_BE_NULL
-    bare = replace(MESSAGE, properties={}, born_timestamp_ms=2**62, store_timestamp_ms=-(2**62))
+    assert {"brokerName", "tags", "uniqueKey"} == MAY_BE_NULL
+    bare = replace(MESSAGE, properties={}, born_timestamp_ms=2**62)
     batch = decode_records(encode(bare), columns=list(TYPES)).batch
     assert {name for name in TYPES if batch.column(name).null_count} == MAY_BE_NULL
+    assert batch.column("bornTimestamp") == batch.column("storeTimestamp")
+
+
+def test_a_store_time_that_no_broker_writes_is_null() -> None:
+    damaged = replace(MESSAGE, store_timestamp_ms=-(2**62))
+    batch = decode_records(encode(damaged), columns=["bornTimestamp", "storeTimestamp"]).batch
+    assert [batch.column(name).null_count for name in batch.schema.names] == [0, 1]

@@ -6,13 +6,19 @@ from time import sleep, time
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ariane.arrow.decode import decode_records
 from ariane.arrow.schema import COLUMNS, MAY_BE_NULL, message_schema
+from ariane.errors import RecordError
 from ariane.model.route import MessageQueue
+from ariane.spark.columns import keep_promise
+from ariane.wire.record import encode
 from tests.spark.stage import Stage
+from tests.wire.sample_records import MESSAGE
 
 
 def bodies(frame: DataFrame) -> list[bytes]:
@@ -74,6 +80,15 @@ def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage:
     assert [bytes(row.body) for row in every.collect()] == [b"x"]
     with pytest.raises(PySparkException, match="column tags is null in 1 rows, and the schema says that it never is"):
         stage.read(spark, topic).schema("tags STRING NOT NULL").load().collect()
+
+
+def test_a_time_that_no_broker_writes_ends_the_query_and_says_how_to_read_on() -> None:
+    damaged = encode(replace(MESSAGE, store_timestamp_ms=2**62))
+    batch = decode_records(damaged, columns=["storeTimestamp"]).batch
+    kept = keep_promise(batch, batch.schema)
+    assert kept == batch
+    with pytest.raises(RecordError, match=r"column storeTimestamp is null in 1 rows.*\.schema\(\.\.\.\) in which"):
+        keep_promise(batch, pa.schema([batch.schema.field(0).with_nullable(False)]))
 
 
 def test_a_users_schema_chooses_columns(spark: SparkSession, stage: Stage) -> None:

@@ -12,7 +12,7 @@ from ariane.arrow.hosts import born_hosts, offset_ids, store_hosts
 from ariane.arrow.property_columns import PropertyColumns
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import COLUMNS, TIMESTAMP
-from ariane.arrow.source import Bools, fixed
+from ariane.arrow.source import Bools, Int64s, fixed, is_all
 
 NEEDS_PROPERTIES = frozenset({"msgId", "tags", "keys", "properties", "uniqueKey"})
 
@@ -42,15 +42,28 @@ def _number(name: str, field: str | None = None) -> Column:
     return lambda given: fixed(given.rows.field(field or name, width), kind)
 
 
-def _time(name: str) -> Column:
-    def column(given: Given) -> pa.Array:
-        time_ms = given.rows.field(name, np.int64)
-        valid: Bools | None = None
-        if not 0 <= np.bitwise_or.reduce(time_ms) < _YEAR_10000_MS:  # has every bit that some time has
-            valid = (time_ms >= _YEAR_1_MS) & (time_ms < _YEAR_10000_MS)
-        return fixed(time_ms * 1000, TIMESTAMP, valid)
+def _store_time(given: Given) -> pa.Array:
+    time_ms = given.rows.field("storeTimestamp", np.int64)
+    return fixed(time_ms * 1000, TIMESTAMP, _in_calendar(time_ms))
 
-    return column
+
+def _born_time(given: Given) -> pa.Array:
+    """A producer may have sent any number. One that is no time would be null in every query, and far in the future it
+    would be worse: so it counts as born when it was stored."""
+    time_ms = given.rows.field("bornTimestamp", np.int64)
+    valid = _in_calendar(time_ms)
+    if valid is not None:
+        time_ms = np.where(valid, time_ms, given.rows.field("storeTimestamp", np.int64))
+        valid = _in_calendar(time_ms)
+    return fixed(time_ms * 1000, TIMESTAMP, valid)
+
+
+def _in_calendar(time_ms: Int64s) -> Bools | None:
+    """Which of them are times of the years 1 to 9999, that Python and Spark can show; None when all are."""
+    if 0 <= np.bitwise_or.reduce(time_ms) < _YEAR_10000_MS:  # has every bit that some time has
+        return None
+    valid = (time_ms >= _YEAR_1_MS) & (time_ms < _YEAR_10000_MS)
+    return None if is_all(valid) else valid
 
 
 def _broker_name(given: Given) -> pa.Array:
@@ -76,8 +89,8 @@ _MAKERS: Mapping[str, Column] = {
     "tags": lambda given: given.properties.tags,
     "keys": lambda given: given.properties.keys,
     "body": lambda given: body_column(given.rows, given.unpacked),
-    "bornTimestamp": _time("bornTimestamp"),
-    "storeTimestamp": _time("storeTimestamp"),
+    "bornTimestamp": _born_time,
+    "storeTimestamp": _store_time,
     "properties": lambda given: given.properties.map,
     "physicalOffset": lambda given: fixed(given.rows.physical, pa.int64()),
     "sysFlag": _number("sysFlag"),

@@ -8,7 +8,8 @@
 | tags | string | null when there is none |
 | keys | list of strings | empty when there are none |
 | body | binary | unpacked, unless told otherwise |
-| bornTimestamp, storeTimestamp | timestamp in UTC | null outside the years 1 to 9999 |
+| bornTimestamp | timestamp in UTC | storeTimestamp, if a producer sent what is outside the years 1 to 9999 |
+| storeTimestamp | timestamp in UTC | null outside those years, which no broker writes |
 | properties | map of strings | |
 | the rest | | as the record holds it; hosts as `address:port` |
 """
@@ -51,8 +52,8 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 """Every column that can be asked for."""
 
-MAY_BE_NULL = frozenset({"brokerName", "tags", "bornTimestamp", "storeTimestamp", "uniqueKey"})
-"""Every other column has a value in every row, though the schemas here do not promise it."""
+MAY_BE_NULL = frozenset({"brokerName", "tags", "uniqueKey"})
+"""Every other column has a value for every message that a broker has stored; the schemas here do not promise it."""
 
 PROPERTIES_COLUMN = "properties"
 
