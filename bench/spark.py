@@ -1,6 +1,6 @@
 """Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
 
-    python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--bodies 100] [--only direct,broker]
+    python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--bodies 100] [--only direct]
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
 machine that others use too, only that can be compared. Logs, and what is made of them, lie in memory, where a
