@@ -21,7 +21,7 @@ BAD = [b'{"id": 1, "pri', b"null", b'{"id": "many", "price": 1}', b"\xff\xfe"]
 
 BATCH = """\
 pipeline: batch
-params: {topic: null, bad: null, out: null, again: null, table: null}
+params: {topic: null, bad: null, out: null, again: null, table: null, iceberg: null}
 sources:
   orders:
     topic: ${topic}
@@ -41,7 +41,7 @@ sinks:
   table_of_delta: {from: dear, delta: "${table}"}
   table_of_iceberg:
     from: dear
-    iceberg: lake.dear
+    iceberg: ${iceberg}
     options: {catalog.uri: "sqlite:///${table}.db", catalog.warehouse: "${table}.iceberg"}
   topic: {from: dear, topic: "${again}", json: true}
 """
@@ -80,7 +80,7 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     code = "def times(rows, factor):\n    return rows.withColumn('price', rows.price * int(factor))\n"
     written(tmp_path, code, "pipeline_batch_steps.py")
     given = {"topic": topic, "bad": bad, "again": again}
-    given |= {"out": str(tmp_path / "out"), "table": str(tmp_path / "table")}
+    given |= {"out": str(tmp_path / "out"), "table": str(tmp_path / "table"), "iceberg": "lake.dear"}
     screen, metrics = Recorder(), tmp_path / "metrics.json"
     sinks = run_file(spark, stage, written(tmp_path, BATCH), given, screen, metrics=metrics)
 
