@@ -1,4 +1,4 @@
-"""A Spark session with the settings that Ariane's data source wants. All but the Java are plain Spark settings."""
+"""A Spark session as Ariane's source wants it: settings of Spark's own, and the Java and the home it starts with."""
 
 import os
 import sys
