@@ -6,7 +6,7 @@ The log holds one topic's records, six properties each, and is decoded in batche
 the processor's cache, and once 16 MiB, which do not. A store's reader makes batches twice as large, because in Spark a
 batch costs more than to decode it; bench/spark.py measures what a row costs there. Three decoders of ours and one more:
 
-    tuple path    ariane.wire.record_read.decode_all: one object for each message
+    tuple path    ariane.wire.record.read.decode_all: one object for each message
     prototype     the fields gathered and the bodies taken, with record starts known and nothing checked: the least that
                   numpy and pyarrow can do, and the yardstick for this machine
     starts known  the same with every check, as when queues or the index tell where records are
@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 from ariane.arrow.decode import Decoder
+from ariane.arrow.gather import Int64s, Source, fixed
 from ariane.arrow.schema import TIMESTAMP, message_schema
-from ariane.arrow.source import Int64s, Source, fixed
 from ariane.arrow.walk import Walk
 from ariane.model.message import HostPort
 from ariane.wire.host import encode_host
 from ariane.wire.properties import encode_properties
-from ariane.wire.record import pack_record
-from ariane.wire.record_fields import HEAD_BYTES, heads_at
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.layout import pack_record
+from ariane.wire.record.numpy_fields import HEAD_BYTES, heads_at
+from ariane.wire.record.read import decode_all
 from bench.timing import us_per_call
 
 DECODED_BYTES = 4 * 1024 * 1024

@@ -8,8 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.app import Broker, running
-from ariane.broker.handlers import handler_table
+from ariane.broker.server import Broker, handler_table, running
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import sole_cause

@@ -14,12 +14,18 @@ from itertools import cycle
 from pathlib import Path
 
 from ariane.store.disk import RealDisk, RealFile
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import IndexFile, Shape
-from ariane.store.index_header import Header
-from ariane.store.index_layout import ENTRY, HEADER_BYTES, SLOT_BYTES, entries_position, file_bytes
-from ariane.store.key_columns import KeyColumns
-from ariane.store.key_hash import key_hash
+from ariane.store.index.entries import (
+    ENTRY,
+    HEADER_BYTES,
+    SLOT_BYTES,
+    Header,
+    KeyedMessage,
+    entries_position,
+    file_bytes,
+    key_hash,
+)
+from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.pending_keys import KeyColumns
 from ariane.store.settings import StoreSettings
 from bench.timing import us_per_call
 

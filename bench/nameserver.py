@@ -27,8 +27,7 @@ from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
-from ariane.wire.command import Command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.registration import RegistrationBody, encode_registration
 from ariane.wire.requests.brokers import RegisterBroker
 from interop.apache import SERVER_VERSION, fetch, start_nameserver

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
 
 from ariane.model.message import HostPort
-from ariane.wire.batch import BatchItem, decode_batch, encode_batch
-from ariane.wire.crc import crc32
+from ariane.wire.hashes import crc32, java_hash, tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.java_hash import java_hash, tags_code
 from ariane.wire.message_id import UniqueKeys, offset_message_id
 from ariane.wire.properties import decode_properties, encode_properties
-from ariane.wire.record import MAGIC_V1, encode, pack_record
-from ariane.wire.record_read import decode, decode_all, walk
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.batch import BatchItem, decode_batch, encode_batch
+from ariane.wire.record.layout import MAGIC_V1, encode, pack_record
+from ariane.wire.record.read import RecordView, decode, decode_all, verify, walk
 from bench.timing import us_per_call
 
 Row = tuple[str, float]

@@ -20,10 +20,10 @@ from itertools import cycle
 from pathlib import Path
 
 from ariane.transport.connection import Connection
-from ariane.wire.batch import BatchItem, encode_batch
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
 from ariane.wire.properties import encode_properties
+from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.requests.send import SendBatch
 from bench.in_process import Nowhere, broker_on, connections_to, on_a_store
 from bench.load.names import PRODUCER_GROUP, topic_name

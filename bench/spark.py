@@ -25,11 +25,11 @@ from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 
 from ariane.spark.jobs import archive, rebuild
-from ariane.spark.jobs.archive_parts import COLUMNS as ARCHIVED
+from ariane.spark.jobs.archive import COLUMNS as ARCHIVED
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.rebuild import rebuild_store
-from ariane.store.shape import shape_of
+from ariane.store.offline.rebuild import rebuild_store
+from ariane.store.offline.verify_report import shape_of
 from bench.arrow import DECODED_BYTES, SEVEN, known_starts, make_log, starts_of
 from bench.spark_alone import Alone, costs_in_turns, running, stages_in_turns
 from bench.spark_broker import brokered

@@ -13,7 +13,7 @@ from pyspark.sql.functions import lit
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError
 from ariane.spark.cluster import Cluster
-from ariane.wire.requests.configs import UpdateBrokerSettings
+from ariane.wire.requests.brokers import UpdateBrokerSettings
 from ariane.wire.requests.send import SendMessageV2
 from ariane.wire.requests.topics import UpdateTopic
 from bench.spark_cost import Cost, best_cost

@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import read_split
-from ariane.arrow.log_split import LogSplit
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import read_split
+from ariane.arrow.log.split import LogSplit
 from ariane.arrow.schema import message_schema
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.read import decode_all
 from bench.arrow import DECODED_BYTES, SEVEN
 from bench.spark_store import TOPIC, BenchStore
 

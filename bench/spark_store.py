@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.source import Source
+from ariane.arrow.gather import Source
 from ariane.arrow.walk import Walk
+from ariane.store.consume_queue.entry import ENTRY_BYTES
+from ariane.store.consume_queue.scan import ENTRY_TYPE
 from ariane.store.layout import Layout, offset_name
-from ariane.store.queue_entry import ENTRY_BYTES
-from ariane.store.scan_queue import ENTRY_TYPE
-from ariane.wire.java_hash import tags_code
-from ariane.wire.record import pack_blank
-from ariane.wire.record_fields import HEAD_TYPE
+from ariane.wire.hashes import tags_code
+from ariane.wire.record.layout import pack_blank
+from ariane.wire.record.numpy_fields import HEAD_TYPE
 from bench.arrow import make_log
 
 TOPIC = "BenchTopic"

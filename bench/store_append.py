@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from ariane.store.append.draft import Draft
 from ariane.store.disk import RealDisk, RealFile
-from ariane.store.draft import Draft
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import GiB
 from bench import store_append_parts

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 
+from ariane.store.append.draft import Appended, Draft
 from ariane.store.disk import RealDisk
-from ariane.store.draft import Appended, Draft
-from ariane.store.index_file import IndexFile, Shape
-from ariane.store.index_header import Header
-from ariane.store.key_columns import KeyColumns
+from ariane.store.index.entries import Header
+from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.pending_keys import KeyColumns
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import StoreSettings
-from ariane.wire.crc import crc32
-from ariane.wire.record import HEAD_V4, MAGIC_V1, SHORT
+from ariane.wire.hashes import crc32
+from ariane.wire.record.layout import HEAD_V4, MAGIC_V1, SHORT
 from bench.store_setup import CHUNK, HOST, drafts, opened
 from bench.timing import us_per_call
 

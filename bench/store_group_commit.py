@@ -11,8 +11,8 @@ from pathlib import Path
 import uvloop
 
 from ariane.clock import Clock
+from ariane.store.append.draft import Draft
 from ariane.store.disk import RealDisk
-from ariane.store.draft import Draft
 from ariane.store.service import StoreService
 from ariane.store.settings import MiB, StoreSettings
 from bench.store_setup import HOST, drafts

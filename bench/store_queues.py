@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ariane.clock import Clock
-from ariane.store.draft import Appended, Draft
+from ariane.store.append.draft import Appended, Draft
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import MiB

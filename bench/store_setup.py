@@ -10,11 +10,11 @@ from sys import intern
 
 from ariane.clock import Clock
 from ariane.model.message import HostPort
-from ariane.store.draft import Appended, Draft
+from ariane.store.append.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import StoreSettings
+from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.java_hash import tags_code
 from ariane.wire.properties import encode_properties
 
 CHUNK = 64

@@ -15,15 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.app import Broker
+from ariane.broker.server import Broker
 from ariane.model.ids import PhysicalOffset, QueueOffset
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Request
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.properties import encode_properties
-from ariane.wire.requests.send import SendMessageV2
-from ariane.wire.requests.transactions import Decision, EndTransaction
+from ariane.wire.requests.send import Decision, EndTransaction, SendMessageV2
 from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 
 TOPIC, GROUP = "transactions", "payers"

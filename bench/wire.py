@@ -15,10 +15,8 @@ from pathlib import Path
 
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import RequestCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS, Declaration
-from ariane.wire.exchange import answer_command, read_request
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.exchange import REQUESTS, Declaration, answer_command, read_request
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.requests.send import SendAnswer
 from bench import records
 from bench.timing import us_per_call

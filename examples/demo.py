@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
+from ariane.client.producer.producer import Producer
 from examples import demo_choices, demo_groups, demo_looks, demo_pulls, demo_sends, demo_times
 from examples.demo_crash import survives_a_kill
 from examples.demo_pipeline import COLUMNS, Turnover, compare, feed, run_pipeline

@@ -1,7 +1,7 @@
 """Who gets which message: in order, by tag, by a condition, everybody, again, or nobody any more."""
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.message import Received
 from examples.demo_stage import Inbox, Row, Stage, bodies, consuming
 
 

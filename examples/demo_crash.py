@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from ariane.client.admin import Admin
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.producer import Producer
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.producer.producer import Producer
 from ariane.errors import ArianeError
 from examples.demo_servers import Server, broker
 from examples.demo_stage import PATIENCE_S

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
 from examples.demo_stage import PATIENCE_S, Inbox, Row, Stage, bodies
 
 QUEUES = 6

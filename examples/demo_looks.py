@@ -1,7 +1,7 @@
 """Answers, traces, and looking at what was stored."""
 
-from ariane.client.producer import Producer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.producer.producer import Producer
 from examples.demo_stage import Row, Stage, bodies, consuming
 
 

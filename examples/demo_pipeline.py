@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from ariane.cli.up_orders import OrderStream
+from ariane.cli.up.demo_orders import OrderStream
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
+from ariane.client.producer.producer import Producer
 from examples.demo_stage import PATIENCE_S
 
 TOPIC = "orders"

@@ -1,8 +1,7 @@
 """Consumers that ask for messages themselves."""
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.scheduled_pull import PullContext, ScheduledPullConsumer
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.pull import PullConsumer, PullContext, ScheduledPullConsumer
 from ariane.model.route import MessageQueue
 from examples.demo_stage import Inbox, Row, Stage, bodies
 

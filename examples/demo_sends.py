@@ -2,8 +2,8 @@
 
 import asyncio
 
-from ariane.client.producer import Producer
-from ariane.client.send_result import SendResult
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
 from ariane.model.message import Message
 from examples.demo_stage import Row, Stage, bodies, consuming
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 
 PATIENCE_S = 20.0
 

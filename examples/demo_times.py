@@ -4,10 +4,10 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
-from ariane.client.received import Received
-from ariane.client.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
+from ariane.client.consumer.message import Received
+from ariane.client.producer.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.model.message import Message, StoredMessage
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision
 from examples.demo_stage import Inbox, Row, Stage, bodies, consuming
 
 

@@ -4,14 +4,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ariane.broker.metrics.declared import BASE_LABELS, METRICS, Metric
+from ariane.broker.metrics.exposition import BASE_LABELS, METRICS, Metric
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 HEAD = """\
 # Metrics
 
-<!-- Made by scripts/metrics_docs.py from src/ariane/broker/metrics/declared.py: change it there. -->
+<!-- Made by scripts/metrics_docs.py from src/ariane/broker/metrics/exposition.py: change it there. -->
 
 `metricsExporterType=PROM` in a `broker.conf` (`metrics_exporter = "PROM"` in TOML) serves a page for Prometheus at
 `http://HOST:5557/metrics`; `metricsPromExporterHost` and `metricsPromExporterPort` change the address. It is off by

@@ -11,9 +11,9 @@ import msgspec
 
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.wire.codes import ResponseCode
-from ariane.wire.declare import REQUESTS, Declaration, ServedBy
+from ariane.wire.exchange import REQUESTS, Declaration, ServedBy
 from ariane.wire.fields import BESIDE_THE_HEADER, Answer
-from ariane.wire.unserved import UNDECLARED, UNSERVED, UNSERVED_ROOMS
+from ariane.wire.requests.unsupported import UNDECLARED, UNSERVED, UNSERVED_ROOMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "protocol.md"
 

@@ -7,8 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ariane.broker import unsupported_settings
-from ariane.broker.settings import BrokerSettings
+from ariane.broker.settings import BrokerSettings, rocketmq_keys
 from ariane.nameserver import settings as nameserver_settings
 from ariane.settings import Declared, describe, to_text
 
@@ -58,7 +57,7 @@ class Section:
 
 
 SECTIONS = (
-    Section("broker", BrokerSettings, unsupported_settings.UNSUPPORTED, "broker.conf"),
+    Section("broker", BrokerSettings, rocketmq_keys.UNSUPPORTED, "broker.conf"),
     Section("nameserver", nameserver_settings.NameserverSettings, nameserver_settings.UNSUPPORTED, "namesrv.conf"),
 )
 

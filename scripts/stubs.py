@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import ariane
 from ariane import sync
-from ariane.client.blocking import FACES, own_classes
+from ariane.client.sync import FACES, own_classes
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ariane"

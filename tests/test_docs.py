@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.unsupported_settings import UNSUPPORTED as UNSUPPORTED_BY_BROKER
+from ariane.broker.settings.rocketmq_keys import UNSUPPORTED as UNSUPPORTED_BY_BROKER
 from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
 from ariane.settings import describe
 

@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
-from ariane.broker.handlers import handler_table as broker_handlers
-from ariane.client.handlers import ClientHandlers
-from ariane.client.parts import Parts
-from ariane.client.replies import Replies
+from ariane.broker.server import handler_table as broker_handlers
+from ariane.client.core.instance import ClientHandlers, Replies
+from ariane.client.core.lifecycle import Parts
 from ariane.clock import Clock
-from ariane.nameserver.handlers import handler_table as nameserver_handlers
 from ariane.nameserver.key_values import KeyValues
 from ariane.nameserver.route_table import RouteTable
-from ariane.wire.declare import REQUESTS, ServedBy
-from ariane.wire.unserved import UNSERVED, UNSERVED_ROOMS
+from ariane.nameserver.server import handler_table as nameserver_handlers
+from ariane.wire.exchange import REQUESTS, ServedBy
+from ariane.wire.requests.unsupported import UNSERVED, UNSERVED_ROOMS
 from tests.broker.brokers import running_broker
 from tests.nameserver.servers import SETTINGS
 

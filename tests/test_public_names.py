@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ariane
 import ariane.sync
-from ariane.client.blocking import FACES
+from ariane.client.sync import FACES
 
 ROOT = Path(__file__).parents[1]
 

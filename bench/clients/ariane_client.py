@@ -5,10 +5,10 @@ from collections import deque
 
 import uvloop
 
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
-from ariane.client.send_result import SendResult
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
 from bench.clients.plan import ClientPlan, ClientResult, Job
 from bench.clients.stopwatch import Stopwatch
 

@@ -4,7 +4,7 @@ import struct
 import time
 from collections.abc import Iterator
 
-from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.record.batch import BatchItem, encode_batch
 from bench.load.names import BROKER, CONSUMER_GROUP, PRODUCER_GROUP, topic_name
 from bench.load.plan import Kind, LoadPlan
 from bench.load.ring import ROUND, Ring

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ariane.client.admin import Admin
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.producer import Producer
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
-from ariane.client.send_result import SendResult
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.pull import PullConsumer
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
+from ariane.client.producer.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.client.settings import ClientSettings
-from ariane.client.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.errors import ArianeError
 from ariane.model.message import Message, StoredMessage
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision
 from interop.broker.client import Inbox, Seen
 from interop.report import CheckFailed
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from interop.apache import CLIENT_VERSION, OLD_CLIENT_VERSION, VERSION_5
 from interop.broker.ariane_client import ArianeClient
 from interop.broker.client import Client, Couple

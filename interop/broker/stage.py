@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from ariane.errors import RequestFailed
 from ariane.model.topic import Permission
 from ariane.rpc.caller import Caller
-from ariane.wire.requests.routes import GetRoute
-from ariane.wire.requests.topics import UpdateTopic
+from ariane.wire.requests.topics import GetRoute, UpdateTopic
 from interop.broker.client import WAIT_S, Client, Couple, Inbox, NotOffered
 from interop.broker.guests import AdminShell
 from interop.broker.servers import Servers

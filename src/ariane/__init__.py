@@ -21,21 +21,20 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "ariane.client.admin": "Admin",
-    "ariane.client.allocation": "AVERAGELY BY_CIRCLE by_config consistent_hash machine_room",
-    "ariane.client.flow_limits": "FlowLimits",
-    "ariane.client.handler_calls": "Retry",
-    "ariane.client.lite_pull_consumer": "LitePullConsumer",
-    "ariane.client.producer": "Producer",
-    "ariane.client.pull": "PullResult PullStatus",
-    "ariane.client.pull_consumer": "PullConsumer",
-    "ariane.client.push_consumer": "PushConsumer",
-    "ariane.client.received": "Received",
-    "ariane.client.replies": "Reply",
-    "ariane.client.request_reply": "ReplyMessage reply_message",
-    "ariane.client.scheduled_pull": "PullContext ScheduledPullConsumer",
-    "ariane.client.send_result": "SendResult SendStatus",
+    "ariane.client.consumer.allocation": "AVERAGELY BY_CIRCLE by_config consistent_hash machine_room",
+    "ariane.client.consumer.pull_loop": "FlowLimits",
+    "ariane.client.consumer.invocation": "Retry",
+    "ariane.client.consumer.lite_pull": "LitePullConsumer",
+    "ariane.client.producer.producer": "Producer",
+    "ariane.client.consumer.pull_request": "PullResult PullStatus",
+    "ariane.client.consumer.pull": "PullConsumer PullContext ScheduledPullConsumer",
+    "ariane.client.consumer.push": "PushConsumer",
+    "ariane.client.consumer.message": "Received",
+    "ariane.client.core.instance": "Reply",
+    "ariane.client.producer.request_reply": "ReplyMessage reply_message",
+    "ariane.client.producer.result": "SendResult SendStatus",
     "ariane.client.settings": "ClientSettings ClientTlsSettings",
-    "ariane.client.transactional": "COMMIT ROLLBACK TransactionProducer TransactionResult UNKNOWN",
+    "ariane.client.producer.transactional": "COMMIT ROLLBACK TransactionProducer TransactionResult UNKNOWN",
     "ariane.errors": (
         "ArianeError ClientClosed ClientError MessageRejected NoReply NoRoute RequestFailed SendFailed SettingsError "
         "TransportError"
@@ -45,7 +44,7 @@ _NAMES = {
     "ariane.model.route": "MessageQueue",
     "ariane.model.topic": "Permission TopicConfig",
     "ariane.settings": "Secret",
-    "ariane.wire.requests.transactions": "Decision",
+    "ariane.wire.requests.send": "Decision",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

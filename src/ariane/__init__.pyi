@@ -1,34 +1,34 @@
 """Made by scripts/stubs.py from __init__.py: change it there."""
 
 from ariane.client.admin import Admin as Admin
-from ariane.client.allocation import AVERAGELY as AVERAGELY
-from ariane.client.allocation import BY_CIRCLE as BY_CIRCLE
-from ariane.client.allocation import by_config as by_config
-from ariane.client.allocation import consistent_hash as consistent_hash
-from ariane.client.allocation import machine_room as machine_room
-from ariane.client.flow_limits import FlowLimits as FlowLimits
-from ariane.client.handler_calls import Retry as Retry
-from ariane.client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
-from ariane.client.producer import Producer as Producer
-from ariane.client.pull import PullResult as PullResult
-from ariane.client.pull import PullStatus as PullStatus
-from ariane.client.pull_consumer import PullConsumer as PullConsumer
-from ariane.client.push_consumer import PushConsumer as PushConsumer
-from ariane.client.received import Received as Received
-from ariane.client.replies import Reply as Reply
-from ariane.client.request_reply import ReplyMessage as ReplyMessage
-from ariane.client.request_reply import reply_message as reply_message
-from ariane.client.scheduled_pull import PullContext as PullContext
-from ariane.client.scheduled_pull import ScheduledPullConsumer as ScheduledPullConsumer
-from ariane.client.send_result import SendResult as SendResult
-from ariane.client.send_result import SendStatus as SendStatus
+from ariane.client.consumer.allocation import AVERAGELY as AVERAGELY
+from ariane.client.consumer.allocation import BY_CIRCLE as BY_CIRCLE
+from ariane.client.consumer.allocation import by_config as by_config
+from ariane.client.consumer.allocation import consistent_hash as consistent_hash
+from ariane.client.consumer.allocation import machine_room as machine_room
+from ariane.client.consumer.invocation import Retry as Retry
+from ariane.client.consumer.lite_pull import LitePullConsumer as LitePullConsumer
+from ariane.client.consumer.message import Received as Received
+from ariane.client.consumer.pull import PullConsumer as PullConsumer
+from ariane.client.consumer.pull import PullContext as PullContext
+from ariane.client.consumer.pull import ScheduledPullConsumer as ScheduledPullConsumer
+from ariane.client.consumer.pull_loop import FlowLimits as FlowLimits
+from ariane.client.consumer.pull_request import PullResult as PullResult
+from ariane.client.consumer.pull_request import PullStatus as PullStatus
+from ariane.client.consumer.push import PushConsumer as PushConsumer
+from ariane.client.core.instance import Reply as Reply
+from ariane.client.producer.producer import Producer as Producer
+from ariane.client.producer.request_reply import ReplyMessage as ReplyMessage
+from ariane.client.producer.request_reply import reply_message as reply_message
+from ariane.client.producer.result import SendResult as SendResult
+from ariane.client.producer.result import SendStatus as SendStatus
+from ariane.client.producer.transactional import COMMIT as COMMIT
+from ariane.client.producer.transactional import ROLLBACK as ROLLBACK
+from ariane.client.producer.transactional import UNKNOWN as UNKNOWN
+from ariane.client.producer.transactional import TransactionProducer as TransactionProducer
+from ariane.client.producer.transactional import TransactionResult as TransactionResult
 from ariane.client.settings import ClientSettings as ClientSettings
 from ariane.client.settings import ClientTlsSettings as ClientTlsSettings
-from ariane.client.transactional import COMMIT as COMMIT
-from ariane.client.transactional import ROLLBACK as ROLLBACK
-from ariane.client.transactional import UNKNOWN as UNKNOWN
-from ariane.client.transactional import TransactionProducer as TransactionProducer
-from ariane.client.transactional import TransactionResult as TransactionResult
 from ariane.errors import ArianeError as ArianeError
 from ariane.errors import ClientClosed as ClientClosed
 from ariane.errors import ClientError as ClientError
@@ -46,7 +46,7 @@ from ariane.model.route import MessageQueue as MessageQueue
 from ariane.model.topic import Permission as Permission
 from ariane.model.topic import TopicConfig as TopicConfig
 from ariane.settings import Secret as Secret
-from ariane.wire.requests.transactions import Decision as Decision
+from ariane.wire.requests.send import Decision as Decision
 
 __version__: str
 __all__ = [

@@ -12,7 +12,7 @@ transaction runs in the thread that sends. What is still open when the program e
 """
 
 import ariane
-from ariane.client.blocking import blocking
+from ariane.client.sync import blocking
 
 __all__ = list(ariane.__all__)
 

@@ -50,31 +50,28 @@ from ariane.client.admin.cluster import Runtime
 from ariane.client.admin.groups import GroupSummary
 from ariane.client.admin.lag import GroupLag
 from ariane.client.admin.members import GroupMembers
-from ariane.client.admin.messages import FoundMessages
-from ariane.client.admin.offsets import GroupOffsets
-from ariane.client.admin.queues import QueuePage
-from ariane.client.admin.resets import ResetPlan, To
-from ariane.client.admin.servers import Broker, PerBroker, PerNameserver, PerServer
-from ariane.client.admin.topic_stats import TopicStats
+from ariane.client.admin.messages import FoundMessages, QueuePage, Track
+from ariane.client.admin.offsets import GroupOffsets, ResetPlan, To
+from ariane.client.admin.requests import Broker, PerBroker, PerNameserver, PerServer
+from ariane.client.admin.topics import TopicStats
 from ariane.client.admin.traces import MessageTrace
-from ariane.client.admin.tracks import Track
-from ariane.client.allocation import Allocation
-from ariane.client.callbacks import Callback
-from ariane.client.handler_calls import Handler, OnError, TopicCounts
-from ariane.client.producer_settings import ProducerOptions, ProducerSettings
-from ariane.client.push_options import PushOptions
-from ariane.client.rebalance import QueuesChanged
-from ariane.client.sender import Choice
-from ariane.client.start_offset import Start, StartWord
-from ariane.client.transactional import Check, Execute
+from ariane.client.consumer.allocation import Allocation
+from ariane.client.consumer.invocation import Handler, OnError, TopicCounts
+from ariane.client.consumer.offsets import Start, StartWord
+from ariane.client.consumer.push import PushOptions
+from ariane.client.consumer.rebalance import QueuesChanged
+from ariane.client.producer.result import Callback
+from ariane.client.producer.sender import Choice
+from ariane.client.producer.settings import ProducerOptions, ProducerSettings
+from ariane.client.producer.transactional import Check, Execute
 from ariane.clock import Clock
 from ariane.model.message import MessageFields, StoredMessage
 from ariane.model.route import ClusterMap, TopicRoute
 from ariane.model.topic import DataVersion
-from ariane.wire.requests.access import AccessRules
-from ariane.wire.requests.connections import ClientConnection, ConsumeResult, ConsumerRunningInfo, ProducerInfo
+from ariane.wire.requests.acl import AccessRules
+from ariane.wire.requests.brokers import BrokerStats
+from ariane.wire.requests.clients import ClientConnection, ConsumeResult, ConsumerRunningInfo, ProducerInfo
 from ariane.wire.requests.groups import QueueTimeSpan
-from ariane.wire.requests.runtime import BrokerStats
 
 C = TypeVar("C", bound=Callable[[MessageQueue, PullContext], Any])
 H = TypeVar("H", bound=Handler)

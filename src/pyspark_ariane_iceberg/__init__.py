@@ -1,5 +1,5 @@
 """Where pyspark finds the format "ariane_iceberg": see pyspark_ariane."""
 
-from ariane.spark.iceberg_source import IcebergSink as DefaultSource
+from ariane.spark.lake.iceberg_source import IcebergSink as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ariane.arrow.log_plan import LogPlan, plan_log
-from ariane.arrow.log_read import ReadReport, read_split
+from ariane.arrow.log.plan import LogPlan, plan_log
+from ariane.arrow.log.read import ReadReport, read_split
 from ariane.arrow.schema import COLUMNS
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock

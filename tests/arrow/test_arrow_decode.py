@@ -13,12 +13,12 @@ from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, MAY_BE_NULL, message_s
 from ariane.errors import SettingsError
 from ariane.model.ids import PhysicalOffset
 from ariane.model.message import StoredMessage
-from ariane.wire.batch import BatchItem, encode_batch
+from ariane.wire.codes import Compression, SysFlag, with_compression
 from ariane.wire.compression import compress
 from ariane.wire.properties import encode_properties
-from ariane.wire.record import RECORD_BYTES_MIN, encode, pack_blank
-from ariane.wire.record_read import decode_all
-from ariane.wire.sys_flag import Compression, SysFlag, with_compression
+from ariane.wire.record.batch import BatchItem, encode_batch
+from ariane.wire.record.layout import RECORD_BYTES_MIN, encode, pack_blank
+from ariane.wire.record.read import decode_all
 from tests.arrow.expected_rows import expected_row, rows_of
 from tests.wire.sample_records import MESSAGE, V6, messages
 
@@ -126,7 +126,7 @@ def test_a_body_that_cannot_be_unpacked_is_bad_and_the_others_are_rows() -> None
 
 
 def test_bodies_that_unpack_to_too_much_end_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.arrow.bodies.UNPACKED_BYTES_MAX", 2500)
+    monkeypatch.setattr("ariane.arrow.body_columns.UNPACKED_BYTES_MAX", 2500)
     monkeypatch.setattr("ariane.arrow.decode._BATCH_BYTES_MAX", 5000)
     body = compress(bytes(1000), Compression.ZLIB)
     record = encode(replace(MESSAGE, body=body, sys_flag=with_compression(0, Compression.ZLIB)))

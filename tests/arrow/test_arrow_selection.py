@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow.decode import decode_records
-from ariane.arrow.selection import QueueRange, Selection
+from ariane.arrow.filter import OffsetRange, Selection
 from ariane.model.ids import QueueOffset
 from ariane.model.message import StoredMessage
-from ariane.wire.record import encode
+from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 
 TOPICS, TAGS, KEYS = ["a", "b", "topic-c", "tttt" * 50], ["x", "y", "Aa", "BB"], ["k1", "k2", "k3"]  # Aa, BB: one hash
@@ -46,7 +46,7 @@ selections = st.builds(
     queue_ids=st.none() | st.frozensets(st.integers(-1, 4)),
     ranges=st.none()
     | st.lists(
-        st.builds(QueueRange, st.sampled_from(TOPICS), st.integers(-1, 3), st.integers(0, 3), st.integers(0, 6)),
+        st.builds(OffsetRange, st.sampled_from(TOPICS), st.integers(-1, 3), st.integers(0, 3), st.integers(0, 6)),
         max_size=4,
         unique_by=lambda one: (one.topic, one.queue_id),
     ).map(tuple),

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from ariane.arrow.decode import decode_records
 from ariane.model.ids import PhysicalOffset
-from ariane.wire.record import encode, pack_blank
-from ariane.wire.record_seal import seal
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.layout import encode, pack_blank, seal
+from ariane.wire.record.read import RecordView, verify
 from tests.wire.sample_records import MESSAGE, V6
 
 BASE = 1 << 20

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ariane.arrow import fronts
+from ariane.arrow import record_prefixes
 from ariane.arrow.decode import decode_records
-from ariane.arrow.fronts import gather_fronts
+from ariane.arrow.filter import OffsetRange, Selection
+from ariane.arrow.gather import Source
+from ariane.arrow.record_prefixes import gather_fronts
 from ariane.arrow.schema import COLUMNS
-from ariane.arrow.selection import QueueRange, Selection
-from ariane.arrow.source import Source
 from ariane.model.message import StoredMessage
+from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress
-from ariane.wire.record import encode
-from ariane.wire.record_fields import HEAD_BYTES
-from ariane.wire.record_read import decode_all
-from ariane.wire.sys_flag import Compression, with_compression
+from ariane.wire.record.layout import encode
+from ariane.wire.record.numpy_fields import HEAD_BYTES
+from ariane.wire.record.read import decode_all
 from tests.arrow.expected_rows import expected_row, rows_of
 from tests.wire.sample_records import MESSAGE, V6
 
@@ -76,15 +76,15 @@ def test_heads_of_many_records_are_dealt_out_to_columns(
     at_once: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some at a time, and what nobody needs as a rule is there when it is asked for."""
-    monkeypatch.setattr(fronts, "_BYTES_AT_ONCE", at_once)
-    monkeypatch.setattr(fronts, "_HEADS_BYTES_FEW", 0)
+    monkeypatch.setattr(record_prefixes, "_BYTES_AT_ONCE", at_once)
+    monkeypatch.setattr(record_prefixes, "_HEADS_BYTES_FEW", 0)
     numbers = range(COUNT)
     sent = [replace(USUAL, body=bytes(length), queue_id=n, queue_offset=n, flag=n, reconsume_times=n) for n in numbers]
     check_all_columns(sent)
     check_all_columns([replace(one, topic=f"topic-{one.flag}") for one in sent])
     log = b"".join(map(encode, sent))
     found = decode_records(
-        log, columns=tuple(COLUMNS), selection=Selection(ranges=(QueueRange("orders", ODD, 0, COUNT),))
+        log, columns=tuple(COLUMNS), selection=Selection(ranges=(OffsetRange("orders", ODD, 0, COUNT),))
     )
     assert rows_of(found.batch) == [expected_row(decode_all(log)[ODD])]
 

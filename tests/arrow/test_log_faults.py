@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import ReadReport
-from ariane.arrow.log_split import Way
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import ReadReport
+from ariane.arrow.log.split import Way
 from ariane.errors import StoreMismatch
 from tests.arrow.logs import bodies, fill, read_store, rows_of_plan, text
 from tests.store.golden_stores import flip, overwrite
@@ -76,7 +76,7 @@ def test_an_entry_that_leads_to_another_record_is_told(tmp_path: Path) -> None:
 
 
 def test_only_so_many_bad_records_are_kept_and_all_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.arrow.log_read._BAD_KEPT", 3)
+    monkeypatch.setattr("ariane.arrow.log.read._BAD_KEPT", 3)
     fill(tmp_path)
     for row in read_store(tmp_path, BOTH)[:10:2]:
         flip(sorted((tmp_path / "commitlog").iterdir())[0], row["physicalOffset"] + 5)

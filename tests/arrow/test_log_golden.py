@@ -10,15 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ariane.arrow.log_bounds import log_bounds
-from ariane.arrow.log_files import LogFiles
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import ReadReport, read_split
-from ariane.arrow.log_split import LogSplit, Way
-from ariane.arrow.selection import QueueRange, Selection
+from ariane.arrow.filter import OffsetRange, Selection
+from ariane.arrow.log.files import LogFiles
+from ariane.arrow.log.plan import log_bounds, plan_log
+from ariane.arrow.log.read import ReadReport, read_split
+from ariane.arrow.log.split import LogSplit, Way
 from ariane.store.layout import Layout
-from ariane.wire.record_read import to_message, walk
-from ariane.wire.record_view import RecordView
+from ariane.wire.record.read import RecordView, to_message, walk
 from tests.arrow.expected_rows import expected_row
 from tests.arrow.logs import read_store, rows_of_plan
 from tests.store.golden_stores import held_by_another_process, unpack
@@ -136,7 +134,7 @@ def test_a_message_is_found_by_its_unique_key(name: str, layout: Layout) -> None
 
 
 def test_queues_and_offsets_can_be_chosen(name: str, layout: Layout) -> None:
-    ranges = [QueueRange("GoldenNormal", 1, 5, 9), QueueRange("GoldenSql", 0)]
+    ranges = [OffsetRange("GoldenNormal", 1, 5, 9), OffsetRange("GoldenSql", 0)]
     found = read_store(layout.root, queues=ranges)
     normal = [row for row in chosen(name, topic="GoldenNormal", queueId=1) if 5 <= row["queueOffset"] < 9]
     assert sorted(found, key=lambda row: row["physicalOffset"]) == sorted(

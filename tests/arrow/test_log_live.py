@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ariane.arrow.log_plan import plan_log
+from ariane.arrow.log.plan import plan_log
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ariane.arrow.decode import decode_records
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import ReadReport, read_split
-from ariane.arrow.log_split import Way
+from ariane.arrow.filter import OffsetRange
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import ReadReport, read_split
+from ariane.arrow.log.split import Way
 from ariane.arrow.schema import COLUMNS
-from ariane.arrow.selection import QueueRange
-from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.arrow.expected_rows import rows_of
@@ -154,7 +154,7 @@ def test_the_log_gives_what_the_queues_give(tmp_path: Path) -> None:
     by_queue = {(queue.topic, queue.queue_id): pulled(store, queue) for queue in store.parts.queues}
     store.close()
     for (topic, queue_id), pulled_rows in by_queue.items():
-        assert read_store(tmp_path, queues=[QueueRange(topic, queue_id)]) == pulled_rows
+        assert read_store(tmp_path, queues=[OffsetRange(topic, queue_id)]) == pulled_rows
         assert len(pulled_rows) > 10
     rows = sorted((row for rows in by_queue.values() for row in rows), key=lambda row: int(row["physicalOffset"]))
     assert read_store(tmp_path) == rows

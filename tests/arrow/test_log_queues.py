@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.arrow.log_queues import QueueEntries, open_queues
+from ariane.arrow.log.files import QueueEntries, open_queues
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
 from ariane.store.layout import Layout, offset_name
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
 
 _FILE_BYTES = 8 * ENTRY_BYTES
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ariane.arrow.decode import decode_records
 from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, MAY_BE_NULL, message_schema
-from ariane.wire.record import encode
+from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 
 TYPES = {

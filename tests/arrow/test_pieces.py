@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow.decode import Decoder, decode_pieces, decode_records
+from ariane.arrow.gather import Source
 from ariane.arrow.schema import COLUMNS, message_schema
-from ariane.arrow.source import Source
 from ariane.model.message import StoredMessage
-from ariane.wire.record import encode
-from ariane.wire.sys_flag import Compression, with_compression
+from ariane.wire.codes import Compression, with_compression
+from ariane.wire.record.layout import encode
 from tests.arrow.test_arrow_decode import ordinary
 from tests.wire.sample_records import MESSAGE, messages
 

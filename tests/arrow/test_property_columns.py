@@ -8,7 +8,7 @@ from ariane.arrow.decode import decode_records
 from ariane.model.message import Property, split_keys
 from ariane.wire.host import encode_host
 from ariane.wire.properties import decode_properties
-from ariane.wire.record import encode, pack_record
+from ariane.wire.record.layout import encode, pack_record
 from tests.arrow.expected_rows import rows_of
 from tests.wire.sample_records import MESSAGE, V4
 

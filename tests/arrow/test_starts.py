@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ariane.arrow import starts
-from ariane.arrow.source import Int64s, Source
-from ariane.arrow.starts import find_chain, find_chains
-from ariane.wire.record import encode
+from ariane.arrow import walk
+from ariane.arrow.gather import Int64s, Source
+from ariane.arrow.walk import find_chain, find_chains
+from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 
 RECORDS = [encode(replace(MESSAGE, body=bytes(size))) for size in (0, 1, 50, 1000, 5000)]
@@ -35,7 +35,7 @@ def test_a_long_log_is_walked_in_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the walk one by one is for logs that mislead the lanes")
 
-    monkeypatch.setattr(starts, "_walk", refuse)
+    monkeypatch.setattr(walk, "_walk", refuse)
     log = b"".join(RECORDS * 500)
     edges = list(accumulate(map(len, RECORDS * 500), initial=0))
     chain = find_chain(Source(log), 0, len(log), len(log))
@@ -46,7 +46,7 @@ def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise AssertionError("a file that is not full ends with megabytes of zeros")
 
-    monkeypatch.setattr(starts, "_lane_starts", refuse)
+    monkeypatch.setattr(walk, "_lane_starts", refuse)
     chain = find_chain(Source(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
     assert chain.starts.tolist() == [0]
 

@@ -1,12 +1,10 @@
 """The generator's frames are what our own decoders take for a client's."""
 
-from ariane.wire.batch import decode_batch
 from ariane.wire.codes import RequestCode
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS
-from ariane.wire.exchange import read_request
-from ariane.wire.frame import FrameDecoder
+from ariane.wire.exchange import REQUESTS, read_request
+from ariane.wire.frame import Command, FrameDecoder
 from ariane.wire.properties import decode_properties
+from ariane.wire.record.batch import decode_batch
 from ariane.wire.requests.pull import PullMessage
 from ariane.wire.requests.send import Send
 from bench.load.plan import Kind, LoadPlan, Wire

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.app import Broker, running
-from ariane.broker.parts import Parts
+from ariane.broker.components import Parts
+from ariane.broker.server import Broker, running
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.store.settings import StoreSettings

@@ -6,34 +6,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ariane.broker.client_limits import ClientLimits
-from ariane.broker.clients import Clients
-from ariane.broker.consume_stats import ConsumeProgress
-from ariane.broker.groups import Groups
-from ariane.broker.handlers.clients import ClientHandlers
-from ariane.broker.handlers.connections import ConnectionHandlers
-from ariane.broker.handlers.consumer_offsets import ConsumerOffsetHandlers
-from ariane.broker.handlers.groups import GroupHandlers
-from ariane.broker.handlers.locks import LockHandlers
-from ariane.broker.member_notices import MemberNotices
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.queue_locks import QueueLocks
+from ariane.broker.admin.clients import ConnectionHandlers
+from ariane.broker.admin.groups import GroupHandlers
+from ariane.broker.admin.offsets import ConsumerOffsetHandlers
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.lag import ConsumeProgress
+from ariane.broker.groups.locks import LockHandlers, QueueLocks
+from ariane.broker.groups.members import ClientLimits, Clients, MemberNotices
+from ariane.broker.groups.offsets import ConsumerOffsets
+from ariane.broker.heartbeats import ClientHandlers
+from ariane.broker.json_table import TableFile
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.tables import TableFile
 from ariane.broker.topics import Topics
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
 from ariane.store.message_store import MessageStore
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.transport.server import Server
 from ariane.wire.codes import HeaderFlag, ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import read_answer, request_command
 from ariane.wire.fields import Answer, Request
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData, ProducerData
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import opened
 from tests.transport.peers import RawClient, connected, serving
 

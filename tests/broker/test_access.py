@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.access import LOOK_INTERVAL_S, Access
+from ariane.broker.acl.guard import LOOK_INTERVAL_S, Access
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError
 from ariane.store.disk import RealDisk
@@ -13,13 +13,13 @@ from ariane.testing import FakeClock
 from ariane.transport.connection import Connection
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Request
-from ariane.wire.requests.access import GetAccessRules, UpdateAccount
+from ariane.wire.frame import Command
+from ariane.wire.requests.acl import GetAccessRules, UpdateAccount
+from ariane.wire.requests.brokers import GetRuntimeInfo
 from ariane.wire.requests.messages import QueryMessages
 from ariane.wire.requests.offsets import GetMaxOffset, UpdateConsumerOffset
-from ariane.wire.requests.runtime import GetRuntimeInfo
 from ariane.wire.requests.send import SendMessageV2
 from ariane.wire.requests.topics import DeleteTopicInBroker
 from ariane.wire.signature import content_to_sign, sign

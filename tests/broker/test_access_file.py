@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.access_file import (
+from ariane.broker.acl.file import (
     FILE_BYTES_MAX,
     comma_list,
     parse_document,
@@ -14,12 +14,12 @@ from ariane.broker.access_file import (
     with_white_list,
     without_account,
 )
-from ariane.broker.access_needs import Need, Permission
-from ariane.broker.access_rules import Rules, rules_of
+from ariane.broker.acl.requirements import Need, Permission
+from ariane.broker.acl.rules import Rules, rules_of
 from ariane.errors import SettingsError
 from ariane.model.topic import DataVersion
-from ariane.testing import SimulatedDisk
-from ariane.wire.requests.access import UpdateAccount
+from ariane.wire.requests.acl import UpdateAccount
+from tests.simulation.simulated_disk import SimulatedDisk
 
 # The file of Apache's own distribution, word for word but for the licence.
 APACHES = b"""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.access import Access
-from ariane.broker.handlers.access import AccessHandlers
+from ariane.broker.acl.guard import Access
+from ariane.broker.admin.acl import AccessHandlers
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
@@ -21,7 +21,7 @@ from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_answer, request_command
 from ariane.wire.fields import Request
-from ariane.wire.requests.access import (
+from ariane.wire.requests.acl import (
     Account,
     DeleteAccount,
     GetAccessRules,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import ariane.wire.requests
-from ariane.broker.access_needs import manages_accounts, needs_admin, needs_of
+from ariane.broker.acl.requirements import manages_accounts, needs_admin, needs_of
 from ariane.model.group import Subscription
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import REQUESTS, ServedBy
+from ariane.wire.exchange import REQUESTS, ServedBy
 from ariane.wire.fields import Request
-from ariane.wire.requests import clients, connections, messages, offsets, pull, resets, send
+from ariane.wire.requests import clients, messages, offsets, pull, send
 
 for module in pkgutil.iter_modules(ariane.wire.requests.__path__):
     importlib.import_module(f"ariane.wire.requests.{module.name}")
@@ -62,7 +62,7 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
         (clients.LockQueues(LOCKED), {"group:g SUB", "topic:t SUB"}),
         (clients.UnlockQueues(LOCKED), {"group:g SUB", "topic:t SUB"}),
         (clients.LockQueues(), set()),
-        (connections.GetRunningInfo("g", "c"), {"group:g SUB"}),
+        (clients.GetRunningInfo("g", "c"), {"group:g SUB"}),
         (offsets.GetConsumerOffset("g", "t", 0), {"group:g SUB", "topic:t SUB"}),
         (offsets.GetMaxOffset("t", 0), {"topic:t ANY"}),
         (offsets.GetMinOffset("%RETRY%g", 0), {"group:g SUB"}),
@@ -70,7 +70,7 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
             offsets.CloneGroupOffset(src_group="g", dest_group="h", topic="t"),
             {"group:g SUB", "group:h SUB", "topic:t SUB"},
         ),
-        (resets.ResetOffsets(topic="t", group="g", timestamp=0, is_force=True), {"group:g SUB", "topic:t SUB"}),
+        (offsets.ResetOffsets(topic="t", group="g", timestamp=0, is_force=True), {"group:g SUB", "topic:t SUB"}),
     ],
 )
 def test_what_a_request_needs(ask: Request[Any], needed: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ariane.broker.schedule.alarm import LOOK_AT_CLOCK_S, Alarm
+from ariane.broker.schedule.delay_levels import LOOK_AT_CLOCK_S, Alarm
 from ariane.testing import FakeClock
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ariane.broker import batch_contents
+from ariane.broker.send import batch
 from ariane.errors import StoreFull
 from ariane.model.topic import TopicConfig
 from ariane.store.settings import FlushDiskType
-from ariane.wire.batch import BatchItem, encode_batch
 from ariane.wire.codes import ResponseCode, Serialization
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.batch import BatchItem, encode_batch
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send, SendBatch
 from tests.broker.test_send_lane import READ_ONLY, RETRY, TWO_TAGS, USUAL, Line, chunk_bytes, flags, frames, line, sends
 from tests.broker.wired import TOPIC, Wired, a_send
@@ -122,7 +122,7 @@ def left(broker: Line) -> Any:
 def test_every_batch_is_answered_and_stored_as_by_the_general_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_contents, "TABLE_MIN", 1)  # few messages are as good as many to find a difference
+    monkeypatch.setattr(batch, "TABLE_MIN", 1)  # few messages are as good as many to find a difference
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from ariane.errors import RequestFailed
-from ariane.wire.batch import BatchItem, encode_batch
 from ariane.wire.codes import ResponseCode
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.properties import encode_properties
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.batch import BatchItem, encode_batch
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import SendBatch
 from tests.broker.wired import TOPIC, Wired, a_send, wired
 

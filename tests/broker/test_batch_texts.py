@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.batch_properties import BatchProperties
-from ariane.broker.text_columns import TextColumns, TextReader
-from ariane.store.item_table import Bytes2D
+from ariane.broker.send.batch import BatchProperties, TextColumns, TextReader
+from ariane.store.append.batch import Bytes2D
 
 USUAL = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
 OTHER = b"KEYS\x01k2\x02UNIQ_KEY\x017F02\x02TAGS\x01open\x02"

@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.app import serve
+from ariane.broker.server import serve
 from ariane.clock import Clock
 from ariane.errors import ArianeError, ListenFailed, RequestFailed, SettingsError, StoreInUse, TransportError
 from ariane.model.address import Address
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import Caller
+from ariane.store.commit_log.scan import list_files, walk_records
 from ariane.store.disk import RealDisk
-from ariane.store.scan import list_files, walk_records
 from ariane.wire.codes import ResponseCode
-from ariane.wire.record_read import decode
-from ariane.wire.requests.configs import GetBrokerSettings, UpdateBrokerSettings
-from ariane.wire.requests.runtime import (
+from ariane.wire.record.read import decode
+from ariane.wire.requests.brokers import (
     CleanExpiredConsumeQueues,
     CleanUnusedTopics,
     DeleteExpiredCommitLog,
+    GetBrokerSettings,
     GetRuntimeInfo,
+    UpdateBrokerSettings,
 )
 from ariane.wire.requests.send import SendMessage
 from ariane.wire.requests.topics import (

@@ -20,8 +20,8 @@ from ariane.model.topic import TopicConfig
 from ariane.nameserver.settings import NameserverSettings
 from ariane.rpc.caller import Caller
 from ariane.wire.codes import ResponseCode
-from ariane.wire.requests.configs import PutKeyValue, UpdateBrokerSettings
-from ariane.wire.requests.routes import GetRoute
+from ariane.wire.requests.brokers import PutKeyValue, UpdateBrokerSettings
+from ariane.wire.requests.topics import GetRoute
 from tests.broker.brokers import running_broker
 from tests.nameserver.servers import caller, nameserver
 from tests.transport.peers import until

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.unsupported_settings import UNSUPPORTED
+from ariane.broker.settings.rocketmq_keys import UNSUPPORTED
 from ariane.errors import SettingsError
 from ariane.settings import Loaded, describe, load, to_properties
 from ariane.store.settings import FlushDiskType

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ariane.broker.clients import Clients, ConsumerGroup
-from ariane.broker.subscription_check import Disagreement
+from ariane.broker.groups.configs import Disagreement
+from ariane.broker.groups.members import Clients, ConsumerGroup
 from ariane.testing import FakeClock
 from ariane.transport.connection import Connection
 from ariane.wire.codes import Language
@@ -130,7 +130,7 @@ async def test_members_that_disagree_are_named_once_for_each_change(caplog: pyte
     found: list[Disagreement] = []
     clients = Clients(on_disagreement=found.append)
     async with connections(2) as (one, two):
-        with caplog.at_level(logging.WARNING, "ariane.broker.clients"):
+        with caplog.at_level(logging.WARNING, "ariane.broker.groups.members"):
             beat(clients, one, "one", consumer("g", subscription("orders", "a")))
             beat(clients, two, "two", consumer("g", subscription("orders", "b")))
             for _ in range(3):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ariane.broker.metrics.gather import Gatherer
+from ariane.broker.metrics.collect import Gatherer
 from ariane.model.group import GroupConfig
 from ariane.model.ids import PhysicalOffset
 from ariane.model.topic import TopicConfig
@@ -26,13 +26,12 @@ from ariane.testing import FakeClock
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
 from ariane.wire.fields import Answer, Request
+from ariane.wire.requests.brokers import DeleteExpiredCommitLog, GetRuntimeInfo
 from ariane.wire.requests.groups import GetConsumeStats, GetConsumeTimeSpans
 from ariane.wire.requests.messages import QueryConsumeQueue, QueryMessages, ViewMessage
 from ariane.wire.requests.offsets import GetConsumerOffset, GetEarliestStoreTime, SearchOffset
-from ariane.wire.requests.runtime import DeleteExpiredCommitLog, GetRuntimeInfo
-from ariane.wire.requests.send import SendAnswer, SendBack
+from ariane.wire.requests.send import Decision, SendAnswer, SendBack
 from ariane.wire.requests.topics import GetTopicStats
-from ariane.wire.requests.transactions import Decision
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.cold_pages import PAGE, Watch, can_be_forgotten, forget, forget_file, read_at_random, watched
 from tests.broker.transaction_stage import ending, half_send

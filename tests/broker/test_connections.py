@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
-from ariane.broker.handlers import connections
+from ariane.broker.admin import clients
 from ariane.model.group import ConsumeType, MessageModel
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.record_view import RecordView, verify
-from ariane.wire.requests.connections import (
+from ariane.wire.record.read import RecordView, verify
+from ariane.wire.requests.clients import (
     ConsumeDirectly,
     GetAllProducers,
     GetConsumerConnections,
@@ -134,7 +133,7 @@ async def test_a_consumer_that_goes_away_while_it_is_asked_is_reported_at_once()
 
 
 async def test_a_consumer_that_does_not_answer_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(clients, "_TIMEOUT_S", 0.01)
     async with at_work(office()) as server, speaker(server) as client, speaker(server) as admin:
         await client.call(heartbeat("c", consumer("g", ORDERS)))
         code, remark = await admin.refusal(GetRunningInfo(consumer_group="g", client_id="c"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ariane.broker.correction import FREE, correction_offsets
+from ariane.broker.groups.offsets import FREE, correction_offsets
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import (

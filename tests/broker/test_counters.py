@@ -2,10 +2,9 @@
 
 import pytest
 
-from ariane.broker.counters import ELSEWHERE, WAITING_MAX, Counters
-from ariane.broker.tallies import Histogram
+from ariane.broker.stats.counters import ELSEWHERE, WAITING_MAX, Counters, Histogram
 from ariane.errors import RequestFailed
-from ariane.store.draft import Appended
+from ariane.store.append.draft import Appended
 from ariane.wire.codes import ResponseCode
 
 

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ariane.broker.dead_letters import retry_target
-from ariane.broker.groups import Groups
-from ariane.broker.handlers.retries import RetryHandlers
-from ariane.broker.incoming import draft_of
-from ariane.broker.schedule.levels import DelayedDelivery
-from ariane.broker.system_topics import SCHEDULE, TRANS_HALF
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.dead_letters import retry_target
+from ariane.broker.groups.retries import RetryHandlers
+from ariane.broker.schedule.delay_levels import DelayedDelivery
 from ariane.broker.topics import Topics
+from ariane.broker.writer import draft_of
 from ariane.errors import RequestFailed
 from ariane.model.group import GroupConfig
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.model.topic import Permission, TopicConfig
 from ariane.rpc.handlers import Call
-from ariane.store.draft import Appended
+from ariane.store.append.draft import Appended
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode, ResponseCode, Version
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.requests.send import SendBack
 from tests.broker.timed_stores import Timed, message, timed

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from ariane.broker.handlers.schedule import ScheduleHandlers
-from ariane.broker.incoming import draft_of
-from ariane.broker.schedule.levels import RETRY_MS, DelayedDelivery
-from ariane.broker.system_topics import SCHEDULE, TRANS_HALF
+from ariane.broker.admin.runtime import ScheduleHandlers
+from ariane.broker.schedule.delay_levels import RETRY_MS, DelayedDelivery
+from ariane.broker.writer import draft_of
 from ariane.errors import SettingsError, StoreCorrupt
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.rpc.handlers import HandlerTable
 from ariane.store.disk import read_all
 from ariane.testing import FakeClock

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.filters import MATCH_ALL, MessageFilter, filter_of, is_tag_type, subscription_of
+from ariane.broker.pull.filters import MATCH_ALL, MessageFilter, filter_of, is_tag_type, subscription_of
 from ariane.errors import ExpressionError, RequestFailed
 from ariane.model.group import Subscription
 from ariane.model.message import HostPort
 from ariane.wire.codes import ResponseCode
+from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.java_hash import tags_code
 from ariane.wire.properties import encode_properties
-from ariane.wire.record import pack_record
+from ariane.wire.record.layout import pack_record
 
 HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))
 

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.groups import Groups
-from ariane.broker.tables import TableFile
+from ariane.broker.groups.configs import Groups
+from ariane.broker.json_table import TableFile
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError
 from ariane.model.group import GroupConfig
 from ariane.model.topic import DataVersion
 from ariane.store.disk import replace_all
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.groups import DeleteGroup, GetGroupConfig, GetGroupTable, ListGroupsOfTopic, UpdateGroup
 from tests.broker.group_office import SETTINGS, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.simulation.simulated_disk import SimulatedDisk
 
 PATH = Path("/store/config/subscriptionGroup.json")
 GOLDEN = Path(__file__).parents[1] / "golden" / "apache-4.9.8-clean-store.tar.gz"

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ariane.broker.client_limits import ClientLimits
+from ariane.broker.groups.members import ClientLimits
 from ariane.model.group import GroupConfig
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.clients import (
     CheckClientConfig,
     ClientCheck,

@@ -7,18 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.delay_rewrite import TIMER_OUT_MS, Deferred, DelayRules, deferred
-from ariane.broker.intake import SEAL, Incoming, Intake, draft_of, incoming_of, wants_durable
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.system_topics import SCHEDULE, TIMER
+from ariane.broker.writer import (
+    SEAL,
+    TIMER_OUT_MS,
+    Deferred,
+    DelayRules,
+    Incoming,
+    Intake,
+    deferred,
+    draft_of,
+    incoming_of,
+    wants_durable,
+)
 from ariane.errors import MessageRefused, RecordError, StoreReadOnly
-from ariane.store.delay_levels import DEFAULT_LEVELS, parse_levels
-from ariane.store.queue_entry import ENTRY
+from ariane.model.system_topics import DEFAULT_LEVELS, SCHEDULE, TIMER, parse_levels
+from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
-from ariane.wire.java_hash import tags_code
+from ariane.wire.hashes import tags_code
 from ariane.wire.properties import decode_properties
 from tests.broker.sync_gate import SyncGate
 from tests.broker.wired import STORE_HOST

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.handlers import messages
+from ariane.broker.admin import messages
 from ariane.errors import RequestFailed
 from ariane.model.group import Subscription
 from ariane.model.ids import PhysicalOffset
 from ariane.wire.codes import ResponseCode
-from ariane.wire.java_hash import java_hash
+from ariane.wire.hashes import java_hash
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.record_read import decode, decode_all
+from ariane.wire.record.read import decode, decode_all
 from ariane.wire.requests.messages import QueryConsumeQueue, QueryMessages, ViewMessage
 from tests.broker.wired import GROUP, TOPIC, Wired, a_send, wired
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.metrics.client_versions import version_name
-from ariane.broker.metrics.declared import METRICS
+from ariane.broker.metrics.collect import version_name
+from ariane.broker.metrics.exposition import METRICS
 
 ROOT = Path(__file__).parents[2]
 

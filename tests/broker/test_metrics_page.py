@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.metrics.declared import METRICS, Kind
-from ariane.broker.metrics.gather import Gatherer
-from ariane.broker.system_topics import SCHEDULE, TRANS_HALF
+from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.metrics.exposition import METRICS, Kind
 from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
-from ariane.wire.batch import BatchItem, encode_batch
 from ariane.wire.message_id import decode_offset_message_id
+from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData, ProducerData
 from ariane.wire.requests.offsets import UpdateConsumerOffset
-from ariane.wire.requests.send import SendAnswer, SendBack
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision, SendAnswer, SendBack
 from tests.broker.metric_pages import Samples, Watched, watched
 from tests.broker.transaction_stage import ending, half_send
 from tests.broker.wired import GROUP, TOPIC, a_pull, a_send, turns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.metrics.server import REQUEST_BYTES_MAX, VISITORS_MAX
+from ariane.broker.metrics.http import REQUEST_BYTES_MAX, VISITORS_MAX
 from ariane.broker.settings import MetricsExporter
 from ariane.errors import ListenFailed
 from tests.broker.brokers import broker_settings, running_broker

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.offset_journal import OffsetJournal
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.tables import TableFile
+from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
+from ariane.broker.json_table import TableFile
 from ariane.store.disk import Disk
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 
 CONFIG = Path("/store/config")
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.tables import TableFile
+from ariane.broker.groups.offsets import ConsumerOffsets
+from ariane.broker.json_table import TableFile
 from ariane.errors import StoreCorrupt
-from ariane.testing import FakeClock, PowerCut, SimulatedDisk
-from ariane.wire.body import JsonBody
+from ariane.testing import FakeClock
+from ariane.wire.json.body import JsonBody
 from tests.broker.test_groups import GOLDEN, disk_with
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.transport.peers import until
 
 PATH = Path("/store/config/consumerOffset.json")

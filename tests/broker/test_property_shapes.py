@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.property_shapes import NO_SHAPE, SEEN_BEFORE, VALUES, Shapes, shape_of
-from ariane.broker.property_text import read_property_text
-from ariane.broker.send_answers import is_plain
+from ariane.broker.send.checks import read_property_text
+from ariane.broker.send.fast_path import NO_SHAPE, SEEN_BEFORE, VALUES, Shapes, shape_of
+from ariane.broker.send.responses import is_plain
 from ariane.errors import MessageRefused
 
 plain = st.text("abc(.*[é ", min_size=1, max_size=4)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ariane.broker.property_text import decoded, encoded, read_property_text
+from ariane.broker.send.checks import decoded, encoded, read_property_text
 from ariane.errors import MessageRefused
 from ariane.wire.properties import decode_properties
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.system_topics import OFFSET_MOVED_EVENT
 from ariane.errors import RequestFailed
 from ariane.model.group import GroupConfig, MessageModel, Subscription
+from ariane.model.system_topics import OFFSET_MOVED_EVENT
 from ariane.model.topic import TopicConfig
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
-from ariane.wire.java_hash import java_hash
-from ariane.wire.record_read import decode_all
+from ariane.wire.hashes import java_hash
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.pull import LitePull
 from tests.broker.wired import GROUP, TOPIC, Wired, a_pull, a_send, wired
 from tests.transport.peers import connected

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.pull_answers import FoundAnswers, pull_answer
+from ariane.broker.pull.responses import FoundAnswers, pull_answer
 from ariane.rpc.handlers import encode_outcome
-from ariane.store.read_result import ReadResult, ReadStatus
+from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 
 offsets = st.integers(0, 2**63 - 1)
 

@@ -13,7 +13,7 @@ from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.wire.codes import HeaderFlag, Serialization
 from ariane.wire.frame import encode_frame
-from ariane.wire.java_hash import java_hash
+from ariane.wire.hashes import java_hash
 from ariane.wire.requests.pull import LitePull, PullMessage
 from tests.broker.pull_lines import (
     BIG,

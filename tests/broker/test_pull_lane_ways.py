@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.pull_admissions import ADMISSIONS_MAX, Admissions
+from ariane.broker.pull.checks import ADMISSIONS_MAX, Admissions
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.settings import change
 from ariane.store.disk import RealFile
 from ariane.wire.codes import ResponseCode
 from ariane.wire.frame import FrameDecoder, encode_frame
-from ariane.wire.java_hash import java_hash
-from ariane.wire.record_read import decode_all
+from ariane.wire.hashes import java_hash
+from ariane.wire.record.read import decode_all
 from tests.broker.pull_lines import (
     BIG,
     SMALL_FILES,

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ariane.broker.queue_locks import LOCK_S, QueueLocks
+from ariane.broker.groups.locks import LOCK_S, QueueLocks
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.clients import LockQueues, UnlockQueues

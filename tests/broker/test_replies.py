@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.system_topics import reply_topic
 from ariane.errors import RequestFailed
+from ariane.model.system_topics import reply_topic
 from ariane.wire.codes import ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.fields import Answer
+from ariane.wire.frame import Command
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.requests.send import PushReply, Send, SendAnswer, SendReply, SendReplyV2

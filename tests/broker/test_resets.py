@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.resets import moved_to
+from ariane.broker.groups.resets import moved_to
 from ariane.model.group import GroupConfig, MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
-from ariane.wire.body import encode_json
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
-from ariane.wire.requests.resets import (
+from ariane.wire.json.body import encode_json
+from ariane.wire.requests.offsets import (
     GetClientStatus,
     GetConsumerStatus,
     OffsetList,

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.errors import RequestFailed
 from ariane.model.message import StoredMessage
+from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
 from ariane.wire.codes import HeaderFlag, ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import to_ext
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.record_read import decode, decode_all
+from ariane.wire.record.read import decode, decode_all
 from ariane.wire.requests.send import SendMessage
 from tests.broker.sync_gate import SyncGate
 from tests.broker.wired import TOPIC, Wired, a_send, wired

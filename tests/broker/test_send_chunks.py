@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.send_answers import SendAnswers, asked_by
+from ariane.broker.send.responses import SendAnswers, asked_by
 from ariane.broker.settings import BrokerSettings
 from ariane.rpc.handlers import encode_outcome
-from ariane.store.draft import Appended, Draft
+from ariane.store.append.draft import Appended, Draft
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
-from ariane.wire.command import Command
 from ariane.wire.exchange import read_answer, request_command
 from ariane.wire.fields import Request
-from ariane.wire.frame import FrameDecoder, encode_frame
-from ariane.wire.record_read import decode_all
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import SendAnswer, SendMessageV2
 from tests.broker.wired import STORE_HOST, TOPIC, Wired, a_pull, a_send, wired
 

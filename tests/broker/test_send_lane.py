@@ -19,9 +19,8 @@ from ariane.testing import FakeClock
 from ariane.transport.connection import Connection, Reply
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2
 from tests.broker.wired import TOPIC, Wired, a_send, wired
 

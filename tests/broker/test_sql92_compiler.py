@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.sql92 import compile_sql
-from ariane.broker.sql92.conversions import double_rank, to_double, to_int, to_long
-from ariane.broker.sql92.parser import CHAINED_MAX, NESTING_MAX
+from ariane.broker.pull.sql92 import compile_sql
+from ariane.broker.pull.sql92.compiler import double_rank, to_double, to_int, to_long
+from ariane.broker.pull.sql92.parser import CHAINED_MAX, NESTING_MAX
 
 
 def matches(expression: str, **properties: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.sql92 import compile_sql
+from ariane.broker.pull.sql92 import compile_sql
 from ariane.errors import ExpressionError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sql92.jsonl"

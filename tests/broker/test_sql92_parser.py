@@ -2,9 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.sql92.lexer import EXPRESSION_LENGTH_MAX, KEYWORDS
-from ariane.broker.sql92.parser import CHAINED_MAX, NESTING_MAX, parse
-from ariane.broker.sql92.tree import (
+from ariane.broker.pull.sql92.parser import (
+    CHAINED_MAX,
+    EXPRESSION_LENGTH_MAX,
+    KEYWORDS,
+    NESTING_MAX,
     And,
     BareProperty,
     Compare,
@@ -19,6 +21,7 @@ from ariane.broker.sql92.tree import (
     Or,
     Property,
     Search,
+    parse,
 )
 from ariane.errors import ExpressionError
 

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.staged_batches import STAGED_BYTES_MAX
+from ariane.broker.send.coalescer import BATCH_BYTES_MAX
 from ariane.errors import StoreFull
 from ariane.model.message import StoredMessage
 from ariane.store.settings import FlushDiskType
-from ariane.wire.batch import BatchItem
 from ariane.wire.codes import ResponseCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder
-from ariane.wire.record_read import decode_all
+from ariane.wire.frame import Command, FrameDecoder
+from ariane.wire.record.batch import BatchItem
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send
 from tests.broker.test_batch_lane import SMALL_FILES, USUAL_CHUNK, a_batch, chunks, even, failing_appends, left, uneven
 from tests.broker.test_send_lane import USUAL, Line, chunk_bytes, frames, line
@@ -150,7 +149,7 @@ async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) 
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         writes = writes_to_the_log(sender.broker)
-        sender.connection.data_received(frames(a_batch(*even(500, bytes(STAGED_BYTES_MAX // 500)))))
+        sender.connection.data_received(frames(a_batch(*even(500, bytes(BATCH_BYTES_MAX // 500)))))
         assert len(writes) == 1
         assert answers_to(sender)[1].code == 0
 

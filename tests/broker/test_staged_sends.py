@@ -4,10 +4,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ariane.broker.system_topics import SCHEDULE, TIMER
+from ariane.model.system_topics import SCHEDULE, TIMER
 from ariane.store.settings import FlushDiskType
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.record_read import decode
+from ariane.wire.record.read import decode
 from tests.broker.wired import TOPIC, a_send, wired
 from tests.nameserver.servers import caller
 

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ariane.broker.counters import Counters
-from ariane.broker.statistics import Statistics
-from ariane.broker.tallies import Tally
-from ariane.broker.windows import TICK_S, Recent, Windows
-from ariane.store.draft import Appended
+from ariane.broker.stats.counters import TICK_S, Counters, Recent, Tally, Windows
+from ariane.broker.stats.statistics import Statistics
+from ariane.store.append.draft import Appended
 from ariane.testing import FakeClock
 
 CLUSTER = "DefaultCluster"

@@ -8,8 +8,8 @@ from ariane.errors import RequestFailed
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.brokers import GetBrokerStats, GetRuntimeInfo
 from ariane.wire.requests.groups import GetConsumeStats
-from ariane.wire.requests.runtime import GetBrokerStats, GetRuntimeInfo
 from tests.broker.metric_pages import Watched, watched
 from tests.broker.wired import GROUP, TOPIC, a_pull, a_send
 

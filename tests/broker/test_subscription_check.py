@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.subscription_check import differing_topics, wants_of
+from ariane.broker.groups.configs import differing_topics, wants_of
 from tests.broker.group_office import subscription
 
 TAGS = st.lists(st.sampled_from("abcde"), min_size=1, unique=True)

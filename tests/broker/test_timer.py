@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.incoming import draft_of
 from ariane.broker.schedule.timer import RETRY_MS, TimerDelivery
-from ariane.broker.schedule.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint, write_timer_checkpoint
-from ariane.broker.schedule.timer_slots import SLOT_MS
-from ariane.broker.system_topics import TIMER
+from ariane.broker.schedule.timer_log import TimerCheckpoint, read_timer_checkpoint, write_timer_checkpoint
+from ariane.broker.schedule.timer_wheel import SLOT_MS
+from ariane.broker.writer import draft_of
 from ariane.errors import SettingsError, StoreCorrupt
+from ariane.model.system_topics import TIMER
+from ariane.store.blocking_io import at_once
 from ariane.store.disk import replace_all
-from ariane.store.steps import at_once
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from tests.broker.timed_stores import Crashes, Timed, arrival, message, timed
+from tests.simulation.simulated_disk import SimulatedDisk
 
 TIMER_FILES = Path("/store/timer")
 CHECKPOINT = TIMER_FILES / "checkpoint"

@@ -5,11 +5,10 @@ import gc
 import sys
 from pathlib import Path
 
-from ariane.broker.intake import Intake
-from ariane.broker.schedule.timer import TimerDelivery
-from ariane.broker.schedule.timer_drain import CHUNK_UNITS
+from ariane.broker.schedule.timer import CHUNK_UNITS, TimerDelivery
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.system_topics import TIMER
+from ariane.broker.writer import Intake
+from ariane.model.system_topics import TIMER
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock

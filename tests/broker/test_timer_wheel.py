@@ -7,14 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.schedule.timer_log import TimerLog
-from ariane.broker.schedule.timer_slots import SLOT_MS, SLOTS, TimerSlots
-from ariane.broker.schedule.timer_unit import NO_UNIT, UNIT_BYTES, TimerUnit, pack_unit, unpack_unit, unpack_units
-from ariane.broker.schedule.timer_wheel import TimerWheel
+from ariane.broker.schedule.timer_log import (
+    NO_UNIT,
+    UNIT_BYTES,
+    TimerLog,
+    TimerUnit,
+    pack_unit,
+    unpack_unit,
+    unpack_units,
+)
+from ariane.broker.schedule.timer_wheel import SLOT_MS, SLOTS, TimerSlots, TimerWheel
 from ariane.errors import StoreCorrupt, StoreFull, StoreMismatch
+from ariane.store.blocking_io import at_once
 from ariane.store.disk import RealDisk
-from ariane.store.steps import at_once
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 
 DIRECTORY = Path("/timer")
 FILE_BYTES = 8 * UNIT_BYTES

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from ariane.broker.json_table import TableFile
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.system_topics import is_system, is_writable_by_clients
-from ariane.broker.tables import TableFile
 from ariane.broker.topics import QUEUES_MAX, Topics
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError
+from ariane.model.system_topics import is_system, is_writable_by_clients
 from ariane.model.topic import Permission, TopicConfig
 from ariane.store.disk import RealDisk
 from ariane.testing import FakeClock

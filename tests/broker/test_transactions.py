@@ -4,15 +4,14 @@ import errno
 
 import pytest
 
-from ariane.broker.intake import Incoming
-from ariane.broker.system_topics import SCHEDULE, TRANS_HALF, TRANS_OP
-from ariane.broker.transactions.half_messages import HalfMessage
-from ariane.broker.transactions.half_record import HalfRecord
+from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord
+from ariane.broker.writer import Incoming
 from ariane.errors import RecordError, RequestFailed
 from ariane.model.message import Property
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF, TRANS_OP
 from ariane.wire.codes import ResponseCode
-from ariane.wire.record import pack_record
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.record.layout import pack_record
+from ariane.wire.requests.send import Decision
 from tests.broker.transaction_stage import GROUP, TOPIC, Peer, Stage, ending, half_send, peer, stage
 from tests.store.stores import HOST
 from tests.transport.peers import until

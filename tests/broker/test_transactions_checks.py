@@ -4,16 +4,16 @@ import errno
 
 import pytest
 
-from ariane.broker.incoming import Incoming
-from ariane.broker.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.broker.transactions import TransactionChecks, checks
-from ariane.broker.transactions.half_queue import PROGRESS_GROUP
+from ariane.broker.transactions.pending import PROGRESS_GROUP
+from ariane.broker.writer import Incoming
 from ariane.errors import RequestFailed
+from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.testing import FakeClock
 from ariane.wire.codes import HeaderFlag, ResponseCode
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.record_read import decode
-from ariane.wire.requests.transactions import CheckTransaction, Decision, ResumeTransactionChecks
+from ariane.wire.record.read import decode
+from ariane.wire.requests.send import CheckTransaction, Decision, ResumeTransactionChecks
 from tests.broker.transaction_stage import GROUP, TOPIC, Peer, Stage, ending, peer, stage
 from tests.store.stores import HOST
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
-from ariane.broker.system_topics import TRANS_HALF, TRANS_OP
 from ariane.errors import RequestFailed
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.wire.requests.send import SendAnswer
-from ariane.wire.requests.transactions import CheckTransaction, Decision
+from ariane.model.system_topics import TRANS_HALF, TRANS_OP
+from ariane.testing import FakeClock
+from ariane.wire.requests.send import CheckTransaction, Decision, SendAnswer
 from tests.broker.transaction_stage import TOPIC, Peer, Stage, answer_to, ending, peer, stage
+from tests.simulation.simulated_disk import SimulatedDisk
 
 TRUTH = {b"yes": Decision.COMMIT, b"no": Decision.ROLLBACK, b"late": Decision.COMMIT}
 POWER_CUTS = 5

@@ -5,18 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.system_topics import TRANS_HALF, TRANS_OP
-from ariane.broker.tables import TableFile
-from ariane.broker.transactions.half_drafts import real
-from ariane.broker.transactions.half_messages import HalfMessage
-from ariane.broker.transactions.half_queue import PROGRESS_GROUP, half_queue, load_open_halves, op_queue
-from ariane.broker.transactions.half_record import HalfRecord
-from ariane.broker.transactions.op_messages import ended_offsets, op_message
+from ariane.broker.groups.offsets import ConsumerOffsets
+from ariane.broker.json_table import TableFile
+from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, ended_offsets, op_message, real
+from ariane.broker.transactions.pending import PROGRESS_GROUP, half_queue, load_open_halves, op_queue
+from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.store.message_store import MessageStore
 from ariane.wire.host import encode_host
 from ariane.wire.properties import decode_properties
-from ariane.wire.record_read import decode
+from ariane.wire.record.read import decode
 from tests.store.test_golden_stores import extracted, opened
 
 

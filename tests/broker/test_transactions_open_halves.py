@@ -6,12 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ariane.broker.system_topics import TRANS_OP
-from ariane.broker.transactions.op_messages import ended_offsets, op_message
-from ariane.broker.transactions.open_halves import OpenHalves
+from ariane.broker.transactions.half_messages import ended_offsets, op_message
+from ariane.broker.transactions.pending import OpenHalves
+from ariane.model.system_topics import TRANS_OP
 from ariane.wire.properties import decode_properties, encode_properties
-from ariane.wire.record import pack_record
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.layout import pack_record
+from ariane.wire.record.read import RecordView, verify
 from tests.store.stores import HOST
 
 

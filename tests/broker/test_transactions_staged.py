@@ -6,21 +6,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.broker.intake import Intake
-from ariane.broker.system_topics import TRANS_HALF, TRANS_OP
-from ariane.broker.transactions.staged_endings import EndingStage
+from ariane.broker.transactions.outcomes import EndingStage
+from ariane.broker.writer import Intake
 from ariane.errors import RequestFailed
+from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.rpc.handlers import Call
 from ariane.store.settings import FlushDiskType
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import read_answer, request_command
 from ariane.wire.fields import Request
-from ariane.wire.frame import encode_frame
-from ariane.wire.requests.send import SendAnswer
-from ariane.wire.requests.transactions import CheckTransaction, Decision
+from ariane.wire.frame import Command, encode_frame
+from ariane.wire.requests.send import CheckTransaction, Decision, SendAnswer
 from tests.broker.transaction_stage import TOPIC, Peer, Stage, answer_to, ending, half_send, peer, stage
+from tests.simulation.simulated_disk import SimulatedDisk
 
 COMMIT, ROLLBACK = Decision.COMMIT, Decision.ROLLBACK
 COUNT = 24

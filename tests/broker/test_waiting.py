@@ -11,7 +11,7 @@ from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.pull import PullAnswer
 from tests.broker.wired import Wired, a_pull, a_send, turns, wired
 from tests.transport.peers import RawClient, connected, until

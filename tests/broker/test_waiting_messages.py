@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from ariane.broker.schedule.levels import DelayedDelivery
-from ariane.broker.system_topics import TRANS_HALF
-from ariane.broker.tables import TableFile
-from ariane.broker.waiting_messages import oldest_waiting
+from ariane.broker.components import oldest_waiting
+from ariane.broker.json_table import TableFile
+from ariane.broker.schedule.delay_levels import DelayedDelivery
+from ariane.model.system_topics import TRANS_HALF
+from ariane.store.blocking_io import at_once
 from ariane.store.service import StoreService
-from ariane.store.steps import at_once
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision
 from tests.broker.transaction_stage import Stage, half_send, peer, stage
 
 

@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ariane.broker.incoming import Incoming
-from ariane.broker.intake import Intake
+from ariane.broker.json_table import TableFile
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.tables import TableFile
-from ariane.store.flush import FlushThread
+from ariane.broker.writer import Incoming, Intake
+from ariane.store.maintenance.flush import FlushThread
 from ariane.store.service import StoreService
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.wire.record_view import RecordView, verify
+from ariane.testing import FakeClock
+from ariane.wire.record.read import RecordView, verify
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import HOST, bodies, opened
 
 DELAY_OFFSETS = Path("/store/config/delayOffset.json")

@@ -6,42 +6,39 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ariane.broker.clients import Clients
-from ariane.broker.flow_control import FlowControl
-from ariane.broker.groups import Groups
-from ariane.broker.handlers.clients import ClientHandlers
-from ariane.broker.handlers.replies import ReplyHandlers
-from ariane.broker.handlers.send import SendHandlers
-from ariane.broker.handlers.transactions import TransactionHandlers
-from ariane.broker.intake import Intake
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.replies import ReplyPusher
-from ariane.broker.send_answers import SendAnswers
-from ariane.broker.send_checks import SendChecks
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.members import Clients
+from ariane.broker.groups.offsets import ConsumerOffsets
+from ariane.broker.heartbeats import ClientHandlers
+from ariane.broker.json_table import TableFile
+from ariane.broker.send.checks import SendChecks
+from ariane.broker.send.flow_control import FlowControl
+from ariane.broker.send.handler import SendHandlers
+from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
+from ariane.broker.send.responses import SendAnswers
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.tables import TableFile
 from ariane.broker.topics import Topics
 from ariane.broker.transactions import TransactionChecks, Transactions
+from ariane.broker.transactions.outcomes import TransactionHandlers
+from ariane.broker.writer import Intake
 from ariane.model.message import Property, StoredMessage
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
-from ariane.store.flush import FlushThread
+from ariane.store.maintenance.flush import FlushThread
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.command import Command
-from ariane.wire.declare import declaration_of
-from ariane.wire.exchange import answer_command, read_answer, read_request, request_command
+from ariane.wire.exchange import answer_command, declaration_of, read_answer, read_request, request_command
 from ariane.wire.fields import Answer, Request
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.properties import encode_properties
-from ariane.wire.record_read import decode
+from ariane.wire.record.read import decode
 from ariane.wire.requests.clients import Heartbeat, HeartbeatData, ProducerData
-from ariane.wire.requests.send import SendAnswer, SendMessageV2
-from ariane.wire.requests.transactions import CheckTransaction, Decision, EndTransaction
+from ariane.wire.requests.send import CheckTransaction, Decision, EndTransaction, SendAnswer, SendMessageV2
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, ROOT, small
 from tests.transport.peers import LOOPBACK, RawClient, connected
 

@@ -8,22 +8,22 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ariane.broker.clients import Clients
-from ariane.broker.flow_control import FlowControl
-from ariane.broker.groups import Groups
-from ariane.broker.handlers.clients import ClientHandlers
-from ariane.broker.handlers.messages import MessageHandlers
-from ariane.broker.handlers.pull import PullHandlers
-from ariane.broker.handlers.queues import QueueHandlers
-from ariane.broker.handlers.send import SendHandlers
-from ariane.broker.intake import Intake
-from ariane.broker.offsets import ConsumerOffsets
-from ariane.broker.pull_checks import PullChecks
-from ariane.broker.send_answers import SendAnswers
-from ariane.broker.send_checks import SendChecks
+from ariane.broker.admin.messages import MessageHandlers
+from ariane.broker.admin.topics import QueueHandlers
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.members import Clients
+from ariane.broker.groups.offsets import ConsumerOffsets
+from ariane.broker.heartbeats import ClientHandlers
+from ariane.broker.pull.checks import PullChecks
+from ariane.broker.pull.handler import PullHandlers
+from ariane.broker.pull.long_polling import ParkedPulls
+from ariane.broker.send.checks import SendChecks
+from ariane.broker.send.flow_control import FlowControl
+from ariane.broker.send.handler import SendHandlers
+from ariane.broker.send.responses import SendAnswers
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.broker.waiting import ParkedPulls
+from ariane.broker.writer import Intake
 from ariane.clock import Clock
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.message import HostPort, StoredMessage
@@ -40,7 +40,7 @@ from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.fields import Answer, Request
 from ariane.wire.host import encode_host
 from ariane.wire.properties import encode_properties
-from ariane.wire.record_read import decode_all
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData
 from ariane.wire.requests.pull import PullAnswer, PullMessage
 from ariane.wire.requests.send import SendMessageV2

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ariane.testing.broker_fixture import BrokerForTests, running_broker
+from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import CommandLine
 from tests.client.ground import QUICK_LEVELS
 

@@ -14,12 +14,11 @@ import pytest
 
 import ariane
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.unsupported_settings import UNSUPPORTED
+from ariane.broker.settings.rocketmq_keys import UNSUPPORTED
 from ariane.cli.main import main
 from ariane.settings import load
-from ariane.wire.requests.routes import GetRoute
 from ariane.wire.requests.send import SendMessage
-from ariane.wire.requests.topics import GetTopicStats, UpdateTopic
+from ariane.wire.requests.topics import GetRoute, GetTopicStats, UpdateTopic
 from tests.nameserver.servers import caller, nameserver
 
 HANG_S = 60  # only a hang is this long; nothing here is measured

@@ -58,4 +58,4 @@ def test_no_line_of_a_list_of_commands_is_cut_on_a_usual_terminal() -> None:
 def test_the_help_of_one_group_does_not_import_what_the_others_need() -> None:
     code = "import sys, ariane.cli.main as cli; cli.main(['group', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"ariane.cli.topics", "ariane.cli.messages"} & set(done.stdout.split())
+    assert not {"ariane.cli.topic", "ariane.cli.msg.command"} & set(done.stdout.split())

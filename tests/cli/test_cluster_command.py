@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from ariane.testing.broker_fixture import BrokerForTests, running_broker
+from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import CommandLine
 from tests.nameserver.servers import caller, registration
 

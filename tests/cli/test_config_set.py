@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ariane.cli.main import main
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine, Outcome
 
 Ask = Callable[..., Outcome]

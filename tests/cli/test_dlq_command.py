@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ariane.client.handler_calls import Retry
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
 from tests.client.ground import fresh
 

@@ -16,20 +16,26 @@ from typing import Any
 import pytest
 
 from ariane.broker.settings import BrokerSettings
-from ariane.cli.doctor_cluster import broker_time_s, is_too_small
-from ariane.cli.doctor_config import check_ports, load_config
-from ariane.cli.doctor_machine import check_java, check_open_files
-from ariane.cli.doctor_store import StoreChecks, file_system_of, reserves_space
+from ariane.cli.doctor.cluster import broker_time_s, is_too_small
+from ariane.cli.doctor.machine import (
+    StoreChecks,
+    check_java,
+    check_open_files,
+    check_ports,
+    file_system_of,
+    load_config,
+    reserves_space,
+)
 from ariane.cli.main import main
 from ariane.client.admin.cluster import Runtime
-from ariane.client.handler_calls import Retry
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.client.settings import ClientSettings
-from ariane.spark.calls import Calls
+from ariane.spark.cluster import Calls
 from ariane.store.settings import StoreSettings
-from ariane.testing.broker_fixture import BrokerForTests, running_broker
-from ariane.wire.requests.routes import GetCluster
+from ariane.testing.broker import BrokerForTests, running_broker
+from ariane.wire.requests.topics import GetCluster
 from tests.cli.command_line import ENVIRONMENT, HANG_S, PROGRAM, CommandLine
 from tests.client.ground import fresh
 from tests.nameserver.servers import registration

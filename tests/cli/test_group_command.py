@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.model.route import MessageQueue
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
 from tests.client.ground import Basket, fresh
 

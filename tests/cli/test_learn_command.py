@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane.cli.lesson import LANGUAGES, Commands, Lesson, Text, lessons, parse_lesson
+from ariane.cli.learn.command import LANGUAGES, Commands, Lesson, Text, lessons, parse_lesson
 from tests.cli.command_line import CommandLine, Outcome
 
 ENGLISH = lessons("en")

@@ -9,10 +9,10 @@ import pytest
 
 from ariane.cli.tree import admin
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.model.route import MessageQueue
-from ariane.testing.broker_fixture import BrokerForTests, running_broker
+from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import MQADMIN, CommandLine
 from tests.client.ground import Basket, fresh
 

@@ -11,13 +11,12 @@ import msgspec
 import pytest
 
 from ariane.cli.mqadmin import main
-from ariane.cli.mqadmin_bodies import write_body
-from ariane.cli.mqadmin_words import permission, track_words, version_name
-from ariane.client.admin.tracks import Track, TrackState
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.cli.mqadmin.format import permission, track_words, version_name, write_body
+from ariane.client.admin.messages import Track, TrackState
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.client.ground import Basket, fresh
 
 CLUSTER = ("-c", "DefaultCluster")

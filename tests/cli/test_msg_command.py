@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ariane.cli.message_place import file_and_byte
+from ariane.cli.msg.explain import file_and_byte
 from ariane.client.admin import Admin
-from ariane.client.handler_calls import Retry
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
 from tests.client.ground import PATIENCE_S, Basket, fresh
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.pipeline_screen import PipelineScreen, progress_line
-from ariane.cli.render import Form
+from ariane.cli.common.output import Form
+from ariane.cli.pipeline.screen import PipelineScreen, progress_line
 from ariane.spark.pipeline.progress import SinkProgress
 from tests.cli.command_line import ENVIRONMENT, PROGRAM, CommandLine, Outcome
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ariane.cli.render import Form, Row, render
+from ariane.cli.common.output import Form, Row, render
 
 ROWS: list[Row] = [
     {"name": "orders", "queues": 4, "city": "杭州", "tags": ["a", "b"], "isOrdered": True, "note": None},

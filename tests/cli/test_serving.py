@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ariane.cli import serving
+from ariane.cli.servers import run
 
 # A server that is asked to stop, says so, and never does.
 STUBBORN = """
 import asyncio
-from ariane.cli.serving import run_server
+from ariane.cli.servers.run import run_server
 from ariane.model.address import Address
 
 async def serve(stop, *, ready):
@@ -59,5 +59,5 @@ def test_it_runs_with_uvloop_or_without(monkeypatch: pytest.MonkeyPatch, uvloop_
 
     if not uvloop_is_there:
         monkeypatch.setitem(sys.modules, "uvloop", None)
-    serving.run_server("test", serve)
+    run.run_server("test", serve)
     assert loops == ["uvloop" if uvloop_is_there else "asyncio"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ariane.cli.main import main
-from ariane.testing.broker_fixture import BrokerForTests, running_broker
+from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import ENVIRONMENT, CommandLine, Outcome
 
 COUNT = 12

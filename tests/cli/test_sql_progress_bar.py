@@ -2,8 +2,8 @@
 
 import pytest
 
-from ariane.cli.sql_progress import ScanBar
-from ariane.sql.progress import Progress
+from ariane.cli.sql.run import ScanBar
+from ariane.sql.tables import Progress
 
 
 def test_a_person_at_a_terminal_sees_how_far_the_scans_are(

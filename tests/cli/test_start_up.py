@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from ariane.cli.collector import collector_asleep, wake_collector
 from ariane.cli.main import ariane, main
+from ariane.cli.servers.run import collector_asleep, wake_collector
 from tests.plugin.commands import COMMAND, ENVIRONMENT, HANG_S, READY, SMALL
 
 HEAVY = {
@@ -29,7 +29,7 @@ HEAVY = {
     "sphinx",
 }
 FOR_SOME_BROKERS = {
-    "ariane.broker.sql92": "the first SQL subscription",
+    "ariane.broker.pull.sql92": "the first SQL subscription",
     "ariane.client": "a client",
     "ariane.spark": "Spark",
     "ariane.sql": "queries",
@@ -90,12 +90,12 @@ def test_a_broker_is_ready_without_what_only_some_brokers_need(tmp_path: Path) -
             process.kill()
             process.wait()
     modules = imported((tmp_path / "err").read_text())
-    assert "ariane.broker.app" in modules
+    assert "ariane.broker.server" in modules
     assert not modules & (HEAVY | FOR_SOME_BROKERS.keys())
 
 
 def test_the_parent_of_broker_processes_imports_no_broker() -> None:
-    program = "import sys, ariane.cli.up_session; sys.exit('ariane.broker.app' in sys.modules)"
+    program = "import sys, ariane.cli.up.run; sys.exit('ariane.broker.server' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, timeout=HANG_S).returncode == 0
 
 

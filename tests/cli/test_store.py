@@ -14,7 +14,7 @@ import click
 import pytest
 
 from ariane.cli.main import main
-from ariane.cli.store import store
+from ariane.cli.store.command import store
 from ariane.store.layout import Layout
 from tests.store.golden_stores import flip, held_by_another_process, unpack
 from tests.wire.golden import golden_store

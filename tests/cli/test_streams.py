@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import ENVIRONMENT, HANG_S, PROGRAM
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane.cli.tail_moments import parse_moment
+from ariane.cli.common.parameters import parse_moment
 
 NOW_MS = 1_794_000_000_000
 

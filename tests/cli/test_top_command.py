@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.top_figures import Reading, group_figures
+from ariane.cli.top.run import Reading, group_figures
 from ariane.client.admin.groups import GroupSummary
 from ariane.client.admin.lag import GroupLag, QueueLag
 from ariane.client.admin.members import GroupMembers
-from ariane.client.admin.servers import PerServer
+from ariane.client.admin.requests import PerServer
 from ariane.model.route import MessageQueue
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import ENVIRONMENT, PROGRAM, CommandLine
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ariane.testing.broker_fixture import BrokerForTests
+from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
 from tests.client.ground import fresh
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.connection import find_connection
-from ariane.cli.up_notice import find_notice
+from ariane.cli.common.connection import find_connection, find_notice
 from ariane.errors import SettingsError
 from tests.plugin.commands import run, up
 

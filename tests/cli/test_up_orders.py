@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from ariane.cli.up_orders import OrderStream
+from ariane.cli.up.demo_orders import OrderStream
 from ariane.model.message import Message
 
 NOW_MS = 1_794_000_000_000

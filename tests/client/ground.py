@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ariane.client.instance import Instance
-from ariane.client.queue_ends import readable_queues
+from ariane.client.core.instance import Instance
+from ariane.client.core.queue_bounds import readable_queues
 from ariane.client.settings import ClientSettings
 from ariane.model.route import MessageQueue
 from ariane.wire.properties import encode_properties

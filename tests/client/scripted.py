@@ -11,13 +11,11 @@ from ariane.model.ids import QueueOffset
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import Caller
 from ariane.transport.connection import Connection, Reply
-from ariane.wire.batch import decode_batch
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
-from ariane.wire.declare import declaration_of
-from ariane.wire.exchange import answer_command, read_request
+from ariane.wire.exchange import answer_command, declaration_of, read_request
 from ariane.wire.fields import Answer
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
+from ariane.wire.record.batch import decode_batch
 from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessageV2, SendReplyV2
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import PATIENCE_S, serving

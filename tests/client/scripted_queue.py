@@ -13,12 +13,10 @@ from ariane.model.ids import RETRY_PREFIX, QueueOffset
 from ariane.model.topic import TopicConfig
 from ariane.transport.connection import Connection, Reply
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS
-from ariane.wire.exchange import answer_command, read_request
+from ariane.wire.exchange import REQUESTS, answer_command, read_request
 from ariane.wire.fields import Answer
-from ariane.wire.frame import encode_frame
-from ariane.wire.record import encode
+from ariane.wire.frame import Command, encode_frame
+from ariane.wire.record.layout import encode
 from ariane.wire.requests.clients import ConsumerIds, ConsumerIdsAnswer, Heartbeat, LockAnswer, LockedQueues, LockQueues
 from ariane.wire.requests.offsets import OffsetAnswer, OffsetStored, UpdateConsumerOffset
 from ariane.wire.requests.pull import Pull, PullAnswer

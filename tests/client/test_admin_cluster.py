@@ -8,7 +8,7 @@ import pytest
 
 from ariane.client.admin import Admin
 from ariane.client.admin.cluster import Runtime
-from ariane.client.producer import Producer
+from ariane.client.producer.producer import Producer
 from ariane.client.settings import ClientSettings
 from ariane.errors import ClientError, RequestFailed
 from ariane.model.topic import Permission

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ariane.client.admin import Admin
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
 from ariane.model.group import GroupConfig, MessageModel
 from tests.broker.brokers import running_cluster

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from ariane.client.admin import Admin
-from ariane.client.admin.tracks import TrackState
-from ariane.client.handler_calls import Retry
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.admin.messages import TrackState
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.errors import ArianeError, ClientError, NoRoute, RecordError, RequestFailed
 from ariane.model.ids import DEAD_LETTER_PREFIX
 from ariane.model.message import Message
-from ariane.wire.requests.connections import ConsumeOutcome
+from ariane.wire.requests.clients import ConsumeOutcome
 from tests.client.ground import PATIENCE_S, Basket, Ground, fresh
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ariane.client.admin import Admin
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
 from ariane.model.route import MessageQueue
 from tests.client.ground import PATIENCE_S, Basket, Ground, fresh

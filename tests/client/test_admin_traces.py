@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 
 from ariane.client.admin.messages import FoundMessages
 from ariane.client.admin.traces import MessageTrace, trace_of
-from ariane.client.received import Received, receive
-from ariane.client.trace_text import (
+from ariane.client.consumer.message import Received, receive
+from ariane.client.core.trace_format import (
     ContextCode,
     TraceKind,
     after_consumption,
@@ -15,7 +15,7 @@ from ariane.client.trace_text import (
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
 from ariane.model.route import MessageQueue
-from ariane.wire.crc import crc32
+from ariane.wire.hashes import crc32
 from ariane.wire.host import decode_host
 
 HOST: HostPort = decode_host(bytes([127, 0, 0, 1, 0, 0, 42, 159]))

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.allocation import AVERAGELY, BY_CIRCLE, Allocation, by_config, consistent_hash, machine_room
-from ariane.client.consistent_hash import Ring
+from ariane.client.consumer.allocation import (
+    AVERAGELY,
+    BY_CIRCLE,
+    Allocation,
+    Ring,
+    by_config,
+    consistent_hash,
+    machine_room,
+)
 from ariane.model.route import MessageQueue
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "allocation.jsonl"

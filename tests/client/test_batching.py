@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.batching import BATCH_COUNT_MAX, split
-from ariane.client.envelope import Envelope
-from ariane.client.producer import Producer
+from ariane.client.producer.message import Envelope
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.request import BATCH_COUNT_MAX, split
 from ariane.errors import MessageRejected, RecordError, SendFailed
 from ariane.model.message import Message
 from ariane.testing import FakeClock
-from ariane.wire.batch import BatchItem, batch_pieces, decode_batch, encode_batch, join_batch
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import decode_properties
+from ariane.wire.record.batch import BatchItem, batch_pieces, decode_batch, encode_batch, join_batch
 from tests.client.scripted import Cluster, cluster, refusal
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ariane.client.faults import FaultTable, pause_for
+from ariane.client.producer.queue_selection import FaultTable, pause_for
 
 
 @pytest.mark.parametrize(

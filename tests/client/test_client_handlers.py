@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.errors import RequestFailed
 from ariane.model.ids import PhysicalOffset, QueueOffset
@@ -15,16 +15,17 @@ from ariane.model.route import MessageQueue
 from ariane.rpc.caller import ask_peer
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
-from ariane.wire.record import encode
-from ariane.wire.requests.clients import ConsumerData, NotifyConsumerIdsChanged
-from ariane.wire.requests.connections import (
+from ariane.wire.record.layout import encode
+from ariane.wire.requests.clients import (
     ConsumeDirectly,
     ConsumeOutcome,
+    ConsumerData,
     ConsumeResult,
     ConsumerRunningInfo,
     GetRunningInfo,
+    NotifyConsumerIdsChanged,
 )
-from ariane.wire.requests.resets import GetClientStatus, OffsetsByQueue, ResetClientOffset, as_list
+from ariane.wire.requests.offsets import GetClientStatus, OffsetsByQueue, ResetClientOffset, as_list
 from tests.client.scripted import cluster
 
 QUEUE = MessageQueue(topic="T", broker_name="broker-a", queue_id=3)

@@ -4,16 +4,15 @@ import sys
 
 import pytest
 
-from ariane.client.instance import Instance
-from ariane.client.parts import PlainProducer
+from ariane.client.core.instance import Instance
+from ariane.client.core.lifecycle import PlainProducer
 from ariane.client.settings import ClientSettings, settings_for
 from ariane.errors import ClientClosed, ClientError, SettingsError
 from ariane.settings import Secret
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode
-from ariane.wire.requests.clients import Heartbeat, HeartbeatData
-from ariane.wire.requests.connections import GetRunningInfo
-from ariane.wire.requests.routes import GetCluster
+from ariane.wire.requests.clients import GetRunningInfo, Heartbeat, HeartbeatData
+from ariane.wire.requests.topics import GetCluster
 from ariane.wire.signature import verify
 from tests.client.scripted import Cluster, cluster
 
@@ -95,7 +94,7 @@ async def test_a_closed_client_says_so() -> None:
 
 FORKING = """
 import asyncio, os
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.errors import ClientClosed
 

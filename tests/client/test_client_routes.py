@@ -1,6 +1,6 @@
 import asyncio
 
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.errors import NoRoute
 from ariane.model.route import TopicRoute

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.selection import RoundRobin, by_sharding_key, publish_queues, template_route
+from ariane.client.producer.queue_selection import RoundRobin, by_sharding_key, publish_queues, template_route
 from ariane.model.route import BrokerData, MessageQueue, QueueData, TopicRoute
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from ariane.client.instance import Instance
+from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings, ClientTlsSettings
 from ariane.errors import ConnectFailed, SettingsError
 from ariane.transport.settings import TlsMode, TlsSettings

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
-from ariane.client.tracing import TRACE_TOPIC
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.tracing import TRACE_TOPIC
 from tests.client.ground import Basket, fresh, our_ground
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ariane.client.offsets import GroupOffsets, OffsetTable
+from ariane.client.consumer.offsets import GroupOffsets, OffsetTable
 from ariane.model.route import MessageQueue
 from tests.client.ground import Ground, fresh
 

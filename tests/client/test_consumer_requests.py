@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import RequestFailed
 from ariane.model.ids import QueueOffset
-from ariane.wire.requests.connections import ConsumeDirectly, ConsumeOutcome, GetConsumerConnections, GetRunningInfo
-from ariane.wire.requests.resets import GetConsumerStatus, ResetOffsets
+from ariane.wire.requests.clients import ConsumeDirectly, ConsumeOutcome, GetConsumerConnections, GetRunningInfo
+from ariane.wire.requests.offsets import GetConsumerStatus, ResetOffsets
 from tests.client.ground import PATIENCE_S, Basket, Ground, fresh, until
 
 

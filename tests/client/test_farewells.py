@@ -3,15 +3,14 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ariane.client.instance import Instance
-from ariane.client.parts import PlainProducer
+from ariane.client.core.instance import Instance
+from ariane.client.core.lifecycle import PlainProducer
 from ariane.client.settings import ClientSettings
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import answer_command
 from ariane.wire.fields import Answer
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import PATIENCE_S, serving
 

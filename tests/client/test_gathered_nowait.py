@@ -5,14 +5,14 @@ import gc
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.send_result import SendResult
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
 from ariane.errors import SendFailed, TooManyInFlight
 from ariane.model.message import Message
 from ariane.testing import FakeClock
-from ariane.wire.batch import decode_batch
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import decode_properties
+from ariane.wire.record.batch import decode_batch
 from tests.client.scripted import Cluster, cluster, refusal
 
 Told = list[tuple[SendResult | None, Exception | None]]

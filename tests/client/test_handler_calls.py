@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.client.handler_calls import HandlerCalls, Retry, Verdict
-from ariane.client.received import Received
-from ariane.client.user_calls import UserCalls
+from ariane.client.consumer.invocation import HandlerCalls, Retry, Verdict
+from ariane.client.consumer.message import Received
+from ariane.client.core.user_calls import UserCalls
 from tests.client.test_process_queue import message
 
 

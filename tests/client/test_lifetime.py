@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ariane.client.lifetime import Lifetime
+from ariane.client.core.lifecycle import Lifetime
 from ariane.errors import ClientClosed, SettingsError
 from ariane.lifecycle import background
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.message import Received
 from ariane.errors import ClientClosed, ClientError
 from tests.client.ground import PATIENCE_S, Ground, fresh, until
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.client.local_offsets import LocalOffsets, offsets_file
+from ariane.client.consumer.offsets import LocalOffsets, offsets_file
 from ariane.errors import StoreCorrupt
 from ariane.model.route import MessageQueue
 

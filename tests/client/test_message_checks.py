@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ariane.client.message_checks import check_message
+from ariane.client.producer.message import check_message
 from ariane.errors import MessageRejected
 from ariane.model.message import Message
 

@@ -3,17 +3,16 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ariane.client.instance import Instance
-from ariane.client.offsets import GroupOffsets
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.offsets import GroupOffsets
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.model.route import MessageQueue
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
-from ariane.wire.command import Command
 from ariane.wire.exchange import answer_command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.offsets import OffsetStored
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
 from tests.client.ground import Basket, until

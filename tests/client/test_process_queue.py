@@ -5,9 +5,9 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.flow_limits import FlowLimits
-from ariane.client.process_queue import ProcessQueue
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.pull_loop import FlowLimits
+from ariane.client.consumer.queues import ProcessQueue
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort
 from ariane.model.route import MessageQueue

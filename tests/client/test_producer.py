@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.send_result import SendStatus
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendStatus
 from ariane.errors import (
     ClientClosed,
     MessageRejected,

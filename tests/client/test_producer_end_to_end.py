@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from ariane.client.instance import Instance
-from ariane.client.producer import Producer
-from ariane.client.send_result import SendResult
+from ariane.client.core.instance import Instance
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
+from ariane.client.producer.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.client.settings import ClientSettings
-from ariane.client.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.errors import MessageRejected, NoRoute, SendFailed
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Message, StoredMessage
@@ -20,10 +20,10 @@ from ariane.model.route import MessageQueue
 from ariane.settings import Secret
 from ariane.wire.compression import decompress
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.record_read import decode, decode_all
+from ariane.wire.record.read import decode, decode_all
 from ariane.wire.requests.messages import ViewMessage
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision
 from tests.broker.brokers import running_cluster
 from tests.client.apache import apache, needs_apache
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.client.flow_limits import FlowLimits
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.pull_loop import FlowLimits
+from ariane.client.consumer.push import PushConsumer
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.requests.pull import Pull, PullAnswer

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from ariane.client.pull import PullStatus
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.scheduled_pull import PullContext, ScheduledPullConsumer
+from ariane.client.consumer.pull import PullConsumer, PullContext, ScheduledPullConsumer
+from ariane.client.consumer.pull_request import PullStatus
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import NoRoute
 from ariane.model.route import MessageQueue
 from tests.client.ground import PATIENCE_S, Basket, Ground, fresh

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ariane.client.handler_calls import Retry
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError, RequestFailed
 from ariane.model.ids import DEAD_LETTER_PREFIX
 from tests.client.ground import Basket, Ground, fresh, until

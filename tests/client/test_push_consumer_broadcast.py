@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.client.settings import ClientSettings
 from tests.client.ground import Basket, Ground, fresh
 

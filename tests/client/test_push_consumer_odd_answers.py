@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from ariane.client.flow_limits import FlowLimits
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.pull_loop import FlowLimits
+from ariane.client.consumer.push import PushConsumer
 from ariane.errors import RecordError
 from ariane.model.group import ConsumeType
 from ariane.testing import FakeClock

@@ -4,9 +4,9 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
-from ariane.client.handler_calls import Retry
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.invocation import Retry
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
 from ariane.model.ids import DEAD_LETTER_PREFIX
 from ariane.model.route import MessageQueue
 from ariane.wire.requests.clients import LockQueues, QueueLocks, UnlockQueues

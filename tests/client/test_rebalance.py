@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from ariane.client.allocation import BY_CIRCLE
-from ariane.client.held_queue import HeldQueue
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.allocation import BY_CIRCLE
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.consumer.queues import HeldQueue
 from ariane.model.topic import Permission
 from ariane.wire.codes import RequestCode
 from ariane.wire.fields import Answer

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ariane.client.received import Received, next_attempt, receive, receive_all
+from ariane.client.consumer.message import Received, next_attempt, receive, receive_all
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
 from ariane.model.route import MessageQueue
+from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress
-from ariane.wire.crc import crc32
-from ariane.wire.record import encode
-from ariane.wire.record_read import decode, decode_all
-from ariane.wire.sys_flag import Compression, with_compression
+from ariane.wire.hashes import crc32
+from ariane.wire.record.layout import encode
+from ariane.wire.record.read import decode, decode_all
 from tests.client.test_process_queue import QUEUE, message
 from tests.wire.sample_records import messages
 

@@ -3,18 +3,17 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.request_reply import reply_message
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.request_reply import reply_message
 from ariane.errors import MessageRejected, NoReply, SendFailed
 from ariane.model.address import Address
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
 from ariane.rpc.caller import ask_peer
-from ariane.wire.codes import RequestCode, ResponseCode
+from ariane.wire.codes import Compression, RequestCode, ResponseCode
 from ariane.wire.compression import compress
 from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.requests.send import PushReply
-from ariane.wire.sys_flag import Compression
 from tests.client.scripted import Cluster, ScriptedBroker, cluster, refusal
 
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ariane.client.start_offset import Start, find_beginning
+from ariane.client.consumer.offsets import Start, find_beginning
 from ariane.errors import ClientError
 from ariane.model.group import ConsumeFromWhere
 from ariane.model.route import MessageQueue

@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.send_result import SendStatus
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendStatus
 from ariane.client.settings import ClientSettings
 from ariane.errors import MessageRejected, SendFailed
 from ariane.settings import Secret
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from tests.client.scripted import Cluster, cluster, refusal, silence, stored
 from tests.transport.peers import PATIENCE_S
 

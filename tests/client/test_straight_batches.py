@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.parcel import Batch
-from ariane.client.producer import Producer
-from ariane.client.producer_settings import ProducerSettings
-from ariane.client.send_result import SendResult, SendStatus
-from ariane.client.send_template import BatchTemplate
+from ariane.client.producer.fast_path import BatchTemplate
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.request import Batch
+from ariane.client.producer.result import SendResult, SendStatus
+from ariane.client.producer.settings import ProducerSettings
 from ariane.client.settings import ClientSettings
 from ariane.errors import MessageRejected, SendFailed
 from ariane.model.route import MessageQueue

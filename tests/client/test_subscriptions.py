@@ -1,6 +1,6 @@
 import pytest
 
-from ariane.client.subscriptions import passes, subscription_of
+from ariane.client.consumer.subscriptions import passes, subscription_of
 from ariane.errors import ClientError
 from ariane.model.group import ExpressionType
 from tests.client.test_process_queue import message

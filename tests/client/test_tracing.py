@@ -1,9 +1,7 @@
 import asyncio
 
-from ariane.client.instance import Instance
-from ariane.client.producer import Producer
-from ariane.client.settings import ClientSettings
-from ariane.client.trace_text import (
+from ariane.client.core.instance import Instance
+from ariane.client.core.trace_format import (
     ContextCode,
     Trace,
     TraceKind,
@@ -12,8 +10,10 @@ from ariane.client.trace_text import (
     published,
     transaction_ended,
 )
-from ariane.client.tracing import Tracer
-from ariane.client.transactional import COMMIT, TransactionProducer
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.tracing import Tracer
+from ariane.client.producer.transactional import COMMIT, TransactionProducer
+from ariane.client.settings import ClientSettings
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode
 from ariane.wire.compression import decompress

@@ -2,15 +2,15 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from ariane.client.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
+from ariane.client.producer.transactional import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from ariane.errors import MessageRejected
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, Message, StoredMessage
 from ariane.rpc.caller import tell_peer
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.properties import decode_properties
-from ariane.wire.record import encode
-from ariane.wire.requests.transactions import CheckTransaction, Decision, EndTransaction
+from ariane.wire.record.layout import encode
+from ariane.wire.requests.send import CheckTransaction, Decision, EndTransaction
 from tests.client.scripted import Cluster, cluster, stored
 
 HOST = HostPort(IPv4Address("127.0.0.1"), 10911)

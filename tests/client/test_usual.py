@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.envelope import seal_plain
-from ariane.client.parcel import Single
-from ariane.client.producer_settings import ProducerSettings
-from ariane.client.pull_template import PullTemplate
-from ariane.client.send_template import SendTemplate
-from ariane.client.usual import usual_text, words_text
+from ariane.client.consumer.pull_request import PullTemplate
+from ariane.client.producer.fast_path import SendTemplate, usual_text, words_text
+from ariane.client.producer.message import seal_plain
+from ariane.client.producer.request import Single
+from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Message

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pytest
 
-from ariane.client.instance import Instance
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.producer import Producer
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.send_result import SendResult
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.pull import PullConsumer
+from ariane.client.core.instance import Instance
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError
 from ariane.settings import Secret

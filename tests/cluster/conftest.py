@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.client.producer import Producer
+from ariane.client.producer.producer import Producer
 from tests.client.ground import Ground, fresh, our_ground
 from tests.cluster.bad_ground import IMPATIENT
 

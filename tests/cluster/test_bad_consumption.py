@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.producer import Producer
-from ariane.client.pull import PullStatus
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.consumer.pull import PullConsumer
+from ariane.client.consumer.pull_request import PullStatus
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.errors import ClientError, RequestFailed
 from ariane.wire.codes import ResponseCode
 from tests.client.ground import Ground, fresh

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.pull_consumer import PullConsumer
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.pull import PullConsumer
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.client.settings import ClientSettings
 from ariane.errors import MessageRejected, NoRoute, RequestFailed, SendFailed
 from ariane.model.message import Message

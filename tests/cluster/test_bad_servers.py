@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.errors import NoRoute, SendFailed, SettingsError
 from ariane.model.address import Address
 from ariane.nameserver.settings import NameserverSettings

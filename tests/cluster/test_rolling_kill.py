@@ -1,7 +1,7 @@
 """Two brokers, producers and consumers at work; each broker is killed in turn, again and again.
 
 Every acknowledged message is consumed, queues keep their order, and a group never gets again what it had committed. The
-rules are in `ariane.testing.delivery_history`. `ARIANE_ROLLING_KILLS` says how often.
+rules are in `tests.simulation.delivery_history`. `ARIANE_ROLLING_KILLS` says how often.
 """
 
 import asyncio
@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ariane.client.admin import Admin
-from ariane.client.producer import Producer
-from ariane.client.push_consumer import PushConsumer
-from ariane.client.received import Received
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.push import PushConsumer
+from ariane.client.producer.producer import Producer
 from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
 from ariane.errors import ArianeError
 from ariane.model.route import MessageQueue
 from ariane.rpc.caller import Caller
-from ariane.testing.delivery_history import (
+from ariane.transport.pool import Pool
+from ariane.transport.settings import TransportSettings
+from ariane.wire.requests.offsets import GetConsumerOffset
+from tests.cluster.processes import ServerProcess, properties, server
+from tests.simulation.delivery_history import (
     RULES,
     RULES_OF_SHARED_QUEUES,
     Acknowledged,
@@ -31,10 +35,6 @@ from ariane.testing.delivery_history import (
     Queue,
     violations,
 )
-from ariane.transport.pool import Pool
-from ariane.transport.settings import TransportSettings
-from ariane.wire.requests.offsets import GetConsumerOffset
-from tests.cluster.processes import ServerProcess, properties, server
 
 KILLS = int(os.environ.get("ARIANE_ROLLING_KILLS", "4"))
 TOPIC = "orders"

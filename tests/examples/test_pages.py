@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.classroom import classroom
-from ariane.cli.lesson import parse_lesson
+from ariane.cli.learn.command import parse_lesson
+from ariane.cli.learn.sandbox import classroom
 from tests.examples.named_commands import fault_of, named_commands
 
 DOCS = Path(__file__).parents[2] / "docs"

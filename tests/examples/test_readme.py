@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from ariane.cli.classroom import classroom
-from ariane.cli.lesson import parse_lesson
+from ariane.cli.learn.command import parse_lesson
+from ariane.cli.learn.sandbox import classroom
 from ariane.cli.main import ariane
 from tests.broker.brokers import running_cluster
 from tests.examples.named_commands import fault_of, named_commands

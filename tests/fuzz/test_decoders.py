@@ -5,22 +5,17 @@ from functools import cache
 
 import pytest
 
-from ariane.wire import fastjson
-from ariane.wire.batch import BatchItem, decode_batch, encode_batch
-from ariane.wire.codes import RequestCode, Serialization
-from ariane.wire.command import Command
+from ariane.wire.codes import Compression, RequestCode, Serialization, SysFlag, with_compression
 from ariane.wire.compression import compress, decompress
-from ariane.wire.declare import REQUESTS
-from ariane.wire.exchange import read_request
-from ariane.wire.frame import FrameDecoder, decode_header
+from ariane.wire.exchange import REQUESTS, read_request
+from ariane.wire.frame import Command, FrameDecoder, decode_header
+from ariane.wire.json import fastjson
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.properties import decode_properties
-from ariane.wire.record_read import decode, decode_all, walk
-from ariane.wire.record_view import RecordView, verify
-from ariane.wire.registration import decode_registration
+from ariane.wire.record.batch import BatchItem, decode_batch, encode_batch
+from ariane.wire.record.read import RecordView, decode, decode_all, verify, walk
+from ariane.wire.registration import decode_cluster_map, decode_registration, decode_route
 from ariane.wire.requests.brokers import RegisterBroker
-from ariane.wire.route_text import decode_cluster_map, decode_route
-from ariane.wire.sys_flag import Compression, SysFlag, with_compression
 from tests.fuzz.mutation import survives
 from tests.wire.golden import FILE_BYTES, golden_store
 from tests.wire.golden_frames import raw_frames, whole_frames

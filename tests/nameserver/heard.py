@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from ariane.model.route import TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig
-from ariane.nameserver.live_brokers import LiveBroker
-from ariane.nameserver.registration import RegisterResult, Registration
-from ariane.nameserver.route_table import RouteTable
+from ariane.nameserver.route_table import LiveBroker, RegisterResult, Registration, RouteTable
 
 MASTER = "10.0.0.1:10911"
 SLAVE = "10.0.0.2:10911"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ariane.clock import Clock
 from ariane.model.address import Address
 from ariane.model.topic import DataVersion, TopicConfig
-from ariane.nameserver.app import serve
+from ariane.nameserver.server import serve
 from ariane.nameserver.settings import NameserverSettings
 from ariane.rpc.caller import Caller
 from ariane.rpc.dispatcher import Dispatcher

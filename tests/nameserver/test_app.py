@@ -14,27 +14,25 @@ from ariane.model.topic import DataVersion, Permission, TopicConfig, TopicSysFla
 from ariane.rpc.caller import Caller
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.brokers import (
     AddWritePermission,
     BrokerHeartbeat,
-    QueryDataVersion,
-    RegisterBroker,
-    UnregisterBroker,
-    WipeWritePermission,
-)
-from ariane.wire.requests.configs import (
     DeleteKeyValue,
     GetKeyValue,
     GetNameserverSettings,
     ListKeyValues,
     PutKeyValue,
+    QueryDataVersion,
+    RegisterBroker,
+    UnregisterBroker,
     UpdateNameserverSettings,
+    WipeWritePermission,
 )
-from ariane.wire.requests.routes import GetCluster, GetRoute
 from ariane.wire.requests.topics import (
     DeleteTopicInNameserver,
+    GetCluster,
+    GetRoute,
     ListSystemTopics,
     ListTopics,
     ListTopicsByCluster,
@@ -268,7 +266,7 @@ async def test_the_configuration_is_printed_every_ten_minutes_at_debug_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = FakeClock()
-    with caplog.at_level(logging.DEBUG, logger="ariane.nameserver.app"):
+    with caplog.at_level(logging.DEBUG, logger="ariane.nameserver.server"):
         async with nameserver(clock=clock) as address, caller() as client:
             await client.call(address, PutKeyValue("N", "k", "v"))
             await clock.advance(1201)

@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane.model.route import BrokerData, QueueData, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig, TopicSysFlag
-from ariane.nameserver.registration import Registration
-from ariane.nameserver.route_table import RouteTable
+from ariane.nameserver.route_table import Registration, RouteTable
 
 TOPICS = ("t1", "t2", "t3")
 NAMES = ("a", "b")

@@ -19,8 +19,8 @@ import asyncio
 
 import pytest
 
-from ariane.client.lite_pull_consumer import LitePullConsumer
-from ariane.client.producer import Producer
+from ariane.client.consumer.lite_pull import LitePullConsumer
+from ariane.client.producer.producer import Producer
 from ariane.client.settings import ClientSettings
 
 

@@ -15,12 +15,11 @@ from ariane.rpc.handlers import Call, Encoded, HandlerTable, handles
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
-from ariane.wire.command import Command
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Answer
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.offsets import GetMaxOffset, GetMinOffset, OffsetAnswer
-from ariane.wire.requests.routes import GetCluster, GetRoute, RouteAnswer
+from ariane.wire.requests.topics import GetCluster, GetRoute, RouteAnswer
 from tests.transport.peers import connected, serving
 
 TOO_LARGE = 17 * 1024 * 1024

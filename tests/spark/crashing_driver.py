@@ -18,11 +18,11 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from ariane.spark.exactly_once import ExactlyOnce, ExactlyOnceStreamWriter, Prepared
-from ariane.spark.ledger_records import LedgerRecord, Winners
-from ariane.spark.option_values import read_options
+from ariane.spark.options.base import read_options
+from ariane.spark.options.write import WriteOptions
 from ariane.spark.source import RocketmqSource
-from ariane.spark.write_options import WriteOptions
+from ariane.spark.write.exactly_once import ExactlyOnce, ExactlyOnceStreamWriter, Prepared
+from ariane.spark.write.ledger import LedgerRecord, Winners
 from tests.spark.quiet_session import quiet_session
 
 VARIABLE = "ARIANE_TEST_CRASH"

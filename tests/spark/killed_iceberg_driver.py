@@ -14,10 +14,9 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from ariane.spark.iceberg_source import IcebergSink
-from ariane.spark.iceberg_table import IcebergLakeTable
-from ariane.spark.lake_files import WrittenFile
-from ariane.spark.lake_options import Batch
+from ariane.spark.lake.base import Batch, WrittenFile
+from ariane.spark.lake.iceberg import IcebergLakeTable
+from ariane.spark.lake.iceberg_source import IcebergSink
 from tests.spark.numbered_lines import read_lines
 from tests.spark.quiet_session import quiet_session
 

@@ -7,10 +7,9 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from ariane.spark.pipeline.frames import look_up_topics
+from ariane.spark.pipeline.dataframes import look_up_topics
 from ariane.spark.pipeline.load import load_pipeline
-from ariane.spark.pipeline.metrics import MetricsFile
-from ariane.spark.pipeline.progress import SinkProgress
+from ariane.spark.pipeline.progress import MetricsFile, SinkProgress
 from ariane.spark.pipeline.run import PipelineRun
 from tests.spark.stage import Stage
 

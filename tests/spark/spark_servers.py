@@ -13,7 +13,7 @@ from queue import Queue
 
 import pyspark
 
-from ariane.spark.java import find_java
+from ariane.spark.session import find_java
 
 _START_TIMEOUT_S = 180
 _DIES_WITH_TESTS = """

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import dataset
 
-from ariane.cli.up_orders import OrderStream
+from ariane.cli.up.demo_orders import OrderStream
 from tests.spark.pipeline_commands import left_behind, run_to_its_end, under_way
 from tests.spark.stage import Stage, cluster_in_thread
 from tests.spark.test_spark_rebuild import content

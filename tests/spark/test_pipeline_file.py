@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import SettingsError, StoreMismatch
-from ariane.spark.pipeline.checks import sources_of, view_order
-from ariane.spark.pipeline.job_checks import look_up_places
-from ariane.spark.pipeline.load import load_params, load_pipeline
+from ariane.spark.pipeline.checks import look_up_places, sources_of, view_order
+from ariane.spark.pipeline.load import find, load_params, load_pipeline, shipped
 from ariane.spark.pipeline.model import Mode, Pipeline, SinkKind, SourceKind, SqlStep
-from ariane.spark.pipeline.shipped import find, shipped
 
 NAMESRV = "127.0.0.1:9876"
 GOOD = """\
@@ -299,7 +297,7 @@ def test_every_shipped_pipeline_is_right_as_it_is(name: str) -> None:
 
 def test_checking_a_file_imports_no_spark() -> None:
     code = (
-        "import sys; from ariane.spark.pipeline.load import load_pipeline; from ariane.spark.pipeline.shipped import "
+        "import sys; from ariane.spark.pipeline.load import load_pipeline; from ariane.spark.pipeline.load import "
         "shipped; load_pipeline(shipped()['orders'], {}, 'x:1'); assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

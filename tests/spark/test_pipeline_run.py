@@ -199,7 +199,7 @@ def test_without_a_place_for_dead_letters_a_bad_body_stops_the_pipeline(
 
 
 def test_a_topic_that_does_not_exist_is_told_before_spark_is_needed(stage: Stage, tmp_path: Path) -> None:
-    from ariane.spark.pipeline.frames import look_up_topics
+    from ariane.spark.pipeline.dataframes import look_up_topics
     from ariane.spark.pipeline.load import load_pipeline
 
     pipeline = load_pipeline(written(tmp_path, STREAM), {"topic": "nowhere", "work": "w"}, stage.nameserver)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ariane.cli.up_orders import OrderStream
-from ariane.client.trace_text import ContextCode, after_consumption, before_consumption
-from ariane.spark.pipeline.shipped import shipped
+from ariane.cli.up.demo_orders import OrderStream
+from ariane.client.core.trace_format import ContextCode, after_consumption, before_consumption
+from ariane.spark.pipeline.load import shipped
 from tests.spark.pipeline_screen import Recorder, run_file
 from tests.spark.stage import Stage
 from tests.spark.trace_samples import a_send_of_m1

@@ -1,6 +1,6 @@
 import pytest
 
-from ariane.spark.pipeline.sql_names import views_read
+from ariane.spark.pipeline.checks import views_read
 
 
 @pytest.mark.parametrize(

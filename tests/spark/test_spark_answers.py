@@ -5,18 +5,18 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from ariane.arrow.selection import Selection
+from ariane.arrow.filter import Selection
 from ariane.errors import StoreError
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
-from ariane.spark.answers import Answers, gathered
-from ariane.spark.columns import columns_of, spark_schema
-from ariane.spark.option_values import read_options
-from ariane.spark.output import Output
-from ariane.spark.ranges import QueueRange
-from ariane.spark.read_options import ReadOptions
-from ariane.transport.frame_arena import Span
-from ariane.wire.record import encode
+from ariane.spark.offsets import QueueRange
+from ariane.spark.options.base import read_options
+from ariane.spark.options.read import ReadOptions
+from ariane.spark.read.columns import columns_of, spark_schema
+from ariane.spark.read.output import Output
+from ariane.spark.read.pull_buffers import Answers, gathered
+from ariane.transport.receive_buffer import Span
+from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 
 QUEUE = MessageQueue(topic=MESSAGE.topic, broker_name="broker-a", queue_id=MESSAGE.queue_id)

@@ -8,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import read_split
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import read_split
 from ariane.errors import SettingsError, StoreCorrupt, StoreInUse
-from ariane.spark.archive_commits import read_commits
-from ariane.spark.archive_layout import ArchiveLayout, partition_directory
-from ariane.spark.archive_plan import archived_files
+from ariane.spark.archive.commits import ArchiveLayout, partition_directory, read_commits
+from ariane.spark.archive.read import archived_files
 from ariane.spark.jobs import archive
 from tests.spark.stage import Stage
 from tests.store.golden_stores import flip, held_by_another_process, unpack

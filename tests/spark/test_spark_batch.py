@@ -15,8 +15,8 @@ from ariane.arrow.decode import decode_records
 from ariane.arrow.schema import COLUMNS, MAY_BE_NULL, message_schema
 from ariane.errors import RecordError
 from ariane.model.route import MessageQueue
-from ariane.spark.columns import keep_promise
-from ariane.wire.record import encode
+from ariane.spark.read.columns import keep_promise
+from ariane.wire.record.layout import encode
 from tests.spark.stage import Stage
 from tests.wire.sample_records import MESSAGE
 
@@ -246,9 +246,9 @@ def test_json_bodies_become_columns_and_bad_ones_stay_visible(spark: SparkSessio
 
 
 def test_a_range_of_many_messages_of_all_sizes_is_read_in_order(stage: Stage) -> None:
-    from ariane.spark.pulls import PullSettings, RangePull
-    from ariane.spark.ranges import QueueRange
-    from ariane.wire.record_read import decode_all
+    from ariane.spark.offsets import QueueRange
+    from ariane.spark.read.broker import PullSettings, RangePull
+    from ariane.wire.record.read import decode_all
 
     topic = stage.topic(queues=1, brokers=["broker-a"])
     sent = [b"x" * (1 + number * 37 % 30_000) for number in range(700)]

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ariane.errors import StoreError
 from ariane.model.route import MessageQueue
-from ariane.spark.pulls import PullSettings, RangePull
-from ariane.spark.ranges import QueueRange
-from ariane.wire.record_read import decode_all
-from ariane.wire.requests.runtime import DeleteExpiredCommitLog
+from ariane.spark.offsets import QueueRange
+from ariane.spark.read.broker import PullSettings, RangePull
+from ariane.wire.record.read import decode_all
+from ariane.wire.requests.brokers import DeleteExpiredCommitLog
 from tests.spark.stage import Stage, cluster_in_thread
 from tests.spark.test_spark_stream import PATIENCE_S, Rows, available, running, until
 

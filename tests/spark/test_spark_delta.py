@@ -8,11 +8,9 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ariane.spark.delta_options import DeltaOptions
-from ariane.spark.delta_table import DeltaLakeTable
-from ariane.spark.lake_files import write_file
-from ariane.spark.lake_options import Batch
-from ariane.spark.option_values import option_table
+from ariane.spark.lake.base import Batch, write_file
+from ariane.spark.lake.delta import DeltaLakeTable, DeltaOptions
+from ariane.spark.options.base import option_table
 from tests.spark.numbered_lines import NumberedLines
 
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.spark.option_values import option_table
-from ariane.spark.read_options import ReadOptions
-from ariane.spark.write_options import WriteOptions
+from ariane.spark.options.base import option_table
+from ariane.spark.options.read import ReadOptions
+from ariane.spark.options.write import WriteOptions
 
 
 @pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])

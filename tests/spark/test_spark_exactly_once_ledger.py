@@ -11,18 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import NoRoute, RecordError, SettingsError
-from ariane.spark.check_answers import CheckAnswers, LedgerAnswers
 from ariane.spark.cluster import Cluster
-from ariane.spark.endings import Endings
-from ariane.spark.half_sending import HalfSender
-from ariane.spark.half_tags import HalfTag, parse_tag
-from ariane.spark.ledger import Ledger
-from ariane.spark.ledger_records import HalfEntry, Winners, decode_record, pack
-from ariane.spark.ledger_topic import open_ledger
-from ariane.spark.outgoing import Outgoing
-from ariane.spark.write_options import Delivery, WriteOptions
+from ariane.spark.options.write import Delivery, WriteOptions
+from ariane.spark.write.exactly_once import HalfSender
+from ariane.spark.write.half_message import HalfTag, parse_tag
+from ariane.spark.write.ledger import HalfEntry, Ledger, Winners, decode_record, open_ledger, pack
+from ariane.spark.write.outcomes import CheckAnswers, Endings, LedgerAnswers
+from ariane.spark.write.rows import Outgoing
 from ariane.wire.requests.offsets import GetMaxOffset
-from ariane.wire.requests.transactions import Decision
+from ariane.wire.requests.send import Decision
 from tests.spark.stage import Stage, cluster_in_thread
 from tests.spark.test_spark_sink import everything
 

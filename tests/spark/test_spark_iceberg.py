@@ -26,13 +26,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from ariane.errors import ArianeError, SettingsError
-from ariane.spark import iceberg_commits
-from ariane.spark.iceberg_catalog import CatalogPlace
-from ariane.spark.iceberg_options import IcebergOptions, read_iceberg_options
-from ariane.spark.iceberg_table import IcebergLakeTable
-from ariane.spark.lake_files import WrittenFile
-from ariane.spark.lake_options import Batch
-from ariane.spark.option_values import option_table
+from ariane.spark.lake import iceberg
+from ariane.spark.lake.base import Batch, WrittenFile
+from ariane.spark.lake.iceberg import CatalogPlace, IcebergLakeTable, IcebergOptions, read_iceberg_options
+from ariane.spark.options.base import option_table
 from tests.spark.numbered_lines import PATIENCE_S, NumberedLines
 
 ROWS = pa.record_batch({"id": pa.array([1, 2, 3])})
@@ -329,14 +326,14 @@ def test_a_batch_that_another_driver_has_just_committed_is_left_out(
 ) -> None:
     """Both have looked before either commits. The catalog refuses the second, which looks again."""
     table = lake.opened()
-    commit_once, first = iceberg_commits._commit_once, written(table)
+    commit_once, first = iceberg._commit_once, written(table)
 
     def overtaken(loaded: Table, locations: list[str], batch: Batch | None, *, overwrite: bool) -> None:
         monkeypatch.undo()
         table.commit(first, batch)
         commit_once(loaded, locations, batch, overwrite=overwrite)
 
-    monkeypatch.setattr(iceberg_commits, "_commit_once", overtaken)
+    monkeypatch.setattr(iceberg, "_commit_once", overtaken)
     table.commit(written(table), Batch("query", 0))
     assert lake.ids == [1, 2, 3]
     assert [one.file.file_path for one in lake.table.scan().plan_files()] == [first[0].location]
@@ -360,8 +357,8 @@ def test_a_table_that_others_always_change_is_given_up_with_a_reason(
     def refuse(*_: object, **__: object) -> None:
         raise CommitFailedException("branch main has changed")
 
-    monkeypatch.setattr(iceberg_commits, "_commit_once", refuse)
-    monkeypatch.setattr(iceberg_commits, "_ATTEMPTS", 2)
+    monkeypatch.setattr(iceberg, "_commit_once", refuse)
+    monkeypatch.setattr(iceberg, "_ATTEMPTS", 2)
     table = lake.opened()
     with pytest.raises(ArianeError, match="changed by others during each of 2 commits"):
         table.commit(written(table), Batch("query", 0))

@@ -15,12 +15,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ariane.arrow.schema import message_schema
 from ariane.errors import SettingsError
-from ariane.spark.bad_rows import BadRows
-from ariane.spark.columns import Columns
-from ariane.spark.json_schema import infer_schema
-from ariane.spark.json_values import reader_for
-from ariane.spark.output import Output
-from ariane.spark.read_options import BadBodies, BodyFormat, ReadOptions
+from ariane.spark.options.read import BadBodies, BodyFormat, ReadOptions
+from ariane.spark.read.columns import Columns
+from ariane.spark.read.json import reader_for
+from ariane.spark.read.json_inference import infer_schema
+from ariane.spark.read.output import BadRows, Output
 from tests.spark.stage import Stage
 from tests.spark.test_spark_store import until_noted
 from tests.spark.test_spark_stream import Rows, available, running

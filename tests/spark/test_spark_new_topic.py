@@ -2,12 +2,12 @@
 
 import pytest
 
-from ariane.client.selection import publish_queues
+from ariane.client.producer.queue_selection import publish_queues
 from ariane.client.settings import ClientSettings
 from ariane.errors import NoRoute
 from ariane.spark.cluster import Cluster
-from ariane.spark.new_topic import route_to_write
-from ariane.testing.broker_fixture import running_broker
+from ariane.spark.write.sender import route_to_write
+from ariane.testing.broker import running_broker
 
 
 def test_it_is_made_where_sending_makes_topics() -> None:

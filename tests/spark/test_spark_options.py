@@ -1,9 +1,9 @@
 import pytest
 
 from ariane.errors import SettingsError
-from ariane.spark.option_values import read_options
-from ariane.spark.read_options import ReadOptions, delay_s, to_ms
-from ariane.spark.write_options import WriteOptions
+from ariane.spark.options.base import read_options
+from ariane.spark.options.read import ReadOptions, delay_s, to_ms
+from ariane.spark.options.write import WriteOptions
 
 
 def read(**options: str) -> ReadOptions:

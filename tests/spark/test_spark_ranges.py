@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.model.route import MessageQueue
-from ariane.spark.admission import Minimum, limited, rows_for_bytes
-from ariane.spark.ranges import QueueRange, SplitLimits, split_ranges
+from ariane.spark.offsets import QueueRange, SplitLimits, split_ranges
+from ariane.spark.read.planning import Minimum, limited, rows_for_bytes
 
 Q = [MessageQueue(topic="t", broker_name="b", queue_id=number) for number in range(4)]
 _RANGES = st.lists(

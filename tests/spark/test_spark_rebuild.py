@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from ariane.clock import Clock
 from ariane.errors import ArianeError, SettingsError, StoreInUse, StoreMismatch
 from ariane.spark.jobs import rebuild
-from ariane.spark.jobs.rebuild_swap import put_in_place
+from ariane.spark.jobs.rebuild import put_in_place
+from ariane.store.commit_log.scan import list_files, walk_files
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
-from ariane.store.rebuild import rebuild_store
-from ariane.store.scan import list_files, walk_files
-from ariane.store.shape import shape_of
-from ariane.wire.record_view import RecordView
+from ariane.store.offline.rebuild import rebuild_store
+from ariane.store.offline.verify_report import shape_of
+from ariane.wire.record.read import RecordView
 from tests.store.golden_stores import flip, held_by_another_process, overwrite, unpack
 from tests.store.stores import HOST, draft, put, small
 

@@ -6,9 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.spark.jobs.rebuild_keys import java_hashes
-from ariane.spark.jobs.rebuild_write import IndexWork, Place, index_works
-from ariane.wire.java_hash import java_hash
+from ariane.spark.jobs.rebuild_tasks import IndexWork, Place, index_works, java_hashes
+from ariane.wire.hashes import java_hash
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 

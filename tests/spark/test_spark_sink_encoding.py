@@ -6,10 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import MessageRejected
-from ariane.spark.encoded_rows import EncodedRows, can_encode, encode_rows
-from ariane.spark.outgoing import messages_of
-from ariane.spark.unique_keys import KEYS_PER_PREFIX, TaskIdentity, TaskKeys
-from ariane.wire.batch import BatchItem, encode_batch
+from ariane.spark.write.rows import (
+    KEYS_PER_PREFIX,
+    EncodedRows,
+    TaskIdentity,
+    TaskKeys,
+    can_encode,
+    encode_rows,
+    messages_of,
+)
+from ariane.wire.record.batch import BatchItem, encode_batch
 
 _WORDS = st.none() | st.text(st.sampled_from("aä€ \x02|"), max_size=4)
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import read_split
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import read_split
 from ariane.store.settings import StoreSettings
 from tests.spark.stage import Stage, cluster_in_thread
 from tests.store.golden_stores import overwrite, unpack

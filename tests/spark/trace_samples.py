@@ -1,6 +1,6 @@
 """What a producer's trace says of one message."""
 
-from ariane.client.trace_text import Trace, TraceKind, published
+from ariane.client.core.trace_format import Trace, TraceKind, published
 
 
 def a_send_of_m1() -> Trace:

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ariane.client.settings import ClientSettings
-from ariane.sql.catalogs import ClusterCatalog, StoreCatalog
+from ariane.sql.catalog import ClusterCatalog, StoreCatalog
 from ariane.sql.duckdb_engine import answer_by_duckdb
-from ariane.sql.tables import Catalog
-from ariane.sql.wanted import Wanted
+from ariane.sql.tables import Catalog, Wanted
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from ariane.arrow.schema import COLUMNS
 from ariane.cli.main import main
-from ariane.sql.columns import BODY_JSON, BODY_TEXT
+from ariane.sql.tables import BODY_JSON, BODY_TEXT
 from ariane.testing import running_broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_queues import topics_with_queues
-from ariane.arrow.log_read import read_split
+from ariane.arrow.log.files import topics_with_queues
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import read_split
 from ariane.cli.main import main
 from ariane.store.layout import Layout
 from ariane.testing import BrokerForTests, running_broker

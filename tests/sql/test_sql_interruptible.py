@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ariane.sql.interruptible import Interruptible
+from ariane.sql.duckdb_engine import Interruptible
 
 
 def test_ctrl_c_ends_the_call_that_is_under_way() -> None:

@@ -1,7 +1,7 @@
 """Messages that went while a query was reading."""
 
 from ariane.spark.data_loss import report_loss
-from ariane.sql.losses import telling_losses
+from ariane.sql.sources import telling_losses
 
 
 def test_a_loss_is_told_to_whoever_scans_and_to_nobody_afterwards() -> None:

@@ -1,6 +1,6 @@
 """What is said about a scan: how much, and whether that is all."""
 
-from ariane.sql.progress import Progress
+from ariane.sql.tables import Progress
 
 
 def progress(total: int = 80_000, left_out: int = 0) -> Progress:

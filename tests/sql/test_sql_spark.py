@@ -9,9 +9,8 @@ from pyspark.sql import SparkSession
 
 from ariane.client.settings import ClientSettings
 from ariane.errors import ClientError, ExpressionError, SettingsError
-from ariane.sql.spark_engine import answer_by_spark
-from ariane.sql.spark_options import SparkPlace
-from ariane.sql.wanted import Wanted
+from ariane.sql.spark_engine import SparkPlace, answer_by_spark
+from ariane.sql.tables import Wanted
 from ariane.testing import BrokerForTests, running_broker
 
 COUNT = 20

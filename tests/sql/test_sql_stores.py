@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ariane.arrow.log_plan import plan_log
-from ariane.arrow.log_read import read_split
+from ariane.arrow.log.plan import plan_log
+from ariane.arrow.log.read import read_split
 from ariane.errors import ClientError, StoreMismatch
 from ariane.testing import BrokerForTests, running_broker
 from tests.sql.questions import ask, cluster, stores

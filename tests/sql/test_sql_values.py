@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ariane.sql.values import once_each, printable, rows_of
+from ariane.sql.rows import once_each, printable, rows_of
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.sql.wanted import shares
+from ariane.sql.tables import shares
 
 LENGTHS = st.lists(st.integers(0, 1000), max_size=20)
 

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
+from ariane.store.commit_log.scan import list_files
 from ariane.store.disk import Disk
 from ariane.store.layout import Layout
-from ariane.store.scan import list_files
-from ariane.store.verify_facts import LogFacts
-from ariane.store.verify_report import Report
-from ariane.store.verify_sums import SumsCheck
+from ariane.store.offline.verify_log import LogFacts, SumsCheck
+from ariane.store.offline.verify_report import Report
 from tests.store.stores import ROOT
 
 NO_RECORDS = LogFacts().take()

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ariane.store.annotate_record import annotate_record
+from ariane.store.commit_log.scan import list_files, walk_records
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.scan import list_files, walk_records
+from ariane.store.offline.annotate_record import annotate_record
 
 UNCOVERED = ("flag", "sysFlag", "bornTimestamp", "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes",
              "preparedTransactionOffset")  # fmt: skip

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from ariane.store.disk import RealDisk
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import IndexFile, Shape
-from ariane.store.index_header import Header
-from ariane.store.key_columns import KeyColumns
-from ariane.testing import SimulatedDisk
+from ariane.store.index.entries import Header, KeyedMessage
+from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.pending_keys import KeyColumns
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.indexes import EVER, book_hash
 
 PATH = Path("/20261115212619400")

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ariane.store.disk import Disk
-from ariane.store.index import Index
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import Shape
+from ariane.store.index.entries import KeyedMessage
+from ariane.store.index.file import Shape
+from ariane.store.index.index import Index
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
-from ariane.wire.java_hash import java_hash
+from ariane.wire.hashes import java_hash
 
 ROOT = Path("/store")
 TINY = Shape(slots=3, entries=8)

@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES
 from ariane.store.settings import StoreSettings
 
 PER_FILE = 10

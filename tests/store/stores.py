@@ -7,18 +7,19 @@ from typing import Any
 
 from ariane.clock import Clock
 from ariane.model.message import HostPort
-from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.append.batch import BatchKeys, DraftBatch
+from ariane.store.append.draft import Appended, Draft
+from ariane.store.consume_queue.entry import ENTRY
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import Disk
-from ariane.store.draft import Appended, Draft
-from ariane.store.draft_batch import BatchKeys, DraftBatch
 from ariane.store.message_store import MessageStore
-from ariane.store.queue_entry import ENTRY
 from ariane.store.settings import FlushDiskType, StoreSettings
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
+from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.java_hash import tags_code
 from ariane.wire.properties import encode_properties
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.read import RecordView, verify
+from tests.simulation.simulated_disk import SimulatedDisk
 
 ROOT = Path("/store")
 HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ariane.store.annotate import (
+from ariane.store.checkpoint import Checkpoint, write_checkpoint, write_mark
+from ariane.store.consume_queue.entry import ENTRY as QUEUE
+from ariane.store.disk import RealDisk
+from ariane.store.index.entries import ENTRY as INDEX
+from ariane.store.index.entries import HEADER
+from ariane.store.offline.annotate import (
     INDEX_ENTRY,
     INDEX_HEADER,
     QUEUE_ENTRY,
@@ -17,15 +22,9 @@ from ariane.store.annotate import (
     annotate_checkpoint,
     time_text,
 )
-from ariane.store.annotate_record import annotate_blank, annotate_record, show_sys_flag
-from ariane.store.checkpoint import Checkpoint, write_checkpoint, write_mark
-from ariane.store.disk import RealDisk
-from ariane.store.index_layout import ENTRY as INDEX
-from ariane.store.index_layout import HEADER
-from ariane.store.queue_entry import ENTRY as QUEUE
-from ariane.wire.record import encode, pack_blank
-from ariane.wire.record_read import walk
-from ariane.wire.record_view import BlankRecord, RecordView, verify
+from ariane.store.offline.annotate_record import annotate_blank, annotate_record, show_sys_flag
+from ariane.wire.record.layout import encode, pack_blank
+from ariane.wire.record.read import BlankRecord, RecordView, verify, walk
 from tests.wire.golden import golden_store
 from tests.wire.sample_records import MESSAGE, V6, messages
 

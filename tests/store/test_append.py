@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import MessageRefused, StoreFull
-from ariane.store.append import Outcome
-from ariane.store.draft import Appended, Draft
+from ariane.store.append.appender import Outcome
+from ariane.store.append.draft import Appended, Draft
+from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
-from ariane.store.queue_entry import ENTRY
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, bodies, draft, entries, opened, put, records
 
 PREPARED, COMMITTED, ROLLBACK = 0x4, 0x8, 0xC

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from ariane.errors import MessageRefused, StoreFull
 from ariane.model.message import HostPort
-from ariane.store.draft import Appended
-from ariane.store.draft_batch import AppendedBatch, BatchKeys, DraftBatch
+from ariane.store.append.batch import AppendedBatch, BatchKeys, DraftBatch
+from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.wire.host import encode_host
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, batch_of, bodies, draft, entries, opened, put, records
 
 V6 = encode_host(HostPort(IPv6Address("::1"), 10911))

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from ariane.errors import MessageRefused, StoreFull
 from ariane.model.message import HostPort
-from ariane.store.draft_batch import AppendedBatch, BatchKeys
-from ariane.store.draft_batches import BatchPlan, DraftBatches
-from ariane.store.item_table import ItemTable, shape_of
+from ariane.store.append.batch import AppendedBatch, BatchKeys, BatchPlan, DraftBatches, ItemTable, shape_of
 from ariane.store.message_store import MessageStore
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.wire.batch import BatchColumns, join_batch
+from ariane.testing import FakeClock
 from ariane.wire.host import encode_host
+from ariane.wire.record.batch import BatchColumns, join_batch
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, bodies, draft, entries, opened, put
 
 OTHER_HOST = encode_host(HostPort(IPv4Address("192.0.2.8"), 50_001))

@@ -20,13 +20,13 @@ import pytest
 
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
+from ariane.store.offline.verify import verify_store
 from ariane.store.settings import StoreSettings
-from ariane.store.verify import verify_store
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
 from ariane.wire.properties import encode_properties
-from ariane.wire.record import BLANK_BYTES_MIN
-from ariane.wire.record_seal import SEAL_BYTES
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.layout import BLANK_BYTES_MIN, SEAL_BYTES
+from ariane.wire.record.read import RecordView, verify
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_sums import check_sums
 from tests.store.stores import ROOT, draft, opened, put, records
 

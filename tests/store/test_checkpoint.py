@@ -21,7 +21,7 @@ from ariane.store.checkpoint import (
     write_mark,
 )
 from ariane.store.lock import locked
-from ariane.testing import PowerCut, SimulatedDisk
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/s")
 PATH = ROOT / "checkpoint"

@@ -1,8 +1,8 @@
 """When the last page of a queue's file is fetched before entries are written to it."""
 
-from ariane.store.cold_writes import QueueEnds
+from ariane.store.maintenance.derived_writer import QueueEnds
 from ariane.store.message_store import MessageStore
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import bodies, draft, opened, put
 
 

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreFull
-from ariane.store.commit_log import CommitLog
+from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import offset_name
-from ariane.store.segments import Segments
-from ariane.testing import PowerCut, SimulatedDisk
-from ariane.wire.record import BLANK_BYTES_MIN, BLANK_MAGIC, SIZE_AND_MAGIC
-from ariane.wire.record_read import walk
-from ariane.wire.record_view import BlankRecord, RecordView
+from ariane.wire.record.layout import BLANK_BYTES_MIN, BLANK_MAGIC, SIZE_AND_MAGIC
+from ariane.wire.record.read import BlankRecord, RecordView, walk
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.testing.crashes import ROOT, cuts, new_disk
 from tests.wire.golden import FILE_BYTES, golden_store
 

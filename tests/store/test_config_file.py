@@ -6,7 +6,7 @@ import pytest
 from ariane.errors import StoreCorrupt
 from ariane.store.config_file import load_config, save_config
 from ariane.store.disk import RealDisk, replace_all
-from ariane.testing import PowerCut, SimulatedDisk
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 
 PATH = Path("/store/config/topics.json")
 

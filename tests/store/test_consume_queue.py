@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull
-from ariane.store.consume_queue import KEPT_ENTRIES, ConsumeQueue
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES
-from ariane.testing import SimulatedDisk
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.queue import KEPT_ENTRIES, ConsumeQueue
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.queues import (
     FILE_BYTES,
     bounds,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreCorrupt
-from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.store.consume_queue.queue import ConsumeQueue
 from tests.store.queues import (
     PER_FILE,
     RECORD_BYTES,

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ariane.store.consume_queues import ConsumeQueues
-from ariane.store.queue_entry import ENTRY
+from ariane.store.consume_queue.entry import ENTRY
+from ariane.store.consume_queue.queues import ConsumeQueues
 from tests.store.queues import PER_FILE, Entry, close_queues, file_names, open_queues
 
 sizes = st.integers(1, 400)

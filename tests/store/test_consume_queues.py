@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import MessageRefused, StoreError, StoreFull
-from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.queues import directory, entry, fill, open_descriptors, open_queues, read
 
 STORE = Path("store")

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from ariane.store.append.draft import Appended
 from ariane.store.checkpoint import read_checkpoint, write_checkpoint
-from ariane.store.draft import Appended
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
-from ariane.testing import FakeClock, PowerCut, SimulatedDisk
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import BOOT, ROOT, bodies, draft, entries, opened, records
 

@@ -9,14 +9,14 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data_files.md").read_text(encoding="utf-8")
 MODULES = (
-    "ariane.wire.record",
-    "ariane.wire.sys_flag",
+    "ariane.wire.record.layout",
+    "ariane.wire.codes",
     "ariane.wire.message_id",
-    "ariane.store.queue_entry",
-    "ariane.store.queue_extension",
-    "ariane.store.index_layout",
+    "ariane.store.consume_queue.entry",
+    "ariane.store.consume_queue.entry",
+    "ariane.store.index.entries",
     "ariane.store.checkpoint",
-    "ariane.store.sums_file",
+    "ariane.store.commit_log.checksums",
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ariane.store.disk import Disk, File, RealDisk, read_all, replace_all
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 
 PAGE = 4096
 

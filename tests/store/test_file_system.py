@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.store.disk import RealDisk
-from ariane.store.file_system import FileSystem, kernel_version, open_file_system, type_of
+from ariane.store.disk import FileSystem, RealDisk, kernel_version, open_file_system, type_of
 
 
 @pytest.fixture
@@ -67,17 +66,17 @@ def test_a_kernel_is_told_by_its_first_two_numbers(release: str, version: tuple[
 def test_only_file_systems_that_tell_what_was_lost_are_synced_whole(
     mounted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ariane.store.file_system.type_of", lambda path: mounted)
+    monkeypatch.setattr("ariane.store.disk.type_of", lambda path: mounted)
     assert RealDisk().file_system(tmp_path) is None
 
 
 def test_a_kernel_that_does_not_tell_what_was_lost_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ariane.store.file_system.type_of", lambda path: "ext4")
-    monkeypatch.setattr("ariane.store.file_system.kernel_version", lambda release: (5, 7))
+    monkeypatch.setattr("ariane.store.disk.type_of", lambda path: "ext4")
+    monkeypatch.setattr("ariane.store.disk.kernel_version", lambda release: (5, 7))
     assert open_file_system(tmp_path) is None
-    monkeypatch.setattr("ariane.store.file_system.kernel_version", lambda release: (5, 8))
+    monkeypatch.setattr("ariane.store.disk.kernel_version", lambda release: (5, 8))
     found = open_file_system(tmp_path)
     assert found is not None
     found.close()

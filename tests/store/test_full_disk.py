@@ -9,8 +9,8 @@ import pytest
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull
-from ariane.store.append import Outcome
-from ariane.store.draft import Appended
+from ariane.store.append.appender import Outcome
+from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.store.settings import StoreSettings

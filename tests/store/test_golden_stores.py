@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from ariane.store.layout import Layout
-from ariane.store.lookup import QUERY_MAX
 from ariane.store.message_store import MessageStore
-from ariane.store.read_result import ReadStatus
+from ariane.store.read.lookup import QUERY_MAX
+from ariane.store.read.result import ReadStatus
 from ariane.store.settings import StoreSettings
 from ariane.testing import FakeClock
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.record import BLANK_MAGIC
-from ariane.wire.record_view import RecordView, verify
+from ariane.wire.record.layout import BLANK_MAGIC
+from ariane.wire.record.read import RecordView, verify
 from tests.store.stores import HOST, draft, entries, put
 from tests.store.test_consume_queue_golden import expected_queues
 from tests.wire.golden import FILE_BYTES, golden_store

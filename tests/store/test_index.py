@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ariane.errors import StoreFull
 from ariane.store.disk import RealDisk
-from ariane.store.index import Index
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import Shape
+from ariane.store.index.entries import KeyedMessage
+from ariane.store.index.file import Shape
+from ariane.store.index.index import Index
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.indexes import (
     EVER,
     NOW_MS,

@@ -8,7 +8,7 @@ import pytest
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.indexes import (
     ROOT,
     filled,

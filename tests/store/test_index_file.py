@@ -5,12 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreMismatch
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import IndexFile, Shape
-from ariane.store.index_header import Header
-from ariane.store.index_layout import entries_position, file_bytes
-from ariane.store.key_columns import KeyColumns
-from ariane.testing import SimulatedDisk
+from ariane.store.index.entries import Header, KeyedMessage, entries_position, file_bytes
+from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.pending_keys import KeyColumns
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index_files import PATH, SHAPE, content, found, new_file, put, reopened
 from tests.store.indexes import NOW_MS, TINY, by_the_book, checked, logs, message
 

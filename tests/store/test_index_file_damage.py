@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from ariane.errors import StoreCorrupt
 from ariane.store.disk import RealDisk
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import IndexFile, Shape
-from ariane.store.index_header import Header
-from ariane.store.index_layout import entries_position, file_bytes
-from ariane.testing import SimulatedDisk
+from ariane.store.index.entries import Header, KeyedMessage, entries_position, file_bytes
+from ariane.store.index.file import IndexFile, Shape
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index_files import PATH, SHAPE, content, found, new_file, put, reopened
 from tests.store.indexes import EVER, HEADER, NOW_MS, TINY, book_hash, by_the_book, checked, logs, message
 

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from ariane.store.layout import Layout
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import ROOT, draft, opened, put
 
 INDEX = Layout.under(ROOT).index

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ariane.store.index import Index
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import Shape
+from ariane.store.index.entries import KeyedMessage
+from ariane.store.index.file import Shape
+from ariane.store.index.index import Index
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
-from ariane.wire.record_read import walk
-from ariane.wire.record_view import RecordView
-from ariane.wire.sys_flag import SysFlag
+from ariane.wire.codes import SysFlag
+from ariane.wire.record.read import RecordView, walk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.indexes import EVER, ROOT, checked, contents, found, opened
 from tests.wire.golden import golden_store
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreFull
-from ariane.store.index_layout import entries_position
+from ariane.store.blocking_io import Steps, at_once
+from ariane.store.index.entries import entries_position
 from ariane.store.message_store import MessageStore
-from ariane.store.steps import Steps, at_once
-from ariane.testing import SimulatedDisk
-from ariane.testing.disk import SimulatedFile
+from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.store.stores import draft, opened, put
 
 SLOTS = 100_000

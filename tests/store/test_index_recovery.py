@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane.errors import StoreError
-from ariane.store.index import Index
-from ariane.store.index_entries import KeyedMessage
-from ariane.store.index_file import Shape
-from ariane.store.index_layout import entries_position, file_bytes
+from ariane.store.index.entries import KeyedMessage, entries_position, file_bytes
+from ariane.store.index.file import Shape
+from ariane.store.index.index import Index
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.indexes import EVER, NOW_MS, ROOT, TINY, contents, expected, found, indexed, message, opened
 
 DIRECTORY = Layout.under(ROOT).index

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.store.item_table import ItemShape, ItemTable, shape_of
-from ariane.wire.batch import BatchItem, encode_batch, split_batch
+from ariane.store.append.batch import ItemShape, ItemTable, shape_of
+from ariane.wire.record.batch import BatchItem, encode_batch, split_batch
 
 ITEM = BatchItem(b"hello", b"KEYS\x01a\x02", flag=7)
 

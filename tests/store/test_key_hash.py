@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store.key_hash import column_hashes, key_hash, key_hashes, topic_hash
-from ariane.wire.java_hash import java_hash
+from ariane.store.index.entries import column_hashes, key_hash, key_hashes, topic_hash
+from ariane.wire.hashes import java_hash
 
 # Every code point, lone surrogates too: a key is whatever a peer put into a property.
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)

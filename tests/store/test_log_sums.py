@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, Sum, open_sums
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
-from ariane.store.sums_file import DAMAGED, NOT_KNOWN, Sum, open_sums
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.testing.disk import SimulatedFile
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import ROOT, draft, opened, put
 
@@ -93,7 +93,7 @@ def test_a_block_goes_on_from_its_sum_so_that_a_change_in_it_still_shows() -> No
 
 
 def test_large_steps_end_between_blocks_and_say_that_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.store.log_sums.STEP_BYTES", 2500)
+    monkeypatch.setattr("ariane.store.commit_log.checksum_writer.STEP_BYTES", 2500)
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(9)])
@@ -115,7 +115,7 @@ def test_without_the_setting_there_is_no_directory() -> None:
 
 
 def test_a_store_from_before_is_summed_as_far_back_as_a_start_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.store.log_sums.LOOK_BACK_BYTES", 1500)
+    monkeypatch.setattr("ariane.store.commit_log.checksum_writer.LOOK_BACK_BYTES", 1500)
     disk = SimulatedDisk()
     store = opened(disk, sum_block_bytes=0)
     put(store, *[draft(bytes(700)) for _ in range(4)])

@@ -2,10 +2,11 @@
 
 import pytest
 
-from ariane.store.key_hash import key_hash
+from ariane.store.index.entries import key_hash
 from ariane.store.message_store import MessageStore
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.wire.record_view import verify
+from ariane.testing import FakeClock
+from ariane.wire.record.read import verify
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import draft, opened, put, shortened
 
 EVER = 2**62

@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ariane.store.draft import Appended
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.store.append.draft import Appended
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import bodies, draft, entries, opened, put, records
 

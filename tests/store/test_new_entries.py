@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.store.new_entries import NewEntries, pack_numbered
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
 from tests.store.queues import entry, numbers, open_queues
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from ariane.store.consume_queue.files import OpenFiles
 from ariane.store.disk import RealDisk
-from ariane.store.open_files import OpenFiles
 from tests.store.queues import open_descriptors
 
 Open = Callable[[int], OpenFiles]

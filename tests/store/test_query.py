@@ -7,11 +7,11 @@ import pytest
 
 from ariane.settings import change
 from ariane.store.message_store import MessageStore
-from ariane.store.query import Reader, TagMatch
-from ariane.store.read_result import ReadResult, ReadStatus
-from ariane.testing import SimulatedDisk
-from ariane.wire.java_hash import tags_code
-from ariane.wire.record_view import RecordView, verify
+from ariane.store.read.reader import Reader, TagMatch
+from ariane.store.read.result import ReadResult, ReadStatus
+from ariane.wire.hashes import tags_code
+from ariane.wire.record.read import RecordView, verify
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import draft, opened, put, shortened
 
 EVER = 2**62

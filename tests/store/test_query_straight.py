@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store.commit_log import CommitLog
+from ariane.store.commit_log.log import CommitLog
+from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
-from ariane.store.queue_entry import ENTRY
-from ariane.store.straight_read import Run, straight_run
-from ariane.testing import SimulatedDisk
+from ariane.store.read.fast_reads import Run, straight_run
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import draft, opened, put
 
 ANY = 1 << 40

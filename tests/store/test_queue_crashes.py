@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from ariane.store import consume_queues
-from ariane.store.consume_queues import ConsumeQueues
+from ariane.store.consume_queue import queues
+from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.layout import Layout
-from ariane.testing import PowerCut, SimulatedDisk
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.store.queues import Entry, directory, open_queues, read
 
 STORE = Path("store")
@@ -24,7 +24,7 @@ RECORD_BYTES = 100
 @pytest.fixture(params=[64, 0], ids=["each", "together"])
 def _files_are_synced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, and as a store does it that has many."""
-    monkeypatch.setattr(consume_queues, "SYNCED_EACH_MAX", request.param)
+    monkeypatch.setattr(queues, "SYNCED_EACH_MAX", request.param)
 
 
 pytestmark = pytest.mark.usefixtures("_files_are_synced")

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import StoreCorrupt, StoreError
+from ariane.store.consume_queue.entry import ExtensionUnit, QueueExtension, decode_unit, extension_offset
 from ariane.store.disk import RealDisk
-from ariane.store.queue_entry import extension_offset
-from ariane.store.queue_extension import ExtensionUnit, QueueExtension, decode_unit
 
 LONG_MIN = -(2**63)
 END_OF_FILE = b"\xff\xff"

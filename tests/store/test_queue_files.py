@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
+from ariane.store.blocking_io import at_once
+from ariane.store.consume_queue.files import OpenFiles, QueueFiles
 from ariane.store.disk import RealDisk
-from ariane.store.open_files import OpenFiles
-from ariane.store.queue_files import QueueFiles
-from ariane.store.steps import at_once
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.queues import FILE_BYTES, directory, fill, open_queues
 
 STORE = Path("store")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store.queue_entry import ENTRY, ENTRY_BYTES, FILLER
-from ariane.store.queue_recovery import Last, ascending
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.store.consume_queue.queue import Last, ascending
 from tests.store.queues import (
     FILE_BYTES,
     PER_FILE,

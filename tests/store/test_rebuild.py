@@ -8,9 +8,9 @@ import pytest
 from ariane.errors import StoreInUse, StoreMismatch
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.rebuild import Rebuilt, rebuild_store
-from ariane.store.shape import shape_of
-from ariane.store.verify import verify_store
+from ariane.store.offline.rebuild import Rebuilt, rebuild_store
+from ariane.store.offline.verify import verify_store
+from ariane.store.offline.verify_report import shape_of
 from tests.store.golden_stores import held_by_another_process, overwrite, unpack
 
 DISK = RealDisk()

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreFull
+from ariane.store.append.draft import Appended
+from ariane.store.blocking_io import Steps
 from ariane.store.disk import RealDisk
-from ariane.store.draft import Appended
 from ariane.store.layout import Layout
+from ariane.store.maintenance.retention import FILES_PER_ROUND, Holder
 from ariane.store.message_store import MessageStore
-from ariane.store.retention import FILES_PER_ROUND, Holder
-from ariane.store.steps import Steps
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import HOST, ROOT, batch_of, bodies, draft, entries, opened, put, small
 
 HOUR_S = 3600

@@ -4,17 +4,17 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
-from ariane.store import scan
+from ariane.store.commit_log import scan
+from ariane.store.commit_log.scan import LogItem, first_nonzero, list_files, record_at, walk_files, walk_records
+from ariane.store.consume_queue.entry import ENTRY, FILLER
+from ariane.store.consume_queue.scan import is_filler, list_queues, queue_at
 from ariane.store.disk import RealDisk
-from ariane.store.index import Index
-from ariane.store.key_hash import key_hash
+from ariane.store.index.entries import key_hash
+from ariane.store.index.index import Index
+from ariane.store.index.scan import list_index, open_index
 from ariane.store.layout import Layout
-from ariane.store.lock_holder import lock_holder
-from ariane.store.queue_entry import ENTRY, FILLER
-from ariane.store.scan import LogItem, first_nonzero, list_files, record_at, walk_files, walk_records
-from ariane.store.scan_index import list_index, open_index
-from ariane.store.scan_queue import is_filler, list_queues, queue_at
-from ariane.wire.record_view import BlankRecord, BrokenRecord, Fault, RecordView
+from ariane.store.lock import lock_holder
+from ariane.wire.record.read import BlankRecord, BrokenRecord, Fault, RecordView
 from tests.store.golden_stores import flip, held_by_another_process, overwrite, unpack
 from tests.store.stores import small
 from tests.wire.golden import golden_store

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
+from ariane.store.commit_log.log import Segments
 from ariane.store.disk import Disk, RealDisk, replace_all
 from ariane.store.layout import offset_name
-from ariane.store.segments import Segments
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.testing.crashes import ROOT, after_each_crash, cuts, new_disk
 
 BYTES = 8192

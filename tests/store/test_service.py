@@ -17,19 +17,19 @@ from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreInUse, StoreReadOnly
 from ariane.store import message_store
 from ariane.store import service as service_module
+from ariane.store.append.draft import Appended
+from ariane.store.blocking_io import ColdBytes, fetch, off_the_loop
 from ariane.store.checkpoint import read_checkpoint
-from ariane.store.cold_reads import ColdBytes, fetch
-from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import RealDisk, RealFile
-from ariane.store.draft import Appended
 from ariane.store.layout import Layout
+from ariane.store.maintenance.retention import FILES_PER_ROUND
 from ariane.store.message_store import MessageStore
-from ariane.store.retention import FILES_PER_ROUND
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
-from ariane.store.steps import off_the_loop
-from ariane.testing import FakeClock, SimulatedDisk
-from ariane.wire.record_view import RecordView, verify
+from ariane.testing import FakeClock
+from ariane.wire.record.read import RecordView, verify
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, bodies, draft, opened, put, small
 from tests.transport.peers import until
 

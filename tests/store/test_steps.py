@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ariane.store.steps import Steps, at_once, off_the_loop, unless_blocked, until_warm
+from ariane.store.blocking_io import Steps, at_once, off_the_loop, unless_blocked, until_warm
 
 Run = Callable[[Steps[list[str]]], Awaitable[list[str]]]
 

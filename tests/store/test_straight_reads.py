@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store import straight_reads
-from ariane.store.commit_log import CommitLog
-from ariane.store.consume_queue import ConsumeQueue
+from ariane.store.commit_log.log import CommitLog
+from ariane.store.consume_queue.entry import ENTRY
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
-from ariane.store.queue_entry import ENTRY
-from ariane.testing import SimulatedDisk
-from ariane.testing.disk import SimulatedFile
+from ariane.store.read import fast_reads
+from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.store.stores import draft, opened, put
 
 MESSAGES = 400
@@ -84,7 +83,7 @@ def test_between_two_records_that_are_in_memory_and_far_apart_others_are_asked_f
     """One reader has read the beginning, another one the end."""
     queue = queue_of(store)
     cold = range(*(ENTRY.unpack(queue.entries(offset, 1))[0] for offset in (100, 140)))
-    monkeypatch.setattr(straight_reads, "_ASKED_SPAN", 2000)
+    monkeypatch.setattr(fast_reads, "_ASKED_SPAN", 2000)
     monkeypatch.setattr(CommitLog, "is_cached", lambda log, places: all(place not in cold for place, _ in places))
     reads = store.reader.straight_reads()
     found = [reads.find(queue, offset, 10, 10**6) is not None for offset in range(0, 200, 10)]

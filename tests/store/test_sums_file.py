@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.store.sums_file import (
+from ariane.store.commit_log.checksums import (
     BLOCK_BYTES_MIN,
     DAMAGED,
     NOT_KNOWN,
@@ -17,7 +17,7 @@ from ariane.store.sums_file import (
     create_sums,
     open_sums,
 )
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 
 PATH = Path("/00000000000000008192")
 BLOCKS = Blocks(base=8192, file_bytes=8192, block_bytes=1000)

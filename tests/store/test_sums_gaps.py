@@ -5,14 +5,14 @@ import random
 
 import pytest
 
+from ariane.store.commit_log.checksum_writer import LogSums
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, Sum, open_sums
+from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
-from ariane.store.log_sums import LogSums
 from ariane.store.message_store import MessageStore
-from ariane.store.segments import Segments
-from ariane.store.sums_file import DAMAGED, NOT_KNOWN, Sum, open_sums
-from ariane.store.verify import verify_store
-from ariane.testing import SimulatedDisk
-from ariane.wire.crc import crc32_onward
+from ariane.store.offline.verify import verify_store
+from ariane.wire.hashes import crc32_onward
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import ROOT, draft, opened, put
 
@@ -191,5 +191,5 @@ def test_a_clean_stop_and_start_read_no_byte_of_the_log_for_sums(monkeypatch: py
     def unexpected(*arguments: object) -> None:
         raise AssertionError("nothing is missing")
 
-    monkeypatch.setattr("ariane.store.log_sums.fill", unexpected)
+    monkeypatch.setattr("ariane.store.commit_log.checksum_writer.fill", unexpected)
     opened(disk)

@@ -3,16 +3,15 @@
 import random
 from dataclasses import replace
 
+from ariane.store.append.draft import Appended
 from ariane.store.checkpoint import read_checkpoint
-from ariane.store.draft import Appended
+from ariane.store.commit_log.checksum_writer import LOOK_BACK_BYTES, LogSums, cut_sums, newest_sum
+from ariane.store.commit_log.checksums import open_sums
+from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
-from ariane.store.log_sums import LogSums
 from ariane.store.message_store import MessageStore
-from ariane.store.segments import Segments
-from ariane.store.sums_file import open_sums
-from ariane.store.sums_recovery import LOOK_BACK_BYTES, cut_sums, newest_sum
-from ariane.store.verify import verify_store
-from ariane.testing import SimulatedDisk
+from ariane.store.offline.verify import verify_store
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_sums import check_sums, is_covered
 from tests.store.stores import ROOT, bodies, draft, opened, put
 

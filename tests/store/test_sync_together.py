@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane.store.consume_queues import SYNCED_EACH_MAX, ConsumeQueues
+from ariane.store.consume_queue.queues import SYNCED_EACH_MAX, ConsumeQueues
 from ariane.store.layout import Layout
-from ariane.testing import SimulatedDisk
-from ariane.testing.disk import SimulatedFileSystem
+from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFileSystem
 from tests.store.queues import fill, open_queues
 
 STORE = Path("store")

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset
-from ariane.store.delay_levels import SCHEDULE_TOPIC
-from ariane.store.usual_records import RECORDS_MAX, UsualRecords, read_usual
-from ariane.wire.record import RECORD_BYTES_MAX, encode, pack_record
-from ariane.wire.record_seal import seal, with_room
-from ariane.wire.record_view import DispatchFacts, RecordView, verify
+from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.store.commit_log.recovery import RECORDS_MAX, UsualRecords, read_usual
+from ariane.wire.record.layout import RECORD_BYTES_MAX, encode, pack_record, seal, with_room
+from ariane.wire.record.read import DispatchFacts, RecordView, verify
 from tests.wire.sample_records import MESSAGE, V6, plain_messages
 
 BASE = 1_000_000

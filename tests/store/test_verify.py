@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
-from ariane.store.annotate_record import annotate_record
 from ariane.store.checkpoint import Checkpoint, write_checkpoint
+from ariane.store.commit_log.scan import FoundRecord, list_files, walk_records
+from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.disk import RealDisk, RealFile
-from ariane.store.index_layout import entries_position
+from ariane.store.index.entries import entries_position
 from ariane.store.layout import Layout
-from ariane.store.queue_entry import ENTRY
-from ariane.store.scan import FoundRecord, list_files, walk_records
-from ariane.store.verify import verify_store
-from ariane.store.verify_report import FAULTS_KEPT, Report
-from ariane.testing import FakeClock, PowerCut, SimulatedDisk
+from ariane.store.offline.annotate_record import annotate_record
+from ariane.store.offline.verify import verify_store
+from ariane.store.offline.verify_report import FAULTS_KEPT, Report
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.store.covered_bytes import UNCOVERED, covered_positions
 from tests.store.golden_stores import flip, held_by_another_process, overwrite, unpack
 from tests.store.stores import ROOT, draft, opened, put

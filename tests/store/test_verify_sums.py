@@ -7,10 +7,10 @@ from ariane.clock import Clock
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
+from ariane.store.offline.verify import verify_store
+from ariane.store.offline.verify_report import Cure, Report
 from ariane.store.settings import StoreSettings
-from ariane.store.verify import verify_store
-from ariane.store.verify_report import Cure, Report
-from ariane.testing import SimulatedDisk
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.golden_stores import unpack
 from tests.store.stores import HOST, ROOT, draft, opened, put
 

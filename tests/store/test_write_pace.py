@@ -4,11 +4,12 @@ from itertools import islice
 
 import pytest
 
-from ariane.store import derived_files
+from ariane.store.blocking_io import Steps, at_once
 from ariane.store.checkpoint import read_checkpoint
+from ariane.store.maintenance import derived_writer
 from ariane.store.message_store import MessageStore
-from ariane.store.steps import Steps, at_once
-from ariane.testing import FakeClock, SimulatedDisk
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, batch_of, bodies, draft, opened
 
 TICK_S = 1.0
@@ -38,7 +39,7 @@ async def test_a_few_queues_are_written_every_second() -> None:
 async def test_with_many_queues_the_next_write_waits_a_hundred_times_as_long_as_they_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(derived_files, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(derived_writer, "_PAUSE_S", 0.1)
     clock = FakeClock()
     store = store_with(25, clock)
     assert store.derived.is_due
@@ -51,7 +52,7 @@ async def test_with_many_queues_the_next_write_waits_a_hundred_times_as_long_as_
 
 
 async def test_it_never_waits_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(derived_writer, "_PAUSE_S", 100.0)
     clock = FakeClock()
     store = store_with(2, clock)
     store.derived.write()
@@ -61,8 +62,8 @@ async def test_it_never_waits_for_minutes(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a start after kill -9 has to dispatch again is bounded by bytes as before."""
-    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
-    monkeypatch.setattr(derived_files, "_UNWRITTEN_BYTES_MAX", 2000)
+    monkeypatch.setattr(derived_writer, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(derived_writer, "_UNWRITTEN_BYTES_MAX", 2000)
     store = store_with(2, FakeClock())
     store.derived.write()
     store.append([draft(bytes(700))])
@@ -74,8 +75,8 @@ def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_many_small_messages_are_not_left_unwritten_either(monkeypatch: pytest.MonkeyPatch, is_batch: bool) -> None:
     """A start takes them by number: a million of 100 B are few bytes and several seconds."""
-    monkeypatch.setattr(derived_files, "_PAUSE_S", 100.0)
-    monkeypatch.setattr(derived_files, "_UNWRITTEN_ENTRIES_MAX", 5)
+    monkeypatch.setattr(derived_writer, "_PAUSE_S", 100.0)
+    monkeypatch.setattr(derived_writer, "_UNWRITTEN_ENTRIES_MAX", 5)
     store = store_with(2, FakeClock())
     store.derived.write()
 

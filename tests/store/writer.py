@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from ariane.clock import Clock
-from ariane.store.draft import Appended
+from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings

@@ -6,9 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ariane.store.disk import read_all
-from ariane.testing import PowerCut, SimulatedDisk
-from ariane.testing.disk import SimulatedFile
-from ariane.testing.disk_pages import PAGE_BYTES
+from tests.simulation.simulated_disk import PAGE_BYTES, PowerCut, SimulatedDisk, SimulatedFile
 
 ROOT = Path("store")
 PATH = ROOT / "file"

@@ -2,15 +2,7 @@
 
 import pytest
 
-from ariane.testing.delivery_history import (
-    RULES,
-    Acknowledged,
-    Attempted,
-    Committed,
-    Delivered,
-    Event,
-    violations,
-)
+from tests.simulation.delivery_history import RULES, Acknowledged, Attempted, Committed, Delivered, Event, violations
 
 QUEUE = ("orders", "broker-a", 0)
 

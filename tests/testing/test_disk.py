@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ariane.store.disk import replace_all
-from ariane.testing import FakeClock, PowerCut, SimulatedDisk
-from ariane.testing.disk import Operation
-from ariane.testing.disk_pages import PAGE_BYTES
+from ariane.testing import FakeClock
+from tests.simulation.simulated_disk import PAGE_BYTES, Operation, PowerCut, SimulatedDisk
 from tests.testing.crashes import (
     PATH,
     ROOT,

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.store.disk import read_all
-from ariane.testing import SimulatedDisk
-from ariane.testing.disk_pages import PAGE_BYTES
+from tests.simulation.simulated_disk import PAGE_BYTES, SimulatedDisk
 
 ROOT = Path("store")
 DIRECTORIES = [ROOT / "a", ROOT / "b"]

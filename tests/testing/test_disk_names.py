@@ -2,8 +2,7 @@
 
 import pytest
 
-from ariane.testing import PowerCut, SimulatedDisk
-from ariane.testing.disk_pages import PAGE_BYTES
+from tests.simulation.simulated_disk import PAGE_BYTES, PowerCut, SimulatedDisk
 from tests.testing.crashes import PATH, ROOT, content, cuts, durable_file, new_disk
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from ariane.store.disk import replace_all
-from ariane.testing import SimulatedDisk
-from ariane.testing.disk_pages import PAGE_BYTES
+from tests.simulation.simulated_disk import PAGE_BYTES, SimulatedDisk
 from tests.testing.crashes import PATH, ROOT, content, cuts, durable_file, new_disk, outcomes, page_letters
 
 

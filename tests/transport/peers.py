@@ -11,8 +11,7 @@ from ariane.transport.connection import Connection, Receiver, Reply
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 
 LOOPBACK = Address("127.0.0.1", 0)
 PATIENCE_S = 10  # far above what any step needs: a test that waits this long has failed

@@ -10,8 +10,7 @@ import pytest
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, FrameError
 from ariane.transport.blocking import BlockingConnection
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.errors import FrameError
-from ariane.transport.frame_arena import ARENA_BYTES, Arrived, FrameArena
-from ariane.wire.command import Command
-from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
+from ariane.transport.receive_buffer import ARENA_BYTES, Arrived, FrameArena
+from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
 
 
 def received(arena: FrameArena, data: bytes, most: int) -> list[Arrived]:

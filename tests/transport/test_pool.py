@@ -10,7 +10,7 @@ from ariane.transport.connection import Connection, Reply
 from ariane.transport.pool import Pool
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 from tests.transport.peers import echo, response_to, serving, until
 
 SETTINGS = TransportSettings()

@@ -6,7 +6,7 @@ from ariane.clock import Clock
 from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 from tests.transport.peers import PATIENCE_S, serving
 
 

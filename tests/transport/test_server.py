@@ -13,7 +13,7 @@ from ariane.transport.connection import Connection, Reply
 from ariane.transport.listener import set_options
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 from tests.transport.peers import (
     assert_honest_client_is_served,
     connected,

@@ -10,7 +10,7 @@ from ariane.transport.pool import Pool
 from ariane.transport.server import Server
 from ariane.transport.settings import ClientAuthentication, TlsMode, TlsSettings, TransportSettings
 from ariane.transport.tls import client_context, server_context
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 from tests.transport.peers import connected, echo, request_frame, serving
 
 

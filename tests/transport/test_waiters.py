@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ariane.errors import ConnectionLost
-from ariane.transport.waiters import Waiters
+from ariane.transport.connection import Waiters
 from tests.transport.peers import PATIENCE_S
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ariane.wire.codes import Serialization
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS, Declaration
-from ariane.wire.frame import FrameDecoder, decode_header
+from ariane.wire.exchange import REQUESTS, Declaration
+from ariane.wire.frame import Command, FrameDecoder, decode_header
 
 _GOLDEN = Path(__file__).parent.parent / "golden"
 

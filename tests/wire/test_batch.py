@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import RecordError, WireError
-from ariane.wire.batch import BatchItem, decode_batch, encode_batch
 from ariane.wire.properties import encode_properties
+from ariane.wire.record.batch import BatchItem, decode_batch, encode_batch
 
 # Body `hi`, properties WAIT=true, flag 0, as Java's client encodes it.
 ITEM = bytes.fromhex("00000022 00000000 00000000 00000000 00000002 6869 000a 57414954 01 74727565 02")

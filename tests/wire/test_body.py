@@ -10,9 +10,9 @@ from ariane.errors import BodyError, FieldError, WireError
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
 from ariane.model.route import MessageQueue, TopicRoute
 from ariane.model.topic import DataVersion, Permission, TopicConfig
-from ariane.wire.body import JsonBody, decode_json, encode_json
-from ariane.wire.coerce import coerce
-from ariane.wire.fastjson import parse
+from ariane.wire.json.body import JsonBody, decode_json, encode_json
+from ariane.wire.json.coerce import coerce
+from ariane.wire.json.fastjson import parse
 from ariane.wire.requests.clients import HeartbeatData
 from tests.wire.golden_bodies import bodies_of, damaged, golden_bodies
 

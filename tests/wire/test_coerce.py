@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ariane.errors import FieldError
 from ariane.model.route import MessageQueue
-from ariane.wire.coerce import coerce
+from ariane.wire.json.coerce import coerce
 from tests.wire.json_values import values
 
 

@@ -4,11 +4,15 @@ import struct
 import pytest
 
 from ariane.errors import HeaderError
-from ariane.wire.binary_header import encode_binary_header
 from ariane.wire.codes import Language, Serialization
-from ariane.wire.command import EXT_FIELDS_MAX, EXT_VALUE_MAX, Command
-from ariane.wire.frame import decode_header
-from ariane.wire.json_header import encode_json_header
+from ariane.wire.frame import (
+    EXT_FIELDS_MAX,
+    EXT_VALUE_MAX,
+    Command,
+    decode_header,
+    encode_binary_header,
+    encode_json_header,
+)
 
 
 def read(header: str | bytes | dict[str, object], serialization: int = Serialization.JSON) -> Command:

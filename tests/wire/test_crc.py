@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.wire import crc
-from ariane.wire.crc import crc32, crc32_onward
+from ariane.wire import hashes
+from ariane.wire.hashes import crc32, crc32_onward
 
 
 def test_trap_12_crc_is_masked_to_31_bits() -> None:
@@ -22,7 +22,7 @@ def test_the_polynomial_is_that_of_zlib() -> None:
 
 def test_without_isal_zlib_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)  # an import of it now fails
-    fallback = runpy.run_path(crc.__file__)
+    fallback = runpy.run_path(hashes.__file__)
     assert fallback["_crc32"] is zlib.crc32
     assert fallback["crc32"](b"a") == 0x68B7BE43
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import BodyError, HeaderError, WireError
-from ariane.wire.fastjson import DEPTH_MAX, SIZE_MAX, check_depth, emit, parse
+from ariane.wire.json.fastjson import DEPTH_MAX, SIZE_MAX, check_depth, emit, parse
 from tests.wire.golden_bodies import GoldenBody, damaged, golden_bodies
 from tests.wire.json_values import values
 

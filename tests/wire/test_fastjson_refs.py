@@ -1,7 +1,7 @@
 import pytest
 
 from ariane.errors import BodyError
-from ariane.wire.fastjson import parse
+from ariane.wire.json.fastjson import parse
 
 QUEUE_KEY = (("brokerName", "b"), ("queueId", 0), ("topic", "T"))
 QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'

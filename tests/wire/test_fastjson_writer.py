@@ -7,7 +7,7 @@ from hypothesis import given
 
 from ariane.errors import BodyError
 from ariane.model.route import MessageQueue
-from ariane.wire.fastjson import emit, parse
+from ariane.wire.json.fastjson import emit, parse
 from tests.wire.json_values import values
 
 QUEUE_KEY = (("brokerName", "b"), ("queueId", 0), ("topic", "T"))

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from ariane.errors import FrameError, HeaderError
 from ariane.wire.codes import HeaderFlag, Serialization
-from ariane.wire.command import Command
-from ariane.wire.frame import FRAME_BYTES_MAX, FrameDecoder, FrameLimits, encode_frame
+from ariane.wire.frame import FRAME_BYTES_MAX, Command, FrameDecoder, FrameLimits, encode_frame
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=30)

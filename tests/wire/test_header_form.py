@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ariane.model.ids import QueueOffset
 from ariane.wire.exchange import request_command
+from ariane.wire.fast_frames import frame_of, header_form
 from ariane.wire.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode_frame
-from ariane.wire.header_form import frame_of, header_form
 from ariane.wire.requests.offsets import UpdateConsumerOffset
 
 MARK = 3_000_222_000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.wire.java_hash import java_hash, tags_code
+from ariane.wire.hashes import java_hash, tags_code
 
 
 def by_the_book(text: str) -> int:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import HeaderFlag, RequestCode, Serialization
-from ariane.wire.declare import declaration_of
-from ariane.wire.exchange import read_request, request_command
+from ariane.wire.exchange import declaration_of, read_request, request_command
+from ariane.wire.fast_frames import begins_with_pull, pull_frames
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
-from ariane.wire.pull_frames import begins_with_pull, pull_frames
 from ariane.wire.requests.pull import LitePull, Pull, PullMessage
 from tests.wire.golden_frames import raw_frames
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ariane.errors import RecordError
 from ariane.model.message import HostPort
-from ariane.wire.record import BLANK_MAGIC, MAGIC_V1, MAGIC_V2, encode, pack_blank, pack_record
+from ariane.wire.record.layout import BLANK_MAGIC, MAGIC_V1, MAGIC_V2, encode, pack_blank, pack_record
 from tests.wire.sample_records import MESSAGE, V4, V6
 
 PARTS: dict[str, Any] = {

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import RecordError
-from ariane.wire.record import pack_record
-from ariane.wire.record_batch import RecordBatch, RecordColumns, SharedFields
+from ariane.wire.record.batch import RecordBatch, RecordColumns, SharedFields
+from ariane.wire.record.layout import pack_record
 
 V4, V6 = b"\x7f\0\0\1\0\0\x2a\x9f", bytes(15) + b"\1\0\0\x2a\x9f"
 hosts = st.sampled_from([V4, V6])

@@ -10,9 +10,8 @@ from ariane.model.message import Property, StoredMessage
 from ariane.wire.compression import decompress
 from ariane.wire.host import encode_host
 from ariane.wire.message_id import decode_offset_message_id, offset_message_id
-from ariane.wire.record import encode, pack_record
-from ariane.wire.record_read import decode, to_message, walk
-from ariane.wire.record_view import BlankRecord, BrokenRecord, Fault, RecordView
+from ariane.wire.record.layout import encode, pack_record
+from ariane.wire.record.read import BlankRecord, BrokenRecord, Fault, RecordView, decode, to_message, walk
 from tests.wire.golden import FILE_BYTES, GoldenStore, golden_store
 
 

@@ -5,10 +5,9 @@ from msgspec.structs import replace
 
 from ariane.errors import RecordError, WireError
 from ariane.model.message import StoredMessage
-from ariane.wire.crc import crc32
-from ariane.wire.record import encode, pack_blank
-from ariane.wire.record_read import decode, decode_all, walk
-from ariane.wire.record_view import BlankRecord, BrokenRecord, Fault, RecordView
+from ariane.wire.hashes import crc32
+from ariane.wire.record.layout import encode, pack_blank
+from ariane.wire.record.read import BlankRecord, BrokenRecord, Fault, RecordView, decode, decode_all, walk
 from tests.wire.sample_records import MESSAGE, damaged_records, messages
 
 RECORD = encode(MESSAGE)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from ariane.wire.crc import crc32
-from ariane.wire.record import pack_record
-from ariane.wire.record_seal import SEAL_BYTES, is_sealed, seal, with_room
-from ariane.wire.record_view import BrokenRecord, RecordView, verify
+from ariane.wire.hashes import crc32
+from ariane.wire.record.layout import SEAL_BYTES, is_sealed, pack_record, seal, with_room
+from ariane.wire.record.read import BrokenRecord, RecordView, verify
 
 
 def sealed(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes:

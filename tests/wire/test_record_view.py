@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
-from ariane.wire.record import BLANK_MAGIC, encode, pack_blank
-from ariane.wire.record_view import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, Verdict, verify
+from ariane.wire.record.layout import BLANK_MAGIC, encode, pack_blank
+from ariane.wire.record.read import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, Verdict, verify
 from tests.wire.sample_records import MESSAGE, V6, damaged_records, messages
 
 RECORD = encode(MESSAGE)

@@ -11,8 +11,8 @@ from ariane.errors import BodyError, WireError
 from ariane.model.topic import DataVersion, TopicConfig, TopicFilterType
 from ariane.wire import registration
 from ariane.wire.codes import RequestCode, Version
-from ariane.wire.crc import crc32
 from ariane.wire.exchange import read_request
+from ariane.wire.hashes import crc32
 from ariane.wire.registration import RegistrationBody, decode_registration, encode_registration
 from ariane.wire.requests.brokers import RegisterBroker
 from tests.wire.golden_frames import GoldenFrame, whole_frames

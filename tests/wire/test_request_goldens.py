@@ -7,10 +7,9 @@ import pytest
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.errors import RequestFailed
 from ariane.wire.codes import RequestCode
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS, Declaration
-from ariane.wire.exchange import answer_command, read_answer, read_request, request_command
-from ariane.wire.fastjson import parse
+from ariane.wire.exchange import REQUESTS, Declaration, answer_command, read_answer, read_request, request_command
+from ariane.wire.frame import Command
+from ariane.wire.json.fastjson import parse
 from tests.wire.golden_frames import GoldenFrame, shown_frames, whole_frames
 from tests.wire.struct_values import smallest
 

@@ -10,18 +10,22 @@ from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS
-from ariane.wire.exchange import answer_command, read_answer, read_request, request_command
+from ariane.wire.exchange import REQUESTS, answer_command, read_answer, read_request, request_command
 from ariane.wire.fields import Answer
-from ariane.wire.frame import decode_header
-from ariane.wire.json_header import encode_json_header
+from ariane.wire.frame import Command, decode_header, encode_json_header
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.requests.access import UpdateAccount
+from ariane.wire.requests.acl import UpdateAccount
 from ariane.wire.requests.clients import Heartbeat
-from ariane.wire.requests.offsets import GetConsumerOffset, OffsetAnswer, OffsetStored
+from ariane.wire.requests.offsets import (
+    GetConsumerOffset,
+    OffsetAnswer,
+    OffsetList,
+    OffsetsByQueue,
+    OffsetStored,
+    ResetClientOffset,
+    as_list,
+)
 from ariane.wire.requests.pull import LitePull, Pull, PullAnswer
-from ariane.wire.requests.resets import OffsetList, OffsetsByQueue, ResetClientOffset, as_list
 from ariane.wire.requests.send import Send, SendAnswer, SendBack
 from tests.wire.struct_values import smallest
 

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.errors import WireError
 from ariane.wire.codes import RequestCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.declare import REQUESTS, Declaration, ServedBy
-from ariane.wire.exchange import answer_command, read_answer, read_request, request_command
-from ariane.wire.frame import FrameDecoder, encode_frame
+from ariane.wire.exchange import (
+    REQUESTS,
+    Declaration,
+    ServedBy,
+    answer_command,
+    read_answer,
+    read_request,
+    request_command,
+)
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from tests.wire.struct_values import smallest, structs
 
 NEEDED_BY_CLIENTS = [

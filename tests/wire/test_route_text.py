@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ariane.errors import FieldError, WireError
 from ariane.model.route import BrokerData, ClusterMap, QueueData, TopicRoute
 from ariane.model.topic import Permission
-from ariane.wire.body import decode_json
-from ariane.wire.route_text import decode_cluster_map, decode_route, encode_cluster_map, encode_route
+from ariane.wire.json.body import decode_json
+from ariane.wire.registration import decode_cluster_map, decode_route, encode_cluster_map, encode_route
 from tests.wire.golden_bodies import bodies_of, damaged
 
 ROUTE = TopicRoute(

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.wire.codes import HeaderFlag, Serialization
-from ariane.wire.declare import declaration_of
-from ariane.wire.exchange import read_request, request_command
+from ariane.wire.exchange import declaration_of, read_request, request_command
+from ariane.wire.fast_frames import SendFields, begins_with_batch, send_frames
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
 from ariane.wire.requests.send import SendBatch, SendMessageV2
-from ariane.wire.send_frames import SendFields, begins_with_batch, send_frames
 
 SEND = SendMessageV2(
     producer_group="shop", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1, sys_flag=0,

@@ -2,8 +2,8 @@
 
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import REQUESTS, ServedBy
-from ariane.wire.unserved import UNDECLARED, UNSERVED, UNSERVED_ROOMS
+from ariane.wire.exchange import REQUESTS, ServedBy
+from ariane.wire.requests.unsupported import UNDECLARED, UNSERVED, UNSERVED_ROOMS
 
 
 def test_every_code_is_declared_or_has_a_reason_and_never_both() -> None:

@@ -5,26 +5,181 @@ bytes ──> walk.py: where records begin and whether they are whole ──> ro
 batch <── columns.py: one array for each column that is asked for <──── bodies.py: packed bodies unpacked
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ariane.arrow.bad_records import BadRecord
-from ariane.arrow.bodies import BODY_BYTES_MAX, UNPACKED_BYTES_MAX, Unpacked, unpack_bodies
-from ariane.arrow.checksums import checksum_faults
-from ariane.arrow.columns import Given, make_batch
+from ariane.arrow.body_columns import (
+    BODY_BYTES_MAX,
+    UNPACKED_BYTES_MAX,
+    Unpacked,
+    body_column,
+    born_hosts,
+    offset_ids,
+    store_hosts,
+    unpack_bodies,
+)
+from ariane.arrow.filter import Selection, select
+from ariane.arrow.gather import Bools, Int64s, Source, fixed, is_all
 from ariane.arrow.property_columns import PropertyColumns
-from ariane.arrow.rows import Rows
-from ariane.arrow.schema import message_schema
-from ariane.arrow.selection import Selection, select
-from ariane.arrow.source import Int64s, Source
-from ariane.arrow.starts import find_chains
-from ariane.arrow.walk import Walk
-from ariane.arrow.wrapped import first_wrapped, unwrap
+from ariane.arrow.rows import Rows, checksum_faults
+from ariane.arrow.schema import COLUMNS, TIMESTAMP, message_schema
+from ariane.arrow.walk import BadRecord, Walk, find_chains
 from ariane.errors import RecordError
+from ariane.wire.codes import SysFlag, with_compression
+from ariane.wire.compression import decompress
+from ariane.wire.record.batch import decode_batch
+from ariane.wire.record.layout import pack_record
+from ariane.wire.record.read import RecordView, verify
+
+# --- columns ---
+#
+# From rows to a batch: how each column is made, and only those that are asked for.
+
+NEEDS_PROPERTIES = frozenset({"msgId", "tags", "keys", "properties", "uniqueKey"})
+
+_YEAR_1_MS = -62_135_596_800_000
+_YEAR_10000_MS = 253_402_300_800_000
+
+
+class Given(NamedTuple):
+    """What columns are made from."""
+
+    rows: Rows
+    properties: PropertyColumns
+    broker_name: str | None
+    unpacked: Unpacked | None
+
+
+Column = Callable[[Given], pa.Array]
+
+
+def make_batch(schema: pa.Schema, given: Given) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_MAKERS[name](given) for name in schema.names], schema=schema)
+
+
+def _number(name: str, field: str | None = None) -> Column:
+    kind = COLUMNS[name]
+    width = kind.to_pandas_dtype()
+    return lambda given: fixed(given.rows.field(field or name, width), kind)
+
+
+def _store_time(given: Given) -> pa.Array:
+    time_ms = given.rows.field("storeTimestamp", np.int64)
+    return fixed(time_ms * 1000, TIMESTAMP, _in_calendar(time_ms))
+
+
+def _born_time(given: Given) -> pa.Array:
+    """A producer may have sent any number. One that is no time would be null in every query, and far in the future it
+    would be worse: so it counts as born when it was stored."""
+    time_ms = given.rows.field("bornTimestamp", np.int64)
+    valid = _in_calendar(time_ms)
+    if valid is not None:
+        time_ms = np.where(valid, time_ms, given.rows.field("storeTimestamp", np.int64))
+        valid = _in_calendar(time_ms)
+    return fixed(time_ms * 1000, TIMESTAMP, valid)
+
+
+def _in_calendar(time_ms: Int64s) -> Bools | None:
+    """Which of them are times of the years 1 to 9999, that Python and Spark can show; None when all are."""
+    if 0 <= np.bitwise_or.reduce(time_ms) < _YEAR_10000_MS:  # has every bit that some time has
+        return None
+    valid = (time_ms >= _YEAR_1_MS) & (time_ms < _YEAR_10000_MS)
+    return None if is_all(valid) else valid
+
+
+def _broker_name(given: Given) -> pa.Array:
+    count = len(given.rows)
+    if given.broker_name is None:
+        return pa.nulls(count, pa.string())
+    name = given.broker_name.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * len(name)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(name * count)])
+
+
+def _message_ids(given: Given) -> pa.Array:
+    unique = given.properties.unique_keys
+    return unique if not unique.null_count else pc.coalesce(unique, offset_ids(given.rows))
+
+
+_MAKERS: Mapping[str, Column] = {
+    "topic": lambda given: given.rows.topic_column(),
+    "brokerName": _broker_name,
+    "queueId": _number("queueId"),
+    "queueOffset": _number("queueOffset"),
+    "msgId": _message_ids,
+    "tags": lambda given: given.properties.tags,
+    "keys": lambda given: given.properties.keys,
+    "body": lambda given: body_column(given.rows, given.unpacked),
+    "bornTimestamp": _born_time,
+    "storeTimestamp": _store_time,
+    "properties": lambda given: given.properties.map,
+    "physicalOffset": lambda given: fixed(given.rows.physical, pa.int64()),
+    "sysFlag": _number("sysFlag"),
+    "flag": _number("flag"),
+    "reconsumeTimes": _number("reconsumeTimes"),
+    "bornHost": lambda given: born_hosts(given.rows),
+    "storeHost": lambda given: store_hosts(given.rows),
+    "preparedTransactionOffset": _number("preparedTransactionOffset"),
+    "bodyCRC": _number("bodyCRC"),
+    "uniqueKey": lambda given: given.properties.unique_keys,
+    "offsetMsgId": lambda given: offset_ids(given.rows),
+    "storeSize": _number("storeSize", "size"),
+}
+assert _MAKERS.keys() == COLUMNS.keys(), "every column can be made"
+
+
+# --- wrapped ---
+#
+# Records that hold a whole batch: 5.x keeps one so for topics with batch queues, and its consumers take it apart.
+#
+# one record, sysFlag with INNER_BATCH and NEEDS_UNWRAP      a record for each item
+# queueOffset 40, body = item item item                  ->  queueOffset 40, 41, 42, each with its own body,
+#                                                            flag and properties; the other fields are shared
+
+_WRAPPED = int(SysFlag.INNER_BATCH | SysFlag.NEEDS_UNWRAP)
+
+
+def first_wrapped(rows: Rows) -> int:
+    """The number of the first row that holds a batch; how many rows there are when none does."""
+    if rows.flags & _WRAPPED != _WRAPPED:
+        return len(rows)
+    return int(np.argmax(np.append(rows.sys_flag & _WRAPPED == _WRAPPED, True)))
+
+
+def unwrap(rows: Rows, number: int, body_bytes_max: int) -> bytes:
+    """The records of the messages in one row; RecordError when its body cannot be read."""
+    view = verify(rows.source.view, int(rows.position[number]), check_body_crc=False)
+    assert isinstance(view, RecordView), "rows are checked"
+    body = decompress(view.body(rows.source.view), view.sys_flag, body_bytes_max)
+    items = decode_batch(body, count_max=max(1, len(body) // 22))
+    sys_flag = with_compression(view.sys_flag & ~_WRAPPED, None)
+    return b"".join(
+        pack_record(
+            topic=view.topic.encode(),
+            body=item.body,
+            properties=item.properties,
+            queue_id=view.queue_id,
+            flag=item.flag,
+            queue_offset=view.queue_offset + place,
+            physical_offset=view.physical_offset,
+            sys_flag=sys_flag,
+            born_timestamp_ms=view.born_timestamp_ms,
+            born_host=view.born_host,
+            store_timestamp_ms=view.store_timestamp_ms,
+            store_host=view.store_host,
+            reconsume_times=view.reconsume_times,
+            prepared_transaction_offset=view.prepared_transaction_offset,
+        )
+        for place, item in enumerate(items)
+    )
+
+
+# ---
 
 
 class Decoded(NamedTuple):

@@ -4,15 +4,107 @@ row_checks.py, before rows are made.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ariane.arrow.head_fields import Fields
-from ariane.arrow.source import Bools, Int64s, Source, data_of, with_type
-from ariane.arrow.topics import OneTopic, Topics, only_name
+from ariane.arrow.gather import (
+    Bools,
+    Bytes,
+    Int64s,
+    Source,
+    data_of,
+    even_blocks,
+    even_texts,
+    is_all,
+    offsets_of,
+    with_type,
+)
+from ariane.arrow.record_prefixes import Fields
+from ariane.wire.hashes import POSITIVE_INT32, whole_crc32
+from ariane.wire.record.layout import SEAL_BYTES, SEAL_NAME
+from ariane.wire.record.read import BrokenRecord, verify
+
+# --- topics ---
+#
+# The topics of many records, in the form in which they were found: the less they differ, the less is copied.
+#
+# OneTopic      all records have the same: so it is when a topic is read, and then no name is copied
+# EvenTopics    names of one length, gathered together with the lengths around them
+# TopicSpans    names of any length, still in the source
+
+_BYTES = pa.binary()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneTopic:
+    name: bytes
+    count: int
+
+    def names(self, kind: pa.DataType = _BYTES) -> pa.Array:
+        return even_texts(_repeated(self.name, self.count), kind)
+
+    def take(self, which: Int64s | Bools) -> "OneTopic":
+        return OneTopic(self.name, int(np.count_nonzero(which)) if which.dtype == np.bool_ else len(which))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvenTopics:
+    blocks: npt.NDArray[np.void]
+    """A field of what was gathered, so not one behind the other."""
+
+    def names(self) -> pa.Array:
+        return even_blocks(self.blocks, _BYTES)
+
+    def take(self, which: Int64s | Bools) -> "EvenTopics":
+        return EvenTopics(self.blocks[which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicSpans:
+    source: Source
+    position: Int64s
+    length: Int64s
+
+    def names(self) -> pa.Array:
+        return self.source.spans(self.position, self.length, _BYTES)
+
+    def take(self, which: Int64s | Bools) -> "TopicSpans":
+        return TopicSpans(self.source, self.position[which], self.length[which])
+
+
+Topics: TypeAlias = OneTopic | EvenTopics | TopicSpans
+
+
+def only_name(names: pa.Array) -> bytes | None:
+    """The name that all values are, if they are one."""
+    if not len(names):
+        return None
+    data, ends = data_of(names), offsets_of(names)
+    length = int(ends[1] - ends[0])
+    if length * len(names) != len(data) or not is_all(np.diff(ends) == length):
+        return None
+    # Each is compared with the one behind it: as one row of bytes, which is far faster than name by name.
+    return data[:length].tobytes() if is_all(data[length:] == data[: len(data) - length]) else None
+
+
+_last_repeated: tuple[bytes, Bytes] = b"", np.empty((0, 0), np.uint8)
+"""Batch after batch of a topic needs the same. Only the last one is kept, because it may be large."""
+
+
+def _repeated(name: bytes, count: int) -> Bytes:
+    """The name so many times, as rows of a table that nobody may write to."""
+    global _last_repeated  # one assignment, so threads that decode at once only lose each other's
+    known, table = _last_repeated
+    if known != name or len(table) < count:
+        table = np.frombuffer(name * (count + count // 4), np.uint8).reshape(-1, len(name))
+        _last_repeated = name, table
+    return table[:count]
+
+
+# ---
 
 _TEXT = pa.string()
 
@@ -131,3 +223,36 @@ def _is_utf8(value: bytes) -> bool:
 
 def _chosen(values: pa.Array, which: Int64s | Bools) -> pa.Array:
     return values.filter(pa.array(which)) if which.dtype == np.bool_ else values.take(pa.array(which))
+
+
+# --- checksums ---
+#
+# The checksums of many records: of their bodies, and of whole records that have a seal.
+
+_SEAL_BEGIN = SEAL_NAME[:8]
+"""Of a length that is compared as one number (source.py)."""
+
+
+def checksum_faults(rows: Rows) -> list[tuple[int, str]]:
+    """Numbers of the rows that are not what was written, and why. The checksums are worked out one by one."""
+    view = rows.source.view
+    spans = map(slice, rows.body_position.tolist(), (rows.body_position + rows.body_length).tolist())
+    # Without a step in Python for each: the checksums are the largest part of what a rebuild takes to read a log.
+    found = np.fromiter(map(whole_crc32, map(view.__getitem__, spans)), np.int64, len(rows)) & POSITIVE_INT32
+    suspects = (found != rows.field("bodyCRC", np.int64)) & (rows.body_length > 0)
+    suspects |= _may_be_sealed(rows)
+    faults = []
+    for number in np.flatnonzero(suspects).tolist():
+        verdict = verify(view, int(rows.position[number]))
+        if isinstance(verdict, BrokenRecord):
+            faults.append((number, verdict.reason))
+    return faults
+
+
+def _may_be_sealed(rows: Rows) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Those whose last property begins as a seal does, and which therefore are to be read as a whole."""
+    sealed = np.zeros(len(rows), np.bool_)
+    long_enough = np.flatnonzero(rows.text_length >= SEAL_BYTES)
+    at = rows.text_position[long_enough] + rows.text_length[long_enough] - SEAL_BYTES
+    sealed[long_enough] = rows.source.equal(at, _SEAL_BEGIN)
+    return sealed

@@ -3,17 +3,72 @@
 0 done    1 the answer is no    2 usage or settings    3 cannot reach    4 refused    70 a fault in Ariane    130 Ctrl-C
 """
 
+import codecs
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
 
 import click
 
 from ariane import __version__
-from ariane.cli.root import Root
-from ariane.cli.streams import prepare_streams
 from ariane.errors import ArianeError, sole_cause
+
+# --- root ---
+#
+# The group `ariane`: of all commands it imports the one that was typed, so that a script waits for no other.
+
+
+class Root(click.Group):
+    """Only the root's own help and completion import them all; and a name that is none, to suggest a similar one."""
+
+    def __init__(self, *arguments: Any, homes: Mapping[str, str], **attributes: Any) -> None:
+        """`homes`: from the name of a command to the module that has it under that name."""
+        super().__init__(*arguments, **attributes)
+        self._homes = homes
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        self._load(*self._homes)
+        return super().list_commands(context)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        self._load(*([name] if name in self._homes else self._homes))
+        return super().get_command(context, name)
+
+    def _load(self, *names: str) -> None:
+        for name in names:
+            if name not in self.commands:
+                self.add_command(getattr(import_module(self._homes[name]), name), name)
+
+
+# --- streams ---
+#
+# stdin, stdout and stderr as commands rely on them, however the process was started.
+#
+# A program may be started with some of them closed, as by `ariane broker >&-` or a careless supervisor. Python has None
+# in their places then, and the next file or socket gets their numbers: what anybody prints would go into a commit log.
+
+
+def prepare_streams() -> None:
+    """Call it before any file is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in this order each gets its own number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            _make_patient(stream)
+
+
+def _make_patient(stream: TextIOWrapper) -> None:
+    """A name or a body that the encoding does not have is no reason to fail; ASCII only means that none was chosen."""
+    is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+    stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
+
+
+# ---
 
 EXIT_NO = 1
 EXIT_FAULT = 70  # EX_SOFTWARE of sysexits.h
@@ -30,25 +85,24 @@ class Invocation:
 @click.group(
     cls=Root,
     homes={
-        "up": "ariane.cli.up",
-        "send": "ariane.cli.send",
-        "tail": "ariane.cli.tail",
+        "up": "ariane.cli.up.command",
+        "send": "ariane.cli.send.command",
+        "tail": "ariane.cli.tail.command",
         "topic": "ariane.cli.tree",
         "group": "ariane.cli.tree",
         "msg": "ariane.cli.tree",
         "dlq": "ariane.cli.tree",
         "pipeline": "ariane.cli.tree",
         "admin": "ariane.cli.tree",
-        "cluster": "ariane.cli.cluster",
-        "top": "ariane.cli.top",
-        "namesrv": "ariane.cli.servers",
+        "cluster": "ariane.cli.cluster.command",
+        "top": "ariane.cli.top.command",
+        "namesrv": "ariane.cli.servers.command",
         "broker": "ariane.cli.tree",
-        "store": "ariane.cli.store",
-        "sql": "ariane.cli.sql",
-        "config": "ariane.cli.config",
-        "doctor": "ariane.cli.doctor",
-        "bench": "ariane.cli.bench",
-        "learn": "ariane.cli.learn",
+        "store": "ariane.cli.store.command",
+        "sql": "ariane.cli.sql.command",
+        "config": "ariane.cli.config.command",
+        "doctor": "ariane.cli.doctor.command",
+        "learn": "ariane.cli.learn.command",
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ariane.cli.servers import broker as broker_server
+from ariane.cli.servers.command import broker as broker_server
 
 
 class LazyGroup(click.Group):
@@ -32,7 +32,7 @@ class LazyGroup(click.Group):
 
 topic = LazyGroup(
     "topic",
-    "ariane.cli.topics",
+    "ariane.cli.topic",
     short_help="Topics: list, create, change, delete, look into.",
     help="""Topics: list, create, change, delete, and see where they are and how full.
 
@@ -46,8 +46,8 @@ topic = LazyGroup(
 
 group = LazyGroup(
     "group",
-    "ariane.cli.groups",
-    "ariane.cli.group_moves",
+    "ariane.cli.group.command",
+    "ariane.cli.group.offsets",
     short_help="Consumer groups: members, lag, offsets.",
     help="""Consumer groups: who is in them, how far behind they are, and moving them.
 
@@ -61,8 +61,8 @@ group = LazyGroup(
 
 msg = LazyGroup(
     "msg",
-    "ariane.cli.messages",
-    "ariane.cli.explain",
+    "ariane.cli.msg.command",
+    "ariane.cli.msg.explain",
     short_help="Messages: find, follow, explain, send again.",
     help="""Messages: find them by id, key, place or time, and see what became of them.
 
@@ -76,7 +76,7 @@ msg = LazyGroup(
 
 dlq = LazyGroup(
     "dlq",
-    "ariane.cli.dead_letters",
+    "ariane.cli.dlq",
     short_help="Dead letters: look at them, send them again.",
     help="""Dead letters: messages that a group failed to consume as often as it may.
 
@@ -90,7 +90,7 @@ dlq = LazyGroup(
 
 pipeline = LazyGroup(
     "pipeline",
-    "ariane.cli.pipeline",
+    "ariane.cli.pipeline.command",
     short_help="Data pipelines on Spark: run, check, copy.",
     help="""Data pipelines on Spark: from topics, logs and files, through SQL and Python, to topics, files and tables.
 
@@ -104,15 +104,15 @@ pipeline = LazyGroup(
 
 admin = LazyGroup(
     "admin",
-    "ariane.cli.mqadmin_topics",
-    "ariane.cli.mqadmin_groups",
-    "ariane.cli.mqadmin_members",
-    "ariane.cli.mqadmin_brokers",
-    "ariane.cli.mqadmin_cluster",
-    "ariane.cli.mqadmin_messages",
-    "ariane.cli.mqadmin_prints",
-    "ariane.cli.mqadmin_sends",
-    "ariane.cli.mqadmin_accounts",
+    "ariane.cli.mqadmin.topics",
+    "ariane.cli.mqadmin.groups",
+    "ariane.cli.mqadmin.groups",
+    "ariane.cli.mqadmin.brokers",
+    "ariane.cli.mqadmin.brokers",
+    "ariane.cli.mqadmin.messages",
+    "ariane.cli.mqadmin.messages",
+    "ariane.cli.mqadmin.messages",
+    "ariane.cli.mqadmin.brokers",
     subcommand_metavar="NAME [OPTIONS]",
     short_help="The commands of Apache's mqadmin, under their own names.",
     help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.
@@ -142,7 +142,7 @@ def _serve_or_ask(**options: Any) -> Any:
 
 broker = LazyGroup(
     "broker",
-    "ariane.cli.brokers",
+    "ariane.cli.cluster.command",
     callback=_serve_or_ask,
     params=broker_server.params,
     invoke_without_command=True,

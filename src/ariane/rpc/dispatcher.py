@@ -6,9 +6,9 @@ from typing import Any
 from ariane.rpc.failures import failure, unsupported
 from ariane.rpc.handlers import Call, Encoded, HandlerTable, Later, Outcome, encode_outcome
 from ariane.transport.connection import Connection, Lane, Reply
-from ariane.wire.command import Command
 from ariane.wire.exchange import read_request
 from ariane.wire.fields import Answer, Request
+from ariane.wire.frame import Command
 
 Guard = Callable[[Connection, Command, Request[Any]], None]
 

@@ -6,8 +6,8 @@ from typing import Any
 from ariane.errors import ArianeError, RequestFailed
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.command import Command
 from ariane.wire.fields import Answer
+from ariane.wire.frame import Command
 
 log = logging.getLogger(__name__)
 

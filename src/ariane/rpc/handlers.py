@@ -16,11 +16,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ariane.errors import WireError
 from ariane.transport.connection import Connection, Lane
 from ariane.wire.codes import ResponseCode
-from ariane.wire.command import Command
-from ariane.wire.declare import Declaration, declaration_of
-from ariane.wire.exchange import answer_command
+from ariane.wire.exchange import Declaration, answer_command, declaration_of
 from ariane.wire.fields import Answer, Request
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import Command, encode_frame
 
 log = logging.getLogger(__name__)
 

@@ -1,22 +1,170 @@
 """A query, run by duckdb in this process. Nothing is loaded beforehand: it reads as far as the query needs."""
 
+import json
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
-from ariane.errors import SettingsError
-from ariane.sql.answers import Answer
-from ariane.sql.columns import BODY_JSON, BODY_TEXT, cheapest_first, named_body_columns, named_columns
-from ariane.sql.dataset import MessageDataset
-from ariane.sql.duckdb_faults import as_ours
-from ariane.sql.interruptible import Interruptible
-from ariane.sql.missing_tables import MissingTable
-from ariane.sql.progress import Progress
-from ariane.sql.tables import Catalog
-from ariane.sql.values import once_each, rows_of
+from ariane.arrow.schema import message_schema
+from ariane.errors import ArianeError, ClientError, ExpressionError, SettingsError
+from ariane.sql.catalog import MissingTable
+from ariane.sql.rows import Answer, once_each, rows_of
+from ariane.sql.tables import (
+    BODY_JSON,
+    BODY_TEXT,
+    Catalog,
+    MessageTable,
+    Progress,
+    cheapest_first,
+    named_body_columns,
+    named_columns,
+)
+
+# --- duckdb_faults ---
+#
+# What duckdb says about a query that it cannot run, in one sentence with the place, and with our exit codes.
+#
+# Its errors are asked for as JSON, because in its texts a long line is cut and the place is lost.
+
+_WRONG_QUERY = frozenset({"Parser", "Binder", "Catalog"})
+_KIND = re.compile(r"^(\w+(?: \w+)?) Error: ")
+
+
+def as_ours(error: Exception, sql: str) -> ArianeError:
+    """ExpressionError for a query that no data can make right, ClientError when it fails on this data."""
+    told = _told(str(error))
+    reason, kind = _sentence(told["exception_message"]), told.get("exception_type", "")
+    if kind == "Catalog" and told.get("type") == "Table":
+        return MissingTable(told.get("name", "?"))
+    if kind in _WRONG_QUERY and told.get("position", "").isdigit():
+        position = int(told["position"])
+        return ExpressionError(f"{reason}{_line(sql, position)}", position + 1)
+    if kind in _WRONG_QUERY:
+        return SettingsError(f"the query is wrong: {reason}")
+    return ClientError(f"the query failed: {reason}")
+
+
+def _told(text: str) -> Mapping[str, str]:
+    """Also when it comes through Arrow, which puts words before it, or when it is no JSON."""
+    start = text.find("{")
+    try:
+        told = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and "exception_message" in told:
+        return {name: str(value) for name, value in told.items()}
+    kind = _KIND.match(text)
+    return {"exception_message": text, "exception_type": kind[1] if kind else ""}
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split()).rstrip(".!")
+
+
+def _line(sql: str, position: int) -> str:
+    """Which line, in a query of several."""
+    if "\n" not in sql.strip():
+        return ""
+    before = sql[:position]
+    line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+    return f" (line {line}, column {column})"
+
+
+# --- dataset ---
+#
+# A table of messages as duckdb sees it: a dataset of Arrow, which it asks for columns and for rows that fit.
+#
+# It asks once for each place where a query names the table, in whatever thread is free; every time a new scan begins.
+
+_WORD = re.compile(r"\w+")
+
+
+class MessageDataset(ds.Dataset):  # type: ignore[misc]
+    """Derived from Arrow's own class because duckdb looks for it; nothing of it is used."""
+
+    def __init__(self, table: MessageTable, columns: Sequence[str]) -> None:
+        self._table = table
+        self._columns = list(columns)
+        self.failure: BaseException | None = None
+        """What ended a scan: duckdb only keeps its text."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return message_schema(self._columns)
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: ds.Expression = None, **_: object) -> "Scanner":
+        given = self._columns if columns is None else list(columns)
+        return Scanner(message_schema(given), self._batches(given, filter))
+
+    def _batches(self, columns: list[str], condition: ds.Expression) -> Iterator[pa.RecordBatch]:
+        """A column may be needed for the condition alone."""
+        words = set(_WORD.findall(str(condition))) if condition is not None else set()
+        read = [name for name in self._columns if name in columns or name in words]
+        try:
+            for batch in self._table.batches(read, self._table.progress.begin()):
+                yield (batch if condition is None else batch.filter(condition)).select(columns)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+class Scanner:
+    """The one method of Arrow's scanner that is called. Arrow's own would read far ahead of a query with a limit."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self.projected_schema = schema
+        self._batches = batches
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._batches)
+
+
+# --- interruptible ---
+#
+# Long calls into an engine, in a thread of their own, so that Ctrl-C ends them.
+#
+# Python runs signal handlers between its own steps in the main thread. An engine that computes for minutes takes none.
+
+T = TypeVar("T")
+
+
+class Interruptible:
+    """All calls run in one thread, one after the other. `interrupt` makes the one that is under way end."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self._interrupt = interrupt
+        self._thread = ThreadPoolExecutor(1, "ariane-sql")
+
+    def call(self, work: Callable[[], T]) -> T:
+        under_way = self._thread.submit(work)
+        try:
+            return under_way.result()
+        finally:
+            if not under_way.done():  # Ctrl-C: not the call has ended, but the wait for it
+                self._interrupt()
+                wait([under_way])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:  # it may have come before anybody waited
+            self._interrupt()
+        self._thread.shutdown()
+
+
+# ---
 
 _SETTINGS = (
     "SET errors_as_json = true",

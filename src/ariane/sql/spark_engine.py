@@ -1,19 +1,145 @@
 """A query, run by Spark: for what is too large for one process. The same tables, in Spark's SQL."""
 
+import json
 import logging
+import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
+from ariane.arrow.log.files import open_queues
+from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError, ExpressionError, SettingsError, StoreError
-from ariane.sql.answers import Answer
-from ariane.sql.columns import BODY_JSON, BODY_TEXT, named_body_columns, named_columns
-from ariane.sql.missing_tables import MissingTable
-from ariane.sql.silence import java_silenced
-from ariane.sql.spark_options import SparkPlace
-from ariane.sql.values import once_each
+from ariane.settings import Secret
+from ariane.spark.offsets import QueueRange
+from ariane.sql.catalog import ClusterCatalog, MissingTable, StoreCatalog
+from ariane.sql.rows import Answer, once_each
+from ariane.sql.sources import plan_ranges
+from ariane.sql.tables import BODY_JSON, BODY_TEXT, Catalog, Wanted, counted, named_body_columns, named_columns
+from ariane.store.layout import Layout
+
+# --- spark_options ---
+#
+# Where Spark finds a table, as the options of its data source; and what it will be told to read.
+#
+# From brokers the offsets are settled here, so that what is said about a scan is what Spark reads, and every task reads
+# the same however many messages come meanwhile.
+
+Options = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    settings: ClientSettings
+    stores: Sequence[Path]
+    wanted: Wanted
+
+    def __post_init__(self) -> None:
+        if self.wanted.limit is not None:
+            raise SettingsError("--limit-scan is for the embedded engine: Spark is for reading all; leave it out")
+
+    @property
+    def catalog(self) -> Catalog:
+        if self.stores:
+            return StoreCatalog(self.stores, self.wanted)
+        return ClusterCatalog(self.settings, self.wanted)
+
+    def table(self, topic: str, columns: Sequence[str]) -> tuple[list[Options], str]:
+        """The options of each part of the table, and a sentence on what is scanned, true when no part has failed."""
+        chosen = {"topic": topic, "columns": ",".join(columns), **_chosen(self.wanted)}
+        if self.stores:
+            return self._of_stores(topic, chosen)
+        ranges = plan_ranges(self.settings, topic, self.wanted)
+        options = {**chosen, **_connection(self.settings), **_offsets(ranges)}
+        return [options], _scanned(topic, sum(map(len, ranges)), len(ranges))
+
+    def _of_stores(self, topic: str, chosen: Options) -> tuple[list[Options], str]:
+        """One part for each store that has the topic."""
+        times = {"startingTimestamp": self.wanted.since_ms, "endingTimestamp": self.wanted.until_ms}
+        given = {name: str(value) for name, value in times.items() if value is not None}
+        queues = {root: list(open_queues(Layout.under(root), [topic])) for root in self.stores}
+        parts = [{**chosen, **given, "storePath": str(root)} for root, found in queues.items() if found]
+        every = [queue for found in queues.values() for queue in found]
+        return parts, _scanned(topic, sum(map(len, every)), len(every))
+
+
+def _scanned(topic: str, messages: int, queues: int) -> str:
+    """Spark does not tell how many of them it needed. Had one been gone or damaged, there would be no answer."""
+    return f"scanned up to {messages:,} messages of {topic} ({counted(queues, 'queue')}) by Spark, complete"
+
+
+def _chosen(wanted: Wanted) -> Options:
+    tags = {"tags": " || ".join(sorted(wanted.tags))} if wanted.tags else {}
+    return tags | ({"keys": ",".join(sorted(wanted.keys))} if wanted.keys else {})
+
+
+def _offsets(ranges: Sequence[QueueRange]) -> Options:
+    starts: dict[str, dict[str, dict[str, int]]] = {}
+    ends: dict[str, dict[str, dict[str, int]]] = {}
+    for one in ranges:
+        queue = one.queue
+        for table, offset in ((starts, one.start), (ends, one.end)):
+            table.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
+
+
+def _connection(settings: ClientSettings) -> Options:
+    tls = settings.tls
+    told: dict[str, object] = {
+        "nameServer": settings.nameservers,
+        "accessKey": settings.access_key,
+        "secretKey": settings.secret_key,
+        "securityToken": settings.security_token,
+        "useTLS": "true" if tls.enable else None,
+        "tls.client.trustCertPath": tls.trust,
+        "tls.client.certPath": tls.certificate,
+        "tls.client.keyPath": tls.key,
+        "tls.client.authServer": None if tls.verify else "false",
+    }
+    return {name: _text(value) for name, value in told.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)
+
+
+# --- silence ---
+#
+# Java's own words at its start, which nobody asked for: kept from the terminal, and shown if it does not start.
+
+_STDERR = 2
+_TOLD_BYTES = 4000
+
+
+@contextmanager
+def java_silenced() -> Iterator[None]:
+    """What is started inside writes its stderr to a file, for as long as it lives. Ours is restored."""
+    with tempfile.TemporaryFile() as file:
+        ours = os.dup(_STDERR)
+        os.dup2(file.fileno(), _STDERR)
+        try:
+            yield
+        except Exception:
+            os.write(ours, _last_words(file.fileno()))
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, _STDERR)
+            os.close(ours)
+
+
+def _last_words(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, _TOLD_BYTES, max(0, size - _TOLD_BYTES))
+
+
+# ---
 
 _MISSING = "TABLE_OR_VIEW_NOT_FOUND"
 _NAME = re.compile(r"`((?:[^`]|``)*)`$")
@@ -36,7 +162,7 @@ def answer_by_spark(sql: str, place: SparkPlace, master: str | None) -> Iterator
 
 def _session(master: str | None) -> Any:
     try:
-        from ariane.spark.sessions import session
+        from ariane.spark.session import session
     except ImportError:
         raise SettingsError(
             "--engine spark needs the package pyspark, which is not installed: run pip install 'ariane[spark]'"
@@ -134,7 +260,7 @@ def _as_ours(error: Any, sql: str) -> ArianeError:
 
 def _failed(error: Any) -> ArianeError:
     """A task's own error, when that was one of ours. Its cure is an option of Spark, which nobody here has given."""
-    from ariane.spark.pipeline.spark_faults import our_error
+    from ariane.spark.pipeline.functions import our_error
 
     ours = our_error(error, "the query failed")
     told, is_loss, _ = str(ours).partition(". The query stops because failOnDataLoss is true")

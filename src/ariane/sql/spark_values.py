@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
-from ariane.sql.values import printable
+from ariane.sql.rows import printable
 
 Convert = Callable[[Any], object]
 

@@ -30,7 +30,7 @@ from enum import Enum
 from pathlib import Path
 
 from ariane.store.disk import Disk, File, read_all, replace_all
-from ariane.wire.crc import crc32
+from ariane.wire.hashes import crc32
 
 CHECKPOINT_BYTES = 4096
 _TIMESTAMPS = struct.Struct(">qqq")

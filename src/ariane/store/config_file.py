@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ariane.errors import StoreCorrupt, WireError
 from ariane.store.disk import Disk, read_all, replace_all
-from ariane.wire import fastjson
+from ariane.wire.json import fastjson
 
 log = logging.getLogger(__name__)
 

@@ -15,16 +15,16 @@ import numpy as np
 
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
-from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.consume_queues import ConsumeQueues
-from ariane.store.delay_levels import SCHEDULE_TOPIC, delivery_time_ms
-from ariane.store.index import Index
-from ariane.store.key_columns import KeyColumns
-from ariane.store.new_entries import pack_all
-from ariane.store.steps import Errand
-from ariane.store.usual_records import UsualRecords
-from ariane.wire.record_view import DispatchFacts, RecordView
-from ariane.wire.sys_flag import SysFlag, transaction_type
+from ariane.model.system_topics import SCHEDULE_TOPIC, delivery_time_ms
+from ariane.store.blocking_io import Errand
+from ariane.store.commit_log.recovery import UsualRecords
+from ariane.store.consume_queue.new_entries import pack_all
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.index.index import Index
+from ariane.store.index.pending_keys import KeyColumns
+from ariane.wire.codes import SysFlag, transaction_type
+from ariane.wire.record.read import DispatchFacts, RecordView
 
 log = logging.getLogger(__name__)
 

@@ -16,24 +16,23 @@ from typing import TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
-from ariane.store.append import Appender, Outcome
+from ariane.store.append.appender import Appender, Outcome
+from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatches
+from ariane.store.append.draft import Draft
+from ariane.store.blocking_io import Steps, at_once
 from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint
-from ariane.store.consume_queue import ConsumeQueue
-from ariane.store.derived_files import DerivedFiles
+from ariane.store.commit_log.checksum_writer import drop_sums_before
+from ariane.store.consume_queue.entry import QueueExtension
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import Disk, RealDisk
-from ariane.store.draft import Draft
-from ariane.store.draft_batch import AppendedBatch, DraftBatch
-from ariane.store.draft_batches import DraftBatches
-from ariane.store.flush import Flusher
 from ariane.store.layout import Layout
-from ariane.store.lookup import Lookup
-from ariane.store.query import Reader
-from ariane.store.queue_extension import QueueExtension
-from ariane.store.recovery import Parts, open_parts
-from ariane.store.retention import Cleaned, Holder, Retention
+from ariane.store.maintenance.derived_writer import DerivedFiles
+from ariane.store.maintenance.flush import Flusher
+from ariane.store.maintenance.recovery import Parts, open_parts
+from ariane.store.maintenance.retention import Cleaned, Holder, Retention
+from ariane.store.read.lookup import Lookup
+from ariane.store.read.reader import Reader
 from ariane.store.settings import StoreSettings
-from ariane.store.steps import Steps, at_once
-from ariane.store.sums_recovery import drop_sums_before
 
 log = logging.getLogger(__name__)
 

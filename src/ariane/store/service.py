@@ -12,18 +12,18 @@ from typing import TypeVar
 from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreReadOnly
 from ariane.lifecycle import Job, background, every
-from ariane.store.append import Outcome
-from ariane.store.draft import Appended, Draft
-from ariane.store.flush import FlushThread
+from ariane.store.append.appender import Outcome
+from ariane.store.append.draft import Appended, Draft
+from ariane.store.blocking_io import Steps, off_the_loop
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.lookup import QUERY_MAX
+from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.retention import Cleaned
 from ariane.store.message_store import MessageStore
-from ariane.store.query import BYTES_ANY, TagMatch
-from ariane.store.read_result import ReadResult
-from ariane.store.retention import Cleaned
+from ariane.store.read.lookup import QUERY_MAX
+from ariane.store.read.reader import BYTES_ANY, TagMatch
+from ariane.store.read.result import ReadResult
 from ariane.store.settings import FlushDiskType, StoreSettings
-from ariane.store.steps import Steps, off_the_loop
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from ariane.model.system_topics import DEFAULT_LEVELS
 from ariane.settings import Key, setting
-from ariane.store.delay_levels import DEFAULT_LEVELS
 
 KiB = 1024
 MiB = 1024 * KiB

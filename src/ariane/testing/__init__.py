@@ -12,18 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ariane.testing.broker_fixture import BrokerForTests, running_broker
+    from ariane.testing.broker import BrokerForTests, running_broker
     from ariane.testing.clock import FakeClock
-    from ariane.testing.disk import PowerCut, SimulatedDisk
 
-__all__ = ["BrokerForTests", "FakeClock", "PowerCut", "SimulatedDisk", "running_broker"]
+__all__ = ["BrokerForTests", "FakeClock", "running_broker"]
 
 _HOMES = {
-    "BrokerForTests": "broker_fixture",
-    "running_broker": "broker_fixture",
+    "BrokerForTests": "broker",
+    "running_broker": "broker",
     "FakeClock": "clock",
-    "PowerCut": "disk",
-    "SimulatedDisk": "disk",
 }
 
 

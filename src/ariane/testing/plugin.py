@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ariane.testing.broker_fixture import BrokerForTests
+    from ariane.testing.broker import BrokerForTests
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def ariane_broker(tmp_path: Path, ariane_broker_settings: dict[str, Any]) -> "It
 
     Any RocketMQ client can use it: tell it `ariane_broker.namesrv`. The first send to a topic makes it.
     """
-    from ariane.testing.broker_fixture import running_broker
+    from ariane.testing.broker import running_broker
 
     with running_broker(tmp_path / "ariane", **ariane_broker_settings) as broker:
         yield broker

@@ -14,11 +14,10 @@ from time import monotonic
 
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, WireError
 from ariane.model.address import Address
-from ariane.transport.frame_arena import Arrived, FrameArena
+from ariane.transport.receive_buffer import Arrived, FrameArena
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.command import Command
-from ariane.wire.frame import FrameLimits, encode_frame
+from ariane.wire.frame import Command, FrameLimits, encode_frame
 
 _OPAQUE_MAX = 2**31 - 1
 _FRESH_S = 5.0

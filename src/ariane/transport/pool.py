@@ -13,7 +13,7 @@ from ariane.model.address import Address
 from ariane.transport.connection import Connection, Receiver
 from ariane.transport.listener import set_options
 from ariane.transport.settings import TransportSettings
-from ariane.wire.command import Command
+from ariane.wire.frame import Command
 
 
 @dataclass(eq=False, slots=True)

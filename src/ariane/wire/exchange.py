@@ -1,24 +1,77 @@
-"""Requests and answers as structs, to commands and back: what server and client share.
+"""The one table of requests: code, request struct, answer struct, and who serves it.
 
-A struct's `body` attribute, when it has one, is the frame's body: raw `bytes`, a text (`str`), or a JSON body.
+Server, client, documentation and tests all read this table; a struct that is not declared cannot be sent or served.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Flag, auto
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from ariane.errors import BodyError, RequestFailed
-from ariane.wire.body import decode_json, encode_json
-from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
-from ariane.wire.command import Command
-from ariane.wire.declare import Declaration, declaration_of
+from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode, Serialization
 from ariane.wire.fields import Answer, Request, to_ext
-from ariane.wire.frame import FRAME_BYTES_MAX
+from ariane.wire.frame import FRAME_BYTES_MAX, Command
+from ariane.wire.json.body import decode_json, encode_json
+
+R = TypeVar("R", bound=Request[Any])
+
+
+class ServedBy(Flag):
+    NAMESERVER = auto()
+    BROKER = auto()
+    CLIENT = auto()
+    """The broker asks and a client answers, on the connection that the client opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    code: RequestCode
+    request: type[Request[Any]]
+    answer: type[Answer]
+    served_by: ServedBy
+
+
+REQUESTS: dict[int, Declaration] = {}
+_BY_STRUCT: dict[type[Request[Any]], Declaration] = {}
+
+
+def request(code: RequestCode, *, served_by: ServedBy) -> Callable[[type[R]], type[R]]:
+    """Declares the struct below it as the request `code`; the answer is the X of its base `Request[X]`."""
+
+    def declare(struct: type[R]) -> type[R]:
+        if code in REQUESTS:
+            raise ValueError(f"{code.name} is declared twice: {REQUESTS[code].request.__name__}, {struct.__name__}")
+        REQUESTS[code] = _BY_STRUCT[struct] = Declaration(code, struct, _answer_of(struct), served_by)
+        return struct
+
+    return declare
+
+
+def declaration_of(struct: type[Request[Any]]) -> Declaration:
+    return _BY_STRUCT[struct]
+
+
+def _answer_of(struct: type[Request[Any]]) -> type[Answer]:
+    for ancestor in struct.__mro__:
+        for base in getattr(ancestor, "__orig_bases__", ()):
+            if get_origin(base) is Request:
+                (answer,) = get_args(base)
+                if isinstance(answer, type) and issubclass(answer, Answer):
+                    return answer
+    raise TypeError(f"{struct.__name__} must derive from Request[SomeAnswer]")
+
+
+# --- exchange ---
+#
+# Requests and answers as structs, to commands and back: what server and client share.
+#
+# A struct's `body` attribute, when it has one, is the frame's body: raw `bytes`, a text (`str`), or a JSON body.
 
 # Only C++ and Lua clients need the tolerant reading for a request's body, and theirs (heartbeats, locks) are short. A
 # longer one could hold the event loop for seconds.

@@ -13,8 +13,8 @@ import msgspec
 
 from ariane.errors import BodyError, FieldError, HeaderError
 from ariane.model.ids import PhysicalOffset, QueueOffset
-from ariane.wire import fastjson
-from ariane.wire.coerce import coerce
+from ariane.wire.json import fastjson
+from ariane.wire.json.coerce import coerce
 
 S = TypeVar("S", bound=msgspec.Struct)
 A_co = TypeVar("A_co", bound="Answer", covariant=True)

@@ -10,12 +10,246 @@
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
-from ariane.errors import FrameError, HeaderError
-from ariane.wire.binary_header import decode_binary_header, encode_binary_header
-from ariane.wire.codes import Serialization
-from ariane.wire.command import Command
-from ariane.wire.json_header import decode_json_header, encode_json_header
+import msgspec
+
+from ariane.errors import BodyError, FieldError, FrameError, HeaderError
+from ariane.wire.codes import HeaderFlag, Language, Serialization, Version
+from ariane.wire.fields import Int32, ext_from_json, from_ext, from_json
+from ariane.wire.json import fastjson
+from ariane.wire.json.coerce import coerce
+
+# --- command ---
+#
+# One remoting command: a request or a response, whatever its header was written in.
+#
+# A `Command` is what msgspec decodes the JSON header into, so a header costs one object. Its `extFields` stay raw bytes
+# until somebody knows their type: `command.fields(SendMessageV2)` then reads them straight into the struct.
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+EXT_FIELDS_MAX = 256
+EXT_VALUE_MAX = 32 * 1024
+# The property text of a send may pass EXT_VALUE_MAX: a broker refuses it with MESSAGE_ILLEGAL, which tells the producer
+# more than a closed connection. The header's own limit still bounds it.
+_PROPERTY_TEXTS = frozenset({"properties", "i"})
+
+PYTHON = Language.PYTHON.name
+_OUR_VERSION = int(Version.V4_7_1)
+_LANGUAGES = dict(Language.__members__)
+_LANGUAGE_NUMBERS: dict[int | None, Language] = {language.value: language for language in Language}
+_NO_EXT = msgspec.Raw(b"")
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """A decoded header with its body. `flag` tells requests, responses and one-way requests apart."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    version: Int32 = _OUR_VERSION
+    language: str | int | None = PYTHON
+    remark: str | None = None
+    raw_ext: msgspec.Raw = msgspec.field(name="extFields", default=_NO_EXT)
+    # Not part of the JSON header: set after decoding, whatever a peer sends under these names.
+    ext_texts: dict[str, str] | None = msgspec.field(name="\x7fext", default=None)
+    body: bytes = msgspec.field(name="\x7fbody", default=b"")
+    serialization: Serialization = msgspec.field(name="\x7fserialization", default=Serialization.JSON)
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & HeaderFlag.RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & HeaderFlag.ONEWAY)
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """The header fields as text."""
+        if self.ext_texts is None:
+            self.ext_texts = ext_from_json(self.raw_ext) if bytes(self.raw_ext) else {}
+        return self.ext_texts
+
+    def fields(self, kind: type[S]) -> S:
+        """The header fields as `kind`."""
+        if self.ext_texts is None and bytes(self.raw_ext):
+            return from_json(kind, self.raw_ext)
+        return from_ext(kind, self.ext)
+
+    @property
+    def language_code(self) -> Language:
+        """Clients send a name in any case (`JAVA`, `other`), a number, or nothing."""
+        if isinstance(self.language, str):
+            return _LANGUAGES.get(self.language.upper(), Language.OTHER)
+        return _LANGUAGE_NUMBERS.get(self.language, Language.OTHER)
+
+
+def check_ext(ext: dict[str, str]) -> None:
+    """The limits on header fields, for headers long enough to break one."""
+    if len(ext) > EXT_FIELDS_MAX:
+        raise HeaderError(f"the header has {len(ext)} fields or more, at most {EXT_FIELDS_MAX} are allowed")
+    for name, value in ext.items():
+        if len(value) > EXT_VALUE_MAX and name not in _PROPERTY_TEXTS:
+            raise HeaderError(f"header field {name[:80]!r} has {len(value)} characters, more than {EXT_VALUE_MAX}")
+
+
+# --- json_header ---
+#
+# The header as JSON: strict in what we write, tolerant of what fastjson would read.
+
+DEPTH_MAX = 32
+# A shorter header cannot hold more than EXT_FIELDS_MAX fields ('"a":1,' is the shortest) nor a value that is too long.
+SURELY_WITHIN_LIMITS = EXT_FIELDS_MAX * 6
+
+# Looked up once: reading a member from an Enum class costs as much as decoding a short string.
+_JSON = Serialization.JSON
+_decode = msgspec.json.Decoder(Command, strict=False).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_json_header(header: bytes) -> Command:
+    if header.count(b"{") + header.count(b"[") > DEPTH_MAX:  # the cheap half of check_depth, without the call
+        fastjson.check_depth(header, DEPTH_MAX, HeaderError)
+    try:
+        command = _decode(header)
+        command.ext_texts = None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        command = _decode_tolerantly(header)
+    command.serialization = _JSON
+    if len(header) > SURELY_WITHIN_LIMITS:
+        check_ext(command.ext)
+    return command
+
+
+class _Lenient(msgspec.Struct):
+    """The header's members as `coerce` reads them."""
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    version: int = 0
+    language: str | None = None
+    remark: str | None = None
+
+
+def _decode_tolerantly(header: bytes) -> Command:
+    """For headers that only fastjson would read: unquoted keys, single quotes, numbers as text."""
+    try:
+        parsed = fastjson.parse(header, depth_max=DEPTH_MAX)
+        if not isinstance(parsed, dict):
+            raise HeaderError(f"the header must be a JSON object, got {type(parsed).__name__}")
+        ext = parsed.get("extFields")
+        members = coerce(_Lenient, parsed, where="header")
+    except (BodyError, FieldError) as error:
+        raise HeaderError(f"the header is not readable: {error}") from error
+    for number in (members.code, members.opaque, members.flag, members.version):
+        if not -(2**31) <= number < 2**31:
+            raise HeaderError(f"header numbers have 32 bits, got {number}")
+    command = Command(**msgspec.structs.asdict(members))
+    command.ext_texts = ext_from_json(fastjson.emit(ext)) if ext else {}
+    return command
+
+
+class _Written(msgspec.Struct, omit_defaults=True):
+    """The header as we write it. Members that are None are left out."""
+
+    code: int
+    flag: int
+    language: str
+    opaque: int
+    version: int
+    extFields: dict[str, str] | None = None
+    remark: str | None = None
+
+
+def encode_json_header(command: Command) -> bytes:
+    language = PYTHON if command.language is PYTHON else command.language_code.name
+    return _encode(
+        _Written(
+            command.code, command.flag, language, command.opaque, command.version, command.ext_texts, command.remark
+        )
+    )
+
+
+# --- binary_header ---
+#
+# The binary header, which Java calls ROCKETMQ. All integers big-endian:
+#
+# code i16 | language u8 | version i16 | opaque i32 | flag i32
+# | remark length i32 | remark | fields length i32 | key length i16 | key | value length i32 | value | key length ...
+
+_FIXED = struct.Struct(">hBhiii")  # up to the remark's length
+_key_length = struct.Struct(">h").unpack_from
+_value_length = struct.Struct(">i").unpack_from
+_BINARY = Serialization.BINARY
+
+
+def decode_binary_header(header: bytes) -> Command:
+    size = len(header)
+    if size < _FIXED.size:
+        raise HeaderError(f"a binary header of {size} bytes ends too early: at least 21 expected")
+    code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
+    fields_at = _FIXED.size + remark_length
+    if remark_length < 0 or fields_at + 4 > size:
+        raise HeaderError(f"a remark of {remark_length} bytes does not fit a binary header of {size}")
+    fields_length = int.from_bytes(header[fields_at : fields_at + 4], "big", signed=True)
+    if fields_at + 4 + fields_length != size:
+        raise HeaderError(f"{fields_length} bytes of fields announced, {size - fields_at - 4} are there")
+    try:
+        remark = str(header[_FIXED.size : fields_at], "utf-8")
+        ext = _fields(header, fields_at + 4, size)
+    except UnicodeDecodeError as error:
+        raise HeaderError(f"the binary header holds a text that is not UTF-8: {error.reason}") from error
+    check_ext(ext)
+    return Command(
+        code=code, opaque=opaque, flag=flag, version=version, language=language, remark=remark or None, ext_texts=ext,
+        serialization=_BINARY,
+    )  # fmt: skip
+
+
+def _fields(header: bytes, position: int, end: int) -> dict[str, str]:
+    """Straight-line on purpose: a send has fourteen fields, and a call for each text would double the cost."""
+    ext: dict[str, str] = {}
+    while position < end and len(ext) <= EXT_FIELDS_MAX:
+        try:
+            (key_length,) = _key_length(header, position)
+            key_end = position + 2 + key_length
+            (value_length,) = _value_length(header, key_end)
+        except struct.error as error:
+            raise HeaderError(f"the binary header ends inside the field at {position}") from error
+        value_end = key_end + 4 + value_length
+        if key_length < 0 or value_length < 0 or value_end > end:
+            raise HeaderError(f"a key of {key_length} and a value of {value_length} bytes at {position} do not fit")
+        ext[header[position + 2 : key_end].decode()] = header[key_end + 4 : value_end].decode()
+        position = value_end
+    return ext
+
+
+def encode_binary_header(command: Command) -> bytes:
+    if not -(2**15) <= command.code < 2**15:
+        raise HeaderError(f"code {command.code} does not fit the binary header's 16 bits: use JSON")
+    remark = (command.remark or "").encode()
+    parts: list[bytes] = []
+    for name, value in command.ext.items():
+        text = value.encode()
+        parts += (_key(name), len(text).to_bytes(4, "big"), text)
+    fields = b"".join(parts)
+    fixed = _FIXED.pack(command.code, command.language_code, command.version, command.opaque, command.flag, len(remark))
+    return b"".join((fixed, remark, len(fields).to_bytes(4, "big"), fields))
+
+
+@lru_cache(maxsize=1024)
+def _key(name: str) -> bytes:
+    key = name.encode()
+    if len(key) >= 2**15:
+        raise HeaderError(f"a field name of {len(key)} bytes does not fit the binary header")
+    return len(key).to_bytes(2, "big") + key
+
+
+# ---
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Of a whole frame, its length word included: what every RocketMQ client and server allows."""
@@ -25,7 +259,6 @@ _PREFIX = struct.Struct(">iI")
 _LENGTH = struct.Struct(">i")
 _LENGTH_MIN = 4  # the header's kind and length
 _TLS_HELLO = 0x16
-_JSON, _BINARY = Serialization.JSON, Serialization.BINARY
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ The compressed form has no room for `topic_sys_flag` and `order`: these come bac
 """
 
 # ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
-
 import struct
 import zlib
 from typing import NoReturn
@@ -21,14 +20,14 @@ from typing import NoReturn
 import msgspec
 
 from ariane.errors import BodyError, RecordError
+from ariane.model.route import BrokerData, ClusterMap, QueueData, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig, TopicFilterType
-from ariane.wire.body import JsonBody, decode_json, encode_json
-from ariane.wire.codes import Version
+from ariane.wire.codes import Compression, Version, with_compression
 from ariane.wire.compression import decompress
-from ariane.wire.crc import crc32
+from ariane.wire.hashes import crc32
+from ariane.wire.json.body import JsonBody, decode_json, encode_json
 from ariane.wire.requests.brokers import RegisterBroker
 from ariane.wire.requests.topics import TopicTable
-from ariane.wire.sys_flag import Compression, with_compression
 
 INFLATED_MAX = 64 * 1024 * 1024  # a million topics; a bomb of one frame (16 MiB) would inflate to 16 GiB
 TOPICS_MAX = 1_000_000
@@ -184,3 +183,68 @@ def _inflate(body: bytes) -> bytes:
 
 def _fail(reason: str) -> NoReturn:
     raise BodyError(f"the registration cannot be read: {reason}")
+
+
+# --- route_text ---
+#
+# Routes and cluster maps as text, in the form each client can read.
+#
+# One flag of queue data has two names: clients before 4.9 read `topicSynFlag`, later ones `topicSysFlag`. We write both
+# and read either. Broker ids stand without quotes and nothing is blank in the dialect, because Go clients up to 2.1.1
+# cut the text by hand; clients from 4.9.4 on may get standard JSON.
+#
+#     {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"c"}],
+#      "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"topicSysFlag":0,
+#      "writeQueueNums":8}]}
+
+
+class _QueueDataText(msgspec.Struct, kw_only=True, rename="camel"):
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_syn_flag: int
+    topic_sys_flag: int
+
+
+class _RouteText(msgspec.Struct, kw_only=True, rename="camel"):
+    queue_datas: list[_QueueDataText]
+    broker_datas: list[BrokerData]
+    filter_server_table: dict[str, list[str]]
+    order_topic_conf: str | None
+
+
+def encode_route(route: TopicRoute, *, standard: bool) -> bytes:
+    """The route for one client: `standard` for those that want proper JSON, the dialect for all others."""
+    text = _RouteText(
+        queue_datas=[_with_both_flags(queues) for queues in route.queue_datas],
+        broker_datas=route.broker_datas,
+        filter_server_table=route.filter_server_table,
+        order_topic_conf=route.order_topic_conf,
+    )
+    return encode_json(text, standard=standard)
+
+
+def decode_route(data: bytes) -> TopicRoute:
+    """A route in either form, from a nameserver of any release."""
+    return decode_json(data, TopicRoute)
+
+
+def encode_cluster_map(cluster: ClusterMap) -> bytes:
+    """Always in the dialect: no release of the reference writes this body otherwise."""
+    return encode_json(cluster)
+
+
+def decode_cluster_map(data: bytes) -> ClusterMap:
+    return decode_json(data, ClusterMap)
+
+
+def _with_both_flags(queues: QueueData) -> _QueueDataText:
+    return _QueueDataText(
+        broker_name=queues.broker_name,
+        read_queue_nums=queues.read_queue_nums,
+        write_queue_nums=queues.write_queue_nums,
+        perm=queues.perm,
+        topic_syn_flag=queues.topic_sys_flag,
+        topic_sys_flag=queues.topic_sys_flag,
+    )

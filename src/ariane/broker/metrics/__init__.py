@@ -1,1 +1,1 @@
-"""The page of metrics: what is declared (declared.py), gathered on the loop, written in a thread, served over HTTP."""
+"""Metrics: collected from the broker, exposed to Prometheus over HTTP."""

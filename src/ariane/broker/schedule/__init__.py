@@ -1,1 +1,1 @@
-"""Messages that wait: delay levels, and delivery times of their own."""
+"""Delayed delivery: delay levels and the timer wheel."""

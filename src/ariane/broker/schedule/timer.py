@@ -11,35 +11,250 @@ and taken again from the topic. So a message may come twice, none is missed, and
 """
 
 import asyncio
+import errno
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from ariane.broker.intake import Intake
-from ariane.broker.schedule.alarm import Alarm
-from ariane.broker.schedule.durable import log_durable
-from ariane.broker.schedule.timer_checkpoint import (
+from ariane.broker.schedule.delay_levels import (
+    TIMER_CANCELS,
+    Alarm,
+    cancelled_by,
+    delivered,
+    due_ms,
+    log_durable,
+    rolled,
+)
+from ariane.broker.schedule.timer_log import (
+    FILE_BYTES,
+    NO_UNIT,
     TimerCheckpoint,
+    TimerLog,
+    TimerUnit,
     read_apache_checkpoint,
     read_timer_checkpoint,
     write_timer_checkpoint,
 )
-from ariane.broker.schedule.timer_drain import TimerDrain
-from ariane.broker.schedule.timer_log import FILE_BYTES, TimerLog
-from ariane.broker.schedule.timer_out import TimerOut, roll_window_ms
-from ariane.broker.schedule.timer_take import TimerTake
 from ariane.broker.schedule.timer_wheel import TimerWheel
-from ariane.broker.system_topics import TIMER
+from ariane.broker.writer import Incoming, Intake, draft_of, incoming_of
 from ariane.clock import Clock
-from ariane.errors import StoreCorrupt, StoreError, StoreMismatch
+from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreMismatch
 from ariane.lifecycle import background, every
+from ariane.model.system_topics import TIMER
+from ariane.store.blocking_io import Steps
+from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.disk import Disk
 from ariane.store.service import StoreService
-from ariane.store.steps import Steps
+from ariane.wire.record.read import RecordView, verify
+
+# --- timer_out ---
+#
+# What happens to a message whose time is looked at: delivered if it is due, else put at the end of the timer topic.
+#
+# The second keeps a message that is due in a week from retention, which deletes the log after three days: within the
+# roll window, well below that, each waiting message is written anew.
 
 log = logging.getLogger(__name__)
+
+_HOUR_MS = 3_600_000
+ROLL_WINDOW_MS_MAX = 48 * _HOUR_MS
+
+
+def roll_window_ms(retention_hours: int) -> int:
+    """After how long a message that still waits is written anew: two thirds of what retention promises, or two days."""
+    if retention_hours < 1:
+        raise SettingsError(
+            "fileReservedTime = 0 keeps no message that waits: give it 1 or more, or no timerWheelEnable"
+        )
+    return min(ROLL_WINDOW_MS_MAX, retention_hours * _HOUR_MS * 2 // 3)
+
+
+class TimerOut:
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self.dropped = 0
+        """Messages that could not be delivered: gone from the log, or without a place to go."""
+
+    def read(self, record: bytes | memoryview | None, physical_offset: int) -> Incoming | None:
+        """The waiting message; None, and told, when it is not there: a full disk may have cost it."""
+        try:
+            if record is None:
+                raise RecordError("its record is gone from the commit log")
+            _check(record, physical_offset)
+            return incoming_of(memoryview(record))
+        except RecordError as error:
+            self._drop(physical_offset, error)
+            return None
+
+    def settle(self, message: Incoming, physical_offset: int, now_ms: int) -> None:
+        """Puts the message where it belongs now; a StoreError when the store cannot take it: try again."""
+        try:
+            following = rolled(message) if due_ms(message.properties) > now_ms else _delivered(message)
+            if following is not None:
+                self._intake.take(draft_of(following))
+                self._intake.counters.timer_deliveries += following.topic != TIMER
+        except (MessageRefused, RecordError) as error:
+            self._drop(physical_offset, error)
+
+    def _drop(self, physical_offset: int, error: Exception) -> None:
+        self.dropped += 1
+        log.error("waiting message dropped", extra={"offset": physical_offset, "reason": str(error)})
+
+
+def _check(record: bytes | memoryview, physical_offset: int) -> None:
+    """With the body's checksum: a copy gets a new one, which would cover damage up."""
+    view = verify(record)
+    if not isinstance(view, RecordView):
+        raise RecordError(f"no record any more: {getattr(view, 'reason', 'a blank one')}")
+    if view.physical_offset != physical_offset or view.topic != TIMER:
+        raise RecordError(f"a message of topic {view.topic} is there, stored at {view.physical_offset}")
+
+
+def _delivered(message: Incoming) -> Incoming | None:
+    return None if TIMER_CANCELS in message.properties else delivered(message)
+
+
+# --- timer_take ---
+#
+# From the timer topic into the wheel: every message once, in the order of its queue.
+
+BATCH = 32
+
+
+class TimerTake:
+    def __init__(self, service: StoreService, wheel: TimerWheel, out: TimerOut, window_ms: int, offset: int) -> None:
+        self._service = service
+        self._wheel = wheel
+        self._out = out
+        self._window_ms = window_ms
+        self.offset = offset
+        """The next message to take."""
+        self.known_below = 0
+        self.known_ms = 0
+        """When the topic is read again: messages before `known_below` that were for a time before this are done."""
+
+    async def step(self, now_ms: int) -> bool:
+        """One batch; whether there was one. A StoreError says that the store cannot take more now."""
+        queue = self._service.store.parts.queues.get(TIMER, 0)
+        if queue is None:
+            return False
+        if not queue.min_offset <= self.offset <= queue.max_offset:
+            self.offset = queue.min_offset
+        if self.offset == queue.max_offset:
+            return False
+        if not self._wheel.log.has_room:
+            self._wheel.log.adopt(await asyncio.to_thread(self._wheel.log.make_file))
+        result = await self._service.read(TIMER, 0, self.offset, BATCH)
+        for record in result.slices:
+            if not self._wheel.log.has_room:
+                return True
+            view = verify(record, check_body_crc=False)
+            if isinstance(view, RecordView):
+                self._take(record, view, now_ms)
+                self.offset = max(self.offset, view.queue_offset + 1)
+            else:
+                log.error("waiting message dropped", extra={"queue_offset": self.offset, "reason": str(view)})
+        self.offset = max(self.offset, result.next_offset)
+        return True
+
+    def _take(self, record: memoryview, view: RecordView, now_ms: int) -> None:
+        """Worked out from the record alone, so that reading the topic again finds the same time."""
+        wake_ms = min(_due_ms(view), view.store_timestamp_ms + self._window_ms)
+        if view.queue_offset < self.known_below and wake_ms < self.known_ms:
+            return
+        if wake_ms > now_ms:
+            self._wheel.place(wake_ms, view.physical_offset, view.size)
+        elif (message := self._out.read(record, view.physical_offset)) is not None:
+            # Not through the wheel: a unit for a time before the cursor would count as delivered after a crash.
+            self._out.settle(message, view.physical_offset, now_ms)
+
+
+def _due_ms(view: RecordView) -> int:
+    try:
+        return due_ms(view.properties())
+    except RecordError:  # told when it is read as a whole
+        return 0
+
+
+# --- timer_drain ---
+#
+# From the wheel to the topics: slots that are over, a bounded chunk of messages at a time.
+
+CHUNK_UNITS = 256
+CHUNK_BYTES = 4 * 1024 * 1024
+CANCELLED_MAX = 10_000
+"""Of one tenth of a second; what is called off beyond that is delivered all the same."""
+
+
+class TimerDrain:
+    """Takes a slot off the wheel and works through it; a put that fails is tried again from the same message."""
+
+    def __init__(self, wheel: TimerWheel, commit_log: CommitLog, out: TimerOut) -> None:
+        self._wheel = wheel
+        self._log = commit_log
+        self._out = out
+        self._position = NO_UNIT  # the rest of the slot in hand, newest first
+        self._ready: list[tuple[TimerUnit, Incoming]] = []  # read, in the order of delivery, the next one last
+        self._cancelled: set[tuple[str, int]] = set()
+
+    async def step(self, now_ms: int) -> bool:
+        """One chunk; whether there was one. A StoreError says that the store cannot take more now."""
+        if not self._ready:
+            if self._position == NO_UNIT:
+                self._position = self._wheel.take_over(now_ms)
+                self._cancelled.clear()
+            if self._position == NO_UNIT:
+                return False
+            await self._read_chunk()
+        while self._ready:
+            unit, message = self._ready[-1]
+            self._out.settle(message, unit.physical_offset, now_ms)
+            self._ready.pop()
+        return True
+
+    async def _read_chunk(self) -> None:
+        """Reads in threads: these records were written long ago, and may have to come from the disk."""
+        units = await asyncio.to_thread(self._wheel.chunk, self._position, CHUNK_UNITS, CHUNK_BYTES)
+        places = [(self._log.segments.find(unit.physical_offset), unit) for unit in units]
+        records = await asyncio.to_thread(_read, places)
+        self._position = units[-1].previous
+        self._wheel.pending -= len(units)
+        self._prepare(zip(units, records, strict=True))
+
+    def _prepare(self, found: Iterable[tuple[TimerUnit, bytes | None]]) -> None:
+        messages = [(unit, self._out.read(record, unit.physical_offset)) for unit, record in found]
+        present = [(unit, message) for unit, message in messages if message is not None]
+        for _, message in present:
+            if (key := message.properties.get(TIMER_CANCELS)) and len(self._cancelled) < CANCELLED_MAX:
+                self._cancelled.add((key, due_ms(message.properties)))
+        wanted = [pair for pair in present if not self._is_cancelled(pair[1])]
+        self._ready = wanted[::-1]  # sent first, delivered first; sort keeps that among equals
+        self._ready.sort(key=lambda pair: pair[0].wake_ms)
+        self._ready.reverse()
+
+    def _is_cancelled(self, message: Incoming) -> bool:
+        """A message is called off by a later one with its key and its delivery time: in the same slot, and read first,
+        because the newest are."""
+        at_ms = due_ms(message.properties)
+        return any((key, at_ms) in self._cancelled for key in cancelled_by(message))
+
+
+def _read(places: list[tuple[Segment | None, TimerUnit]]) -> list[bytes | None]:
+    return [None if segment is None else _record(segment, unit) for segment, unit in places]
+
+
+def _record(segment: Segment, unit: TimerUnit) -> bytes | None:
+    try:
+        return segment.file.read(unit.size, unit.physical_offset - segment.base)
+    except OSError as error:
+        if error.errno == errno.EBADF:  # retention has just closed the file
+            return None
+        raise
+
+
+# ---
 
 RETRY_MS = 1_000
 CHECKPOINT_INTERVAL_S = 1.0

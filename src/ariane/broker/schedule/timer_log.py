@@ -4,19 +4,86 @@ It holds nothing that the commit log does not: a start that finds it damaged thr
 again. Where it ends is said by the checkpoint; what a crash left behind that is overwritten.
 """
 
+import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ariane.broker.schedule.timer_unit import NO_UNIT, UNIT_BYTES, TimerUnit, pack_unit, unpack_unit, unpack_units
 from ariane.errors import StoreCorrupt, StoreFull
-from ariane.store.disk import Disk
+from ariane.store.blocking_io import Steps
+from ariane.store.commit_log.log import Segment, Segments
+from ariane.store.disk import Disk, read_all, replace_all
 from ariane.store.layout import offset_of
-from ariane.store.segments import Segment, Segments
-from ariane.store.steps import Steps
+from ariane.wire.hashes import crc32
+
+# --- timer_unit ---
+#
+# One pending message in the timer's log. Units of one slot of time are linked, the newest first.
+#
+#     offset  bytes  field
+#          0      8  previous         position of the unit before it in its slot, -1 when it is the first
+#          8      8  wakeMs           when to look at the message: due, or to be moved on before retention reaches it
+#         16      8  physicalOffset   of its record in the commit log
+#         24      4  size             of its record
+#         28      4  check            over the seven words before it
+#
+# The check is a sum of words times odd numbers: each single word that changes shows, and numpy computes a million of
+# them in a few milliseconds, which is what a start after a crash waits for.
+
+_UNIT = struct.Struct(">qqqiI")
+_WORDS = struct.Struct(">7I")
+UNIT_BYTES = _UNIT.size
+NO_UNIT = -1
+
+_FACTORS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD6E8FEB9, 0xA0761D65)
+_SEED = 0x5F356495  # zeros are no unit
+_FACTOR_ROW = np.array(_FACTORS, dtype=np.uint32)
+_MASK = 0xFFFFFFFF
+
+UNITS = np.dtype([("previous", ">i8"), ("wake_ms", ">i8"), ("physical", ">i8"), ("size", ">i4"), ("check", ">u4")])
+
+
+class TimerUnit(NamedTuple):
+    previous: int
+    wake_ms: int
+    physical_offset: int
+    size: int
+
+
+def pack_unit(unit: TimerUnit) -> bytes:
+    fields = _UNIT.pack(*unit, 0)[:-4]
+    return fields + _check(fields).to_bytes(4, "big")
+
+
+def unpack_unit(data: bytes, position: int) -> TimerUnit:
+    """The unit that was read at `position`; StoreCorrupt when it is none, or its link does not lead back."""
+    if len(data) == UNIT_BYTES:
+        previous, wake_ms, physical, size, check = _UNIT.unpack(data)
+        if check == _check(data[:-4]) and NO_UNIT <= previous < position:
+            return TimerUnit(previous, wake_ms, physical, size)
+    raise StoreCorrupt(f"the timer's log is damaged at {position}")
+
+
+def unpack_units(data: bytes) -> npt.NDArray[np.void]:
+    """Many units, back to back; StoreCorrupt when one of them is none."""
+    words = np.frombuffer(data, dtype=">u4").astype(np.uint32).reshape(-1, UNIT_BYTES // 4)
+    checks = (words[:, :-1] * _FACTOR_ROW).sum(axis=1, dtype=np.uint32) + np.uint32(_SEED)
+    if not np.array_equal(checks, words[:, -1]):
+        raise StoreCorrupt(f"the timer's log is damaged in unit {int(np.argmax(checks != words[:, -1]))} of a chunk")
+    return np.frombuffer(data, dtype=UNITS)
+
+
+def _check(fields: bytes) -> int:
+    words: tuple[int, ...] = _WORDS.unpack(fields)
+    return (sum(word * factor for word, factor in zip(words, _FACTORS, strict=True)) + _SEED) & _MASK
+
+
+# ---
 
 FILE_BYTES = 32 * 1024 * 1024
 """A million units: 32 MB are also what the oldest pending message can keep from being deleted."""
@@ -129,7 +196,7 @@ class TimerLog:
 
     def sync_now(self) -> None:
         """Makes all units durable. Blocks: for a thread. After a failure never again: the kernel forgets what it could
-        not write, and the next sync would succeed without it (as in store/flush.py)."""
+        not write, and the next sync would succeed without it (as in store/maintenance/flush.py)."""
         with self._one_at_a_time:
             if self._sync_error is not None:
                 raise self._sync_error
@@ -169,3 +236,64 @@ def _units_of(segment: Segment, end: int) -> Iterator[tuple[int, npt.NDArray[np.
 
 def _full(error: OSError) -> StoreFull:
     return StoreFull(f"the timer's log cannot be written ({error.strerror}): free some space; it is tried again")
+
+
+# --- timer_checkpoint ---
+#
+# How far the timer has come: `timer/checkpoint`, replaced as a whole.
+#
+# offset  bytes  field
+#      0      8  magic          "ARTIMER1"
+#      8      8  deliveredMs    every unit for an earlier time is delivered, and what was delivered is durable
+#     16      8  logEnd         the units before this are durable ...
+#     24      8  queueOffset    ... and stand for every message of the timer topic before this
+#     32      8  knownBelow     while the topic is read again because the log was lost: messages before this offset
+#     40      8  knownMs          that were for an earlier time than this were delivered already
+#     48      4  crc            over all before it
+
+_LAYOUT = struct.Struct(">8s5qI")
+_MAGIC = b"ARTIMER1"
+_APACHE = struct.Struct(">3q")
+_APACHE_DOUBT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCheckpoint:
+    delivered_ms: int
+    log_end: int
+    queue_offset: int
+    known_below: int = 0
+    known_ms: int = 0
+
+
+def read_timer_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
+    """None when there is none: nothing ever waited here."""
+    data = read_all(disk, path, _LAYOUT.size + 1)
+    if data is None:
+        return None
+    if len(data) == _LAYOUT.size:
+        magic, *fields, crc = _LAYOUT.unpack(data)
+        if magic == _MAGIC and crc == crc32(data[:-4]):
+            return TimerCheckpoint(*fields)
+    raise StoreCorrupt(
+        f"{path} is damaged: restore it from a copy, or remove it to deliver every message of the timer topic that is "
+        "still in the log once more"
+    )
+
+
+def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
+    """What Apache 5 notes in `config/timercheck`, when it ran this store before us: up to when it delivered, and which
+    messages it had taken. Its log and wheel are not read: the topic is, once more. A minute is taken off, because it
+    notes what it has begun to deliver."""
+    data = read_all(disk, path, _APACHE.size)
+    if data is None or len(data) < _APACHE.size:
+        return None
+    read_ms, _, queue_offset = _APACHE.unpack(data)
+    return TimerCheckpoint(read_ms, 0, 0, known_below=queue_offset, known_ms=read_ms - _APACHE_DOUBT_MS)
+
+
+def write_timer_checkpoint(disk: Disk, path: Path, checkpoint: TimerCheckpoint) -> None:
+    """Blocks for a sync or two."""
+    numbers = (checkpoint.delivered_ms, checkpoint.log_end, checkpoint.queue_offset)
+    data = _LAYOUT.pack(_MAGIC, *numbers, checkpoint.known_below, checkpoint.known_ms, 0)[:-4]
+    replace_all(disk, path, data + struct.pack(">I", crc32(data)))

@@ -11,26 +11,109 @@ Pure: messages in, messages out. The first two are what every transaction takes,
 others are for the few that nobody ended.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
-from ariane.broker.incoming import SEAL, Incoming
-from ariane.broker.system_topics import TRANS_CHECK_MAX, TRANS_HALF
-from ariane.broker.transactions.half_record import (
-    HALF_QUEUE,
-    first_offset,
-    is_number,
-    number,
-    real_queue_id,
-    real_topic,
-)
+from ariane.broker.writer import DEFERRING, SEAL, Incoming, keys_of
+from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
-from ariane.store.draft import Appended
+from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
+from ariane.store.append.draft import Appended, Draft
+from ariane.wire.codes import SysFlag
+from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.record_read import decode
-from ariane.wire.sys_flag import SysFlag
+from ariane.wire.properties import encode_properties
+from ariane.wire.record.read import RecordView, decode, verify
+
+# --- half_record ---
+#
+# A half message where it lies in the log: what its outcome needs of it, and its body only when that is a commit.
+
+_REAL_TOPIC, _REAL_QUEUE_ID = Property.REAL_TOPIC, Property.REAL_QUEUE_ID
+_FIRST = Property.TRANSACTION_PREPARED_QUEUE_OFFSET
+_PRODUCER_GROUP = Property.PRODUCER_GROUP
+
+HALF_QUEUE = 0
+"""Of RMQ_SYS_TRANS_HALF_TOPIC, which has no other."""
+
+_QUEUE_ID_MAX = 2**31 - 1
+_NUMBER_DIGITS_MAX = 18  # what fits 63 bits
+
+
+class HalfRecord(msgspec.Struct, frozen=True, gc=False):
+    view: RecordView
+    properties: dict[str, str]
+    real_topic: str
+    real_queue_id: int
+    first_offset: int
+    """Queue offset of the message that the producer sent. All copies of it are one transaction."""
+    record: memoryview
+
+    @classmethod
+    def of(cls, record: memoryview) -> "HalfRecord":
+        """RecordError when it does not say where the message belongs: bytes of a disk are not trusted."""
+        view = verify(record, check_body_crc=False)
+        if not isinstance(view, RecordView):
+            raise RecordError(f"no half message: {getattr(view, 'reason', 'a blank record')}")
+        properties, at = view.properties(), view.physical_offset
+        first = first_offset(properties, view.queue_offset, at)
+        return cls(view, properties, real_topic(properties, at), real_queue_id(properties, at), first, record)
+
+    @property
+    def producer_group(self) -> str:
+        return self.properties.get(_PRODUCER_GROUP, "")
+
+    @property
+    def body(self) -> bytes:
+        return self.view.body(self.record)
+
+    @property
+    def property_text(self) -> bytes:
+        """As it stands there, but without the seal, which is that of this record."""
+        if SEAL not in self.properties:
+            return self.view.property_text
+        return encode_properties({name: value for name, value in self.properties.items() if name != SEAL})
+
+
+# --- what the properties of a half message say; `at` is its place in the log, for the error ---------------------------
+
+
+def real_topic(properties: Mapping[str, str], at: int) -> str:
+    topic = properties.get(_REAL_TOPIC)
+    if topic is None:
+        raise RecordError(f"the message at offset {at} has no {_REAL_TOPIC}")
+    return topic
+
+
+def real_queue_id(properties: Mapping[str, str], at: int) -> int:
+    queue_id = number(properties, _REAL_QUEUE_ID, None, at)
+    if queue_id > _QUEUE_ID_MAX:
+        raise RecordError(f"{_REAL_QUEUE_ID} of the message at {at} is {queue_id}")
+    return queue_id
+
+
+def first_offset(properties: Mapping[str, str], own_offset: int, at: int) -> int:
+    return min(own_offset, number(properties, _FIRST, None, at)) if _FIRST in properties else own_offset
+
+
+def number(properties: Mapping[str, str], name: str, default: int | None, at: int) -> int:
+    text = properties.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not is_number(text):
+        raise RecordError(f"property {name} of the message at offset {at} is {text!r}, no number")
+    return int(text)
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
+
+
+# ---
 
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 
@@ -138,3 +221,121 @@ def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: d
         sys_flag=stored.sys_flag & ~_TRANSACTION_BITS,
         reconsume_times=stored.reconsume_times,
     )
+
+
+# --- half_drafts ---
+#
+# Half messages as drafts, made from the property text as it came: nothing is taken apart and written anew.
+#
+#     producer's text                      TAGS=a KEYS=k TRAN_MSG=true PGROUP=payers
+#     half(), waits in the half queue      the same + what the broker adds to each one + REAL_TOPIC=orders REAL_QID=3
+#     real(), once it is committed         the very same bytes
+#
+# The transaction bits are cleared because a record with the "prepared" bit gets no entry in its queue, and the queue is
+# how the broker finds what still waits.
+
+_COMMIT_BITS = int(SysFlag.TRANSACTION_COMMIT)
+_TAGS = Property.TAGS
+
+_REAL = f"{Property.REAL_TOPIC}\x01%b\x02{Property.REAL_QUEUE_ID}\x01%d\x02".encode()
+
+_NOT_FROM_PRODUCERS = DEFERRING | {
+    # Only the broker's word counts here: with these a producer could pass its message off as a copy of another's.
+    Property.TRANSACTION_PREPARED_QUEUE_OFFSET,
+    Property.TRANSACTION_CHECK_TIMES,
+    # What the broker adds, and must not be there twice.
+    Property.REAL_TOPIC,
+    Property.REAL_QUEUE_ID,
+    Property.CLUSTER,
+    Property.MSG_REGION,
+}
+"""And no delay, which Java's producer takes away from its half messages, too: the commit is what they wait for."""
+
+
+def producers_text(properties: dict[str, str], text: str) -> str:
+    """A half message's property text without what its producer may not say: nearly always as it came."""
+    if _NOT_FROM_PRODUCERS.isdisjoint(properties):
+        return text
+    allowed = [(name, value) for name, value in properties.items() if name not in _NOT_FROM_PRODUCERS]
+    return "".join([f"{name}\x01{value}\x02" for name, value in allowed])
+
+
+def half(draft: Draft) -> Draft:
+    """The draft of what a producer wants to send, turned into one that waits for its outcome."""
+    draft.properties += _REAL % (draft.topic.encode(), draft.queue_id)
+    draft.topic, draft.queue_id = TRANS_HALF, HALF_QUEUE
+    draft.sys_flag &= ~_TRANSACTION_BITS
+    return draft
+
+
+def real(waiting: HalfRecord) -> Draft:
+    """The message as it is delivered. REAL_TOPIC, REAL_QID and TRAN_MSG stay, as in Apache: Java reads the last."""
+    view, properties = waiting.view, waiting.properties
+    return Draft(
+        topic=waiting.real_topic,
+        queue_id=waiting.real_queue_id,
+        body=waiting.body,
+        properties=waiting.property_text,
+        born_timestamp_ms=view.born_timestamp_ms,
+        born_host=view.born_host,
+        flag=view.flag,
+        sys_flag=view.sys_flag & ~_TRANSACTION_BITS | _COMMIT_BITS,
+        reconsume_times=view.reconsume_times,
+        prepared_transaction_offset=view.physical_offset,
+        tags_code=tags_code(properties.get(_TAGS)),
+        keys=keys_of(properties),
+    )
+
+
+def real_to_defer(waiting: HalfRecord) -> Incoming:
+    """The same as a message, for one of the few that asks for a delay, which begins with its commit."""
+    draft = real(waiting)
+    return Incoming(
+        topic=draft.topic,
+        queue_id=draft.queue_id,
+        body=draft.body,
+        properties={name: value for name, value in waiting.properties.items() if name != SEAL},
+        born_timestamp_ms=draft.born_timestamp_ms,
+        born_host=draft.born_host,
+        flag=draft.flag,
+        sys_flag=draft.sys_flag,
+        reconsume_times=draft.reconsume_times,
+        prepared_transaction_offset=draft.prepared_transaction_offset,
+    )
+
+
+# --- op_messages ---
+#
+# Op messages: "the half message at this offset of the half queue is over".
+#
+#     topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, TAGS "d"
+#     body  4711            4.x, and ours: the half message's queue offset in decimal
+#     body  4711,4712,      5.x gathers several, each followed by a comma
+#
+# We write one offset a message: both releases read that, and a broker of the older one fails on a comma.
+
+OP_QUEUE = 0
+_ENDED = "d"
+_PROPERTIES, _TAGS_CODE = encode_properties({Property.TAGS: _ENDED}), tags_code(_ENDED)
+_DIGITS_MAX = 18  # what fits 63 bits
+
+
+def op_message(half_offset: int, now_ms: int, own_host: bytes) -> Draft:
+    """Says that the half message at `half_offset` of its queue is over. `own_host` is this broker, who says so."""
+    return Draft(
+        topic=TRANS_OP,
+        queue_id=OP_QUEUE,
+        body=b"%d" % half_offset,
+        properties=_PROPERTIES,
+        born_timestamp_ms=now_ms,
+        born_host=own_host,
+        tags_code=_TAGS_CODE,
+    )
+
+
+def ended_offsets(view: RecordView, record: memoryview) -> list[int]:
+    """The half messages that an op message ends. What is no offset is passed over: it ends nothing."""
+    if view.properties().get(Property.TAGS) != _ENDED:
+        return []
+    words = view.body(record).split(b",")
+    return [int(word) for word in words if word.isdigit() and len(word) <= _DIGITS_MAX]

@@ -10,19 +10,15 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from ariane.client.admin.accounts import AccountAdmin
-from ariane.client.admin.brokers import BrokerAdmin
-from ariane.client.admin.clients import ClientAdmin
-from ariane.client.admin.cluster import ClusterAdmin
-from ariane.client.admin.desk import Desk
-from ariane.client.admin.groups import GroupAdmin
-from ariane.client.admin.messages import MessageAdmin
-from ariane.client.admin.nameservers import NameserverAdmin
+from ariane.client.admin.acl import AccountAdmin
+from ariane.client.admin.cluster import BrokerAdmin, ClusterAdmin, NameserverAdmin
+from ariane.client.admin.groups import ClientAdmin, GroupAdmin
+from ariane.client.admin.messages import MessageAdmin, QueueAdmin
 from ariane.client.admin.offsets import OffsetAdmin
-from ariane.client.admin.queues import QueueAdmin
+from ariane.client.admin.requests import Desk
 from ariane.client.admin.topics import TopicAdmin
-from ariane.client.instance import Instance
-from ariane.client.lifetime import Lifetime
+from ariane.client.core.instance import Instance
+from ariane.client.core.lifecycle import Lifetime
 from ariane.client.settings import ClientSettings, settings_for
 from ariane.clock import Clock
 

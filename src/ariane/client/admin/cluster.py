@@ -5,11 +5,29 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ariane.client.admin.desk import Desk
-from ariane.client.admin.servers import Broker, PerBroker
+from ariane.client.admin.requests import Broker, Desk, PerBroker, PerNameserver, absent_is_none
+from ariane.errors import ClientError
 from ariane.model.route import ClusterMap
-from ariane.wire.requests.brokers import AddWritePermission, WipeWritePermission
-from ariane.wire.requests.runtime import BrokerStats, GetBrokerStats, GetRuntimeInfo
+from ariane.settings.properties_file import read_properties
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.brokers import (
+    AddWritePermission,
+    BrokerStats,
+    CleanExpiredConsumeQueues,
+    CleanUnusedTopics,
+    DeleteExpiredCommitLog,
+    DeleteKeyValue,
+    GetBrokerSettings,
+    GetBrokerStats,
+    GetKeyValue,
+    GetNameserverSettings,
+    GetRuntimeInfo,
+    ListKeyValues,
+    PutKeyValue,
+    UpdateBrokerSettings,
+    UpdateNameserverSettings,
+    WipeWritePermission,
+)
 
 _FREE = re.compile(r"Free : ([\d.]+) ([KMGTPE]?)i?B")
 _UNITS = ("", *"KMGTPE")
@@ -101,3 +119,102 @@ class ClusterAdmin:
         answers = await self._desk.each_nameserver(AddWritePermission(broker_name))
         answers.all(f"taking {broker_name} into sends")
         return {nameserver: answer.add_topic_count for nameserver, answer in answers.answers.items()}
+
+
+# --- properties ---
+#
+# Settings as text: `name=value` lines, as Java's properties files have them.
+
+# Java's broker takes each line apart at the first "=" and knows escapes; ours reads by the same rules.
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+def read_table(text: str) -> dict[str, str]:
+    return {entry.key: entry.value for entry in read_properties(text)}
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    for name in settings:
+        if not name or not name.replace(".", "").replace("_", "").isalnum():
+            raise ClientError(f"{name!r} is no name of a setting: letters, digits, '.' and '_' expected")
+    return "".join(f"{name}={value.translate(_ESCAPES)}\n" for name, value in settings.items())
+
+
+# --- brokers ---
+#
+# Brokers one by one: their settings, and house-keeping on demand.
+
+
+class BrokerAdmin:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def config(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[dict[str, str]]:
+        """The settings in force, under RocketMQ's names."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker, slaves=True)
+        answers = (await self._desk.each(brokers, GetBrokerSettings())).some("reading settings")
+        return answers.mapped(lambda answer: read_table(answer.body))
+
+    async def set_config(
+        self, settings: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
+    ) -> list[Broker]:
+        """Changes settings of running brokers. Ours take those marked live, until the next start; Apache's take any."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = await self._desk.each(brokers, UpdateBrokerSettings(properties_text(settings)))
+        return answers.all("changing settings")
+
+    async def clean_expired_queues(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """Removes queues whose messages have all gone from the log."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        return (await self._desk.each(brokers, CleanExpiredConsumeQueues())).all("removing expired queues")
+
+    async def clean_unused_topics(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """Removes the queues of topics that no longer exist."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        return (await self._desk.each(brokers, CleanUnusedTopics())).all("removing unused topics")
+
+    async def delete_expired_files(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """Removes commit log files that are past their time now, and not at the hour set for it."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        return (await self._desk.each(brokers, DeleteExpiredCommitLog())).all("removing expired files")
+
+
+# --- nameservers ---
+#
+# Nameservers: their key-value pairs and settings. They do not talk to each other, so a change goes to each of them.
+
+
+class NameserverAdmin:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self._desk.instance.settings.nameserver_list
+
+    async def get(self, namespace: str, key: str) -> str | None:
+        asked = self._desk.ask_nameserver(GetKeyValue(namespace, key))
+        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return None if answer is None else answer.value
+
+    async def pairs(self, namespace: str) -> dict[str, str]:
+        """All pairs of a namespace; none when there is no such namespace."""
+        asked = self._desk.ask_nameserver(ListKeyValues(namespace))
+        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return {} if answer is None else answer.body.table
+
+    async def put(self, namespace: str, key: str, value: str) -> list[str]:
+        return (await self._desk.each_nameserver(PutKeyValue(namespace, key, value))).all(f"putting {key}")
+
+    async def delete(self, namespace: str, key: str) -> list[str]:
+        return (await self._desk.each_nameserver(DeleteKeyValue(namespace, key))).all(f"deleting {key}")
+
+    async def config(self) -> PerNameserver[dict[str, str]]:
+        """The settings in force, under RocketMQ's names."""
+        answers = (await self._desk.each_nameserver(GetNameserverSettings())).some("reading settings")
+        return answers.mapped(lambda answer: read_table(answer.body))
+
+    async def set_config(self, settings: Mapping[str, str]) -> list[str]:
+        """Only Apache's nameservers take it; ours refuse, for the request once let anybody write any file."""
+        answers = await self._desk.each_nameserver(UpdateNameserverSettings(properties_text(settings)))
+        return answers.all("changing settings")

@@ -10,11 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ariane.client.admin.desk import Desk, absent_is_none
-from ariane.client.admin.members import GroupMembers, members_of
-from ariane.client.admin.running import running_infos
-from ariane.client.admin.servers import Broker, Failure
-from ariane.client.admin.stored_offsets import stored_offsets_at
+from ariane.client.admin.members import GroupMembers, members_of, running_infos, stored_offsets_at
+from ariane.client.admin.requests import Broker, Desk, Failure, absent_is_none
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.groups import ConsumeStats, GetConsumeStats, OffsetPair

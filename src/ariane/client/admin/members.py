@@ -2,11 +2,18 @@
 
 import msgspec
 
-from ariane.client.admin.desk import Desk, absent_is_none
-from ariane.client.admin.servers import Broker, Failure, PerBroker
+from ariane.client.admin.requests import Broker, Desk, Failure, PerBroker, PerServer, absent_is_none
+from ariane.errors import ClientError
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.wire.codes import ResponseCode
-from ariane.wire.requests.connections import ConsumerConnections, ConsumerConnectionsAnswer, GetConsumerConnections
+from ariane.wire.requests.clients import (
+    ConsumerConnections,
+    ConsumerConnectionsAnswer,
+    ConsumerRunningInfo,
+    GetConsumerConnections,
+    GetRunningInfo,
+)
+from ariane.wire.requests.offsets import GetAllConsumerOffsets
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,3 +90,41 @@ def _members(told: dict[Broker, ConsumerConnections]) -> tuple[Member, ...]:
                 brokers=tuple(dict.fromkeys(brokers)),
             )
     return tuple(found[client_id] for client_id in sorted(found))
+
+
+# --- running ---
+#
+# What the members of a group are doing right now: asked of each, through a broker that it is connected to.
+
+_TIMEOUT_S = 12.0  # the broker gives the member 10
+
+
+async def running_infos(
+    desk: Desk, group: str, members: GroupMembers, *, stacks: bool = False
+) -> PerServer[str, ConsumerRunningInfo]:
+    """By client id; members that do not answer are among the failures."""
+    by_id = {one.client_id: one for one in members.members}
+    return await desk.gather(by_id, lambda client_id: running_info(desk, group, by_id[client_id], stacks=stacks))
+
+
+async def running_info(desk: Desk, group: str, member: Member, *, stacks: bool = False) -> ConsumerRunningInfo:
+    for broker in await desk.brokers():
+        if broker.name in member.brokers:
+            ask = GetRunningInfo(group, member.client_id, stacks)
+            return (await desk.ask(broker.address, ask, _TIMEOUT_S)).body
+    raise ClientError(f"no broker that consumer {member.client_id} is connected to is known any more: ask again")
+
+
+# --- stored_offsets ---
+#
+# A group's offsets exactly as a broker stores them.
+#
+# Asked for a single offset, brokers answer 0 where there is none but the queue is young, so that new consumers lose
+# nothing. Here the difference matters, so the broker's whole table is asked for: the one that slaves copy.
+
+
+async def stored_offsets_at(desk: Desk, broker: Broker, group: str) -> dict[str, dict[int, int]]:
+    """By topic and queue id."""
+    table = (await desk.ask(broker.address, GetAllConsumerOffsets())).body.offset_table
+    split = ((key.rpartition("@"), offsets) for key, offsets in table.items())
+    return {topic: offsets for (topic, _, owner), offsets in split if owner == group}

@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace
 
-from ariane.client.admin.desk import Desk
-from ariane.client.admin.order_confs import OrderConfs
-from ariane.client.admin.servers import Broker, PerBroker, PerServer
-from ariane.client.admin.topic_stats import TopicStats, topic_stats
+from ariane.client.admin.requests import Broker, Desk, Failure, PerBroker, PerServer, absent_is_none
 from ariane.errors import ClientError, RequestFailed
-from ariane.model.route import TopicRoute
+from ariane.model.route import MessageQueue, TopicRoute
 from ariane.model.topic import AUTO_CREATE_TEMPLATE, Permission, TopicConfig, TopicSysFlag
 from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.brokers import DeleteKeyValue, GetKeyValue, PutKeyValue
 from ariane.wire.requests.groups import ListGroupsOfTopic
 from ariane.wire.requests.topics import (
     DeleteTopicInBroker,
     DeleteTopicInNameserver,
     GetTopicConfig,
+    GetTopicStats,
     GetTopicTable,
     ListSystemTopics,
     ListSystemTopicsInBroker,
@@ -25,6 +25,96 @@ from ariane.wire.requests.topics import (
     ListTopicsByCluster,
     UpdateTopic,
 )
+
+# --- topic_stats ---
+#
+# Where the queues of a topic begin and end.
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    """The offset that the next message will get."""
+    last_stored_ms: int | None
+    """None when the queue is empty."""
+
+    @property
+    def count(self) -> int:
+        return self.max_offset - self.min_offset
+
+
+class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    queues: tuple[QueueStats, ...]
+    failures: tuple[Failure, ...] = ()
+    """Brokers whose queues are missing here."""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.failures
+
+    @property
+    def count(self) -> int | None:
+        """Messages that are still stored; None when a broker did not answer."""
+        return sum(queue.count for queue in self.queues) if self.is_complete else None
+
+    def by_queue(self) -> dict[MessageQueue, QueueStats]:
+        """Of all queues; the error of a broker that did not answer, for those who need every one."""
+        if self.failures:
+            raise self.failures[0].error
+        return {one.queue: one for one in self.queues}
+
+
+async def topic_stats(desk: Desk, topic: str) -> TopicStats:
+    answers = await desk.each(await desk.of_topic(topic), GetTopicStats(topic))
+    queues = [
+        QueueStats(
+            queue=queue,
+            min_offset=told.min_offset,
+            max_offset=told.max_offset,
+            last_stored_ms=told.last_update_timestamp or None,
+        )
+        for answer in answers.some(f"statistics of {topic}").answers.values()
+        for queue, told in answer.body.offset_table.items()
+    ]
+    return TopicStats(topic=topic, queues=tuple(sorted(queues, key=lambda one: one.queue)), failures=answers.failures)
+
+
+# --- order_confs ---
+#
+# The queues of ordered topics, which nameservers keep as a pair: topic to `broker-a:4;broker-b:4`.
+
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+
+class OrderConfs:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, topic: str) -> dict[str, int] | None:
+        asked = self._desk.ask_nameserver(GetKeyValue(ORDER_NAMESPACE, topic))
+        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return None if answer is None or not answer.value else _read(topic, answer.value)
+
+    async def put(self, topic: str, queues: Mapping[str, int]) -> None:
+        text = ";".join(f"{broker}:{count}" for broker, count in sorted(queues.items()))
+        (await self._desk.each_nameserver(PutKeyValue(ORDER_NAMESPACE, topic, text))).all("setting the order conf")
+
+    async def delete(self, topic: str) -> None:
+        (await self._desk.each_nameserver(DeleteKeyValue(ORDER_NAMESPACE, topic))).all("deleting the order conf")
+
+
+def _read(topic: str, text: str) -> dict[str, int]:
+    try:
+        return {name: int(count) for name, _, count in (part.rpartition(":") for part in text.split(";") if part)}
+    except ValueError:
+        raise ClientError(
+            f"the order conf of {topic} is {text[:200]!r}: expected broker-a:4;broker-b:4; set it anew"
+        ) from None
+
+
+# ---
 
 _QUEUES = 4
 _ROUTE_WAIT_S = 5.0

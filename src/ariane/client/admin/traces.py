@@ -1,4 +1,4 @@
-"""A message's trace: records that clients left in the trace topic, put together. The form is in client/trace_text.py.
+"""A message's trace: records that clients left in the trace topic, put together.
 
 Records come from any client of any release, so each field is read with doubt: a record that cannot be read is counted
 and left out. Releases add fields at the end; what we do not know of is passed over.
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ariane.client.admin.servers import Failure
-from ariane.client.trace_text import ContextCode, TraceKind
+from ariane.client.admin.requests import Failure
+from ariane.client.core.trace_format import ContextCode, TraceKind
 
 if TYPE_CHECKING:
     from ariane.client.admin.messages import FoundMessages

@@ -7,30 +7,254 @@ A task that fails or is repeated leaves a file that no commit names. A driver th
 them, which the next run removes and makes again.
 """
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
+from ariane.arrow.log.split import LogSplit
 from ariane.errors import SettingsError, StoreInUse
-from ariane.spark.archive_commits import ArchivedFile, Commit, clear_staged, publish, read_commits, write_commit
-from ariane.spark.archive_encode import ArchiveWriter
-from ariane.spark.archive_layout import ArchiveLayout
-from ariane.spark.batch import read_range
-from ariane.spark.jobs.archive_options import ArchiveOptions
-from ariane.spark.jobs.archive_parts import COLUMNS, Part, parts_of, reach_after, topics_of
+from ariane.model.route import MessageQueue
+from ariane.settings import setting
+from ariane.spark.archive.columns import READ_TO_ARCHIVE
+from ariane.spark.archive.commits import (
+    ArchivedFile,
+    ArchiveLayout,
+    Commit,
+    StoreReach,
+    clear_staged,
+    publish,
+    read_commits,
+    write_commit,
+)
+from ariane.spark.archive.write import ArchiveWriter
+from ariane.spark.cluster import cluster_for
+from ariane.spark.data_loss import report_loss
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
-from ariane.spark.option_values import read_options
-from ariane.spark.ranges import QueueRange
-from ariane.spark.store_batch import StoreBatchReader
+from ariane.spark.offsets import QueueRange
+from ariane.spark.options.base import read_options
+from ariane.spark.options.connection import ConnectionOptions
+from ariane.spark.options.read import ReadMode, ReadOptions
+from ariane.spark.read.broker import read_range
+from ariane.spark.read.columns import Columns
+from ariane.spark.read.planning import Planner
+from ariane.spark.read.store import StoreBatchReader
 from ariane.store.lock import locked
+
+# --- archive_options ---
+#
+# What the job `archive` can be told.
+
+
+class Compression(StrEnum):
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions(ConnectionOptions):
+    archive_path: str = setting(
+        "", key="archivePath", doc="The archive: a directory that every executor and the driver see under this path."
+    )
+    topic: str | None = setting(None, key=("topic", "topics"), doc="One topic, or several with commas.")
+    topic_pattern: str | None = setting(
+        None, key="topicPattern", doc="A regular expression that whole topic names must match."
+    )
+    store_path: str | None = setting(
+        None,
+        key="storePath",
+        doc="Read this store directory past its broker, or a glob of several. Without topics: all of it.",
+    )
+    broker_name: str | None = setting(
+        None,
+        key="brokerName",
+        doc="storePath: what the column brokerName says. Progress is kept under it, so that the store may be moved.",
+    )
+    live: bool | None = setting(None, key="storeIsLive", doc="storePath: whether a broker writes there. Found out.")
+    compression: Compression = setting(Compression.ZSTD, key="compression", doc="How pages are packed.")
+    bytes_per_file: int = setting(
+        256 * 1024 * 1024,
+        key="maxBytesPerFile",
+        minimum=1024 * 1024,
+        doc="Messages of so many bytes, about, make one task and for each topic and day one file.",
+    )
+    fail_on_data_loss: bool = setting(
+        True, key="failOnDataLoss", doc="Whether messages that are gone, or damaged, stop the job."
+    )
+
+    def __post_init__(self) -> None:
+        if not self.archive_path:
+            raise SettingsError("the job archive needs the option archivePath: the directory to write to")
+        if self.store_path is None and (self.topic is None) == (self.topic_pattern is None):
+            raise SettingsError("give topic, topicPattern or storePath: what to archive")
+
+    def reading(self, starting: str = "") -> ReadOptions:
+        """The same as options of a read, from these offsets on."""
+        connection = {one.name: getattr(self, one.name) for one in fields(ConnectionOptions)}
+        return ReadOptions(
+            **connection,
+            topic=self.topic,
+            topic_pattern=self.topic_pattern,
+            mode=ReadMode.BROKER if self.store_path is None else ReadMode.STORE,
+            store_path=self.store_path,
+            broker_name=self.broker_name,
+            live=self.live,
+            starting=starting,
+            bytes_per_partition=self.bytes_per_file,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+
+# --- archive_parts ---
+#
+# What a run of the job `archive` has to read, in parts, and what the archive reaches when some of them are done.
+#
+# Parts are in such an order that any number of them from the start on can be committed: parts of one queue, or of one
+# log, follow each other.
+
+COLUMNS = Columns(READ_TO_ARCHIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    stem: str
+    """Of the names of its files: which messages they hold."""
+    source: QueueRange | LogSplit
+    store: str = ""
+    """The name under which the progress of its store is kept."""
+
+
+def parts_of(options: ArchiveOptions, reached: Commit) -> list[Part]:
+    return _of_stores(options, reached) if options.store_path is not None else _of_queues(options, reached)
+
+
+# --- through the broker ----------------------------------------------------------------------------------------------
+
+
+def _of_queues(options: ArchiveOptions, reached: Commit) -> list[Part]:
+    cluster = cluster_for(options.client_settings())
+    queues = Planner(cluster, options.reading()).queues()
+    planner = Planner(cluster, options.reading(_starting(reached, queues)))
+    by_queue: dict[MessageQueue, list[QueueRange]] = {}
+    for one in planner.split(planner.batch_ranges()):
+        by_queue.setdefault(one.queue, []).append(one)
+    turns = zip_longest(*by_queue.values())
+    return [Part(_queue_stem(one), one) for turn in turns for one in turn if one is not None]
+
+
+def _starting(reached: Commit, queues: Iterable[MessageQueue]) -> str:
+    """Where the archive ends now, for the queues that are still there."""
+    wanted: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in queues:
+        offset = reached.offsets.get(queue.topic, {}).get(queue.broker_name, {}).get(queue.queue_id)
+        if offset is not None:
+            wanted.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return json.dumps(wanted) if wanted else "earliest"
+
+
+def _queue_stem(one: QueueRange) -> str:
+    return f"{one.queue.broker_name}-{one.queue.queue_id}-{one.start:020d}-{one.end:020d}"
+
+
+# --- past it ---------------------------------------------------------------------------------------------------------
+
+
+def _of_stores(options: ArchiveOptions, reached: Commit) -> list[Part]:
+    splits = [partition.value for partition in StoreBatchReader(options.reading(), COLUMNS).partitions()]
+    by_root = _by_root(splits)
+    if options.broker_name is not None and len(by_root) > 1:
+        raise SettingsError("brokerName names one store, and storePath several: run the job once for each")
+    parts = []
+    for root, mine in by_root.items():
+        name = options.broker_name or str(Path(root).resolve())
+        parts += [_log_part(name, split) for split in _behind(mine, reached.stores.get(name), name, options)]
+    return parts
+
+
+def _by_root(splits: Iterable[LogSplit]) -> dict[str, list[LogSplit]]:
+    found: dict[str, list[LogSplit]] = {}
+    for split in splits:
+        found.setdefault(split.store_root, []).append(split)
+    return found
+
+
+def _behind(splits: list[LogSplit], known: StoreReach | None, name: str, options: ArchiveOptions) -> Iterator[LogSplit]:
+    """The splits from where the archive ends on. A record begins there: the log ended there when it was archived."""
+    if known is None:
+        yield from splits
+        return
+    _check_reach(splits, known, name, options)
+    for split in splits:
+        if split.begin >= known.end:
+            yield split
+        elif split.end > known.end:
+            yield replace(split, begin=known.end, is_aligned=True, bytes_estimate=split.end - known.end)
+
+
+def _check_reach(splits: list[LogSplit], known: StoreReach, name: str, options: ArchiveOptions) -> None:
+    if known.topics != topics_of(options):
+        was = "all topics" if known.topics is None else ", ".join(known.topics)
+        raise SettingsError(
+            f"the archive has {was} of the store {name} up to {known.end}, and now other topics are asked for, whose "
+            "older messages would be missing: use another archivePath for these"
+        )
+    if splits[0].limit < known.end:
+        raise SettingsError(
+            f"the log of {name} ends at {splits[0].limit}, and the archive has it up to {known.end}: it is another "
+            "store, or lost its end; give another archivePath"
+        )
+    if splits[0].begin > known.end:
+        report_loss(
+            f"the log of {name} begins at {splits[0].begin} now, and the archive ends at {known.end}",
+            fail=options.fail_on_data_loss,
+        )
+
+
+def topics_of(options: ArchiveOptions) -> list[str] | None:
+    """What of a store is archived: names, or the pattern in slashes."""
+    if options.topic_pattern is not None:
+        return [f"/{options.topic_pattern}/"]
+    return sorted(options.reading().topics) or None
+
+
+def _log_part(name: str, split: LogSplit) -> Part:
+    short = name if "/" not in name else f"log{crc32(name.encode()):08x}"
+    return Part(f"{short}-{split.begin:020d}-{split.end:020d}", split, name)
+
+
+# --- when they are done ----------------------------------------------------------------------------------------------
+
+
+def reach_after(reached: Commit, done: Iterable[Part], topics: list[str] | None) -> Commit:
+    """The next commit, without files: how far the archive reaches when these parts are in it."""
+    offsets = {
+        topic: {broker: dict(ids) for broker, ids in brokers.items()} for topic, brokers in reached.offsets.items()
+    }
+    stores = dict(reached.stores)
+    for part in done:
+        if isinstance(part.source, QueueRange):
+            queue = part.source.queue
+            offsets.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[queue.queue_id] = part.source.end
+        else:
+            stores[part.store] = StoreReach(topics, part.source.end)
+    return Commit(number=reached.number + 1, source=reached.source, offsets=offsets, stores=stores)
+
+
+# ---
 
 _PARTS_PER_CORE = 4
 """Of a round: what a killed run has to do again, against what a commit costs."""

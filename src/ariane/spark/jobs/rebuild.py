@@ -8,6 +8,8 @@
 `ariane store rebuild` does the same in one process. Neither runs on a store that is in use.
 """
 
+import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -20,24 +22,108 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ariane.errors import StoreMismatch
+from ariane.errors import SettingsError, StoreError, StoreMismatch
 from ariane.model.ids import topic_fault
-from ariane.spark.jobs.rebuild_options import RebuildOptions
-from ariane.spark.jobs.rebuild_scan import ScanSettings, Stretch, scan_stretch
-from ariane.spark.jobs.rebuild_swap import put_in_place
-from ariane.spark.jobs.rebuild_write import IndexWork, Place, QueueWork, Target, index_works, write_one
+from ariane.model.system_topics import parse_levels
+from ariane.settings import setting
+from ariane.spark.jobs.rebuild_tasks import (
+    IndexWork,
+    Place,
+    QueueWork,
+    ScanSettings,
+    Stretch,
+    Target,
+    index_works,
+    scan_stretch,
+    write_one,
+)
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
-from ariane.spark.option_values import read_options
-from ariane.store.delay_levels import parse_levels
+from ariane.spark.options.base import read_options
+from ariane.store.commit_log.scan import DataFile
+from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.queue_entry import ENTRY_BYTES
-from ariane.store.rebuild import BesideLayout, old_of
-from ariane.store.scan import DataFile
+from ariane.store.offline.rebuild import BesideLayout, old_of
+from ariane.store.offline.verify import log_files
+from ariane.store.offline.verify_report import shape_of
 from ariane.store.settings import StoreSettings
-from ariane.store.shape import shape_of
-from ariane.store.verify import log_files
+
+# --- rebuild_options ---
+#
+# What the job `rebuild` can be told.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildOptions:
+    store_path: str = setting(
+        "", key="storePath", doc="The store: a directory that every executor and the driver see under this path."
+    )
+    target_path: str | None = setting(
+        None, key="targetPath", doc="A directory for the new consumequeue and index. Without: those of the store."
+    )
+    queues: bool = setting(True, key="queues", doc="Whether consume queues are rebuilt.")
+    index: bool = setting(True, key="index", doc="Whether the index is rebuilt.")
+    discard_old: bool = setting(
+        False,
+        key="discardOld",
+        doc="Whether the old ones are removed; else they are kept as consumequeue.old, index.old.",
+    )
+    delay_levels: str | None = setting(
+        None, key="messageDelayLevel", doc="The broker's own, when it is not Apache's default."
+    )
+    index_slots: int | None = setting(
+        None, key="maxHashSlotNum", minimum=1, doc="Of the index, when its files are too damaged to tell."
+    )
+    bytes_per_task: int = setting(
+        64 * 1024 * 1024, key="maxBytesPerPartition", minimum=4096, doc="Of the log, that one task reads."
+    )
+
+    def __post_init__(self) -> None:
+        if not self.store_path:
+            raise SettingsError("the job rebuild needs the option storePath: the store directory of a broker")
+        if not (self.queues or self.index):
+            raise SettingsError("queues and index are both false: there is nothing to rebuild")
+
+
+# --- rebuild_swap ---
+#
+# A new directory in the place of an old one, in one step: at no time is there none, whenever the process is killed.
+#
+# Linux can exchange two names. Two renames would leave a moment without queues, and a broker that starts then believes
+# its checkpoint and gives no message.
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def put_in_place(new: Path, place: Path) -> bool:
+    """Whether there was an old one, which then has the name of the new one."""
+    if not place.exists():
+        new.rename(place)
+        RealDisk().sync_directory(place.parent)
+        return False
+    _exchange(new, place)
+    RealDisk().sync_directory(place.parent)
+    return True
+
+
+def _exchange(one: Path, other: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise _cannot(one, errno.ENOSYS)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        raise _cannot(one, ctypes.get_errno())
+
+
+def _cannot(path: Path, number: int) -> StoreError:
+    return StoreError(
+        f"{path.parent}: this file system cannot exchange two directories in one step ({os.strerror(number)}). Rebuild "
+        "with targetPath into a new directory, and move it while no broker runs"
+    )
+
+
+# ---
 
 _CONNECTION = frozenset({"nameserver", "namesrvaddr", "accesskey", "secretkey", "securitytoken", "usetls"})
 """A pipeline hands them to every job; this one asks nobody."""

@@ -5,26 +5,103 @@ side, each message when its time has come. What is acknowledged is noted; a run 
 on, with some messages twice at most, under the same unique keys.
 """
 
+import hashlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from time import sleep, time
+from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ariane.client.selection import publish_queues
+from ariane.client.producer.queue_selection import publish_queues
 from ariane.errors import NoRoute
+from ariane.model.message import RESERVED_PROPERTIES, Property
 from ariane.model.route import MessageQueue
 from ariane.spark.cluster import cluster_for
-from ariane.spark.jobs.replay_messages import LaneMessages, Pending
-from ariane.spark.jobs.replay_options import ReplayOptions
-from ariane.spark.jobs.replay_progress import Lane, LaneProgress, ReplayProgress
-from ariane.spark.jobs.replay_source import LaneSource, lane_sources, plan_replay
+from ariane.spark.jobs.replay_source import (
+    Lane,
+    LaneProgress,
+    LaneSource,
+    ReplayOptions,
+    ReplayProgress,
+    lane_sources,
+    plan_replay,
+)
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
-from ariane.spark.option_values import read_options
-from ariane.spark.sending import TaskSender
+from ariane.spark.options.base import read_options
+from ariane.spark.write.rows import Outgoing
+from ariane.spark.write.sender import TaskSender
+from ariane.wire.properties import encode_properties
+
+# --- replay_messages ---
+#
+# Stored messages as messages to send: what the user gave them stays, what brokers and clients added goes.
+
+_KEPT = frozenset({Property.KEYS, Property.TAGS, Property.SHARDING_KEY, Property.UNIQUE_KEY})
+_DROPPED = (RESERVED_PROPERTIES - _KEPT) | {
+    # What 5.x and our own broker add besides: a delay that is over must not begin again, a seal would not fit.
+    "__CRC32#", "BORN_HOST", "BORN_TIMESTAMP", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "FIRST_POP_TIME",
+    "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "POP_CK", "TIMER_DEL_UNIQKEY", "TIMER_DEQUEUE_MS",
+    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "__STARTDELIVERTIME",
+}  # fmt: skip
+
+
+class Pending(NamedTuple):
+    lane: Lane
+    offset: int
+    stored_us: int
+    message: Outgoing
+
+
+class LaneMessages:
+    """Messages with a sharding key go where the key says, as before; the others of a lane go to one queue."""
+
+    def __init__(self, topic: str, to_topic: str, lane: Lane, queue: MessageQueue) -> None:
+        self._topic = topic
+        self._to_topic = to_topic
+        self._lane = lane
+        self._queue = queue
+
+    def of(self, batch: pa.RecordBatch) -> Iterator[Pending]:
+        times = batch.column("storeTimestamp").cast(pa.int64()).to_pylist()
+        rows = zip(
+            batch.column("queueOffset").to_pylist(),
+            times,
+            batch.column("body").to_pylist(),
+            batch.column("properties").to_pylist(),
+            strict=True,
+        )
+        for offset, stored_us, body, properties in rows:
+            yield Pending(self._lane, offset, stored_us or 0, self._outgoing(offset, body, dict(properties)))
+
+    def _outgoing(self, offset: int, body: bytes, properties: dict[str, str]) -> Outgoing:
+        kept = {name: value for name, value in properties.items() if name not in _DROPPED}
+        kept.setdefault(Property.UNIQUE_KEY, self._unique_key(offset))
+        kept[Property.WAIT] = "true"
+        sharding_key = kept.get(Property.SHARDING_KEY)
+        fixed = None if sharding_key is not None else self._queue
+        return Outgoing(
+            self._to_topic,
+            body,
+            encode_properties(kept),
+            sharding_key,
+            None if fixed is None else fixed.queue_id,
+            None if fixed is None else fixed.broker_name,
+            travels_alone=False,
+        )
+
+    def _unique_key(self, offset: int) -> str:
+        """For a message that has none: the same each time, so that what is sent again can be told."""
+        place = "\x00".join((self._topic, self._lane.broker or "", str(self._lane.queue_id), str(offset)))
+        digest = hashlib.sha256(place.encode()).hexdigest().upper()
+        return f"{digest[:20]}00000000{digest[20:24]}"
+
+
+# ---
 
 _SENT_AT_ONCE = 2000
 _ROUND_BYTES = 8 * 1024 * 1024

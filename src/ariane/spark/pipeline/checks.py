@@ -1,18 +1,228 @@
 """What can be wrong although each part is right: views that nobody makes, cycles, options, streams without an end."""
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
 
-from ariane.errors import SettingsError
-from ariane.spark.delta_options import DeltaOptions
-from ariane.spark.iceberg_options import read_iceberg_options
-from ariane.spark.option_values import read_options
-from ariane.spark.pipeline.functions import check_function
-from ariane.spark.pipeline.job_checks import check_job
-from ariane.spark.pipeline.mistakes import Mistakes, nearest
+from ariane.errors import SettingsError, StoreMismatch
+from ariane.spark.cluster import cluster_for
+from ariane.spark.jobs.archive import ArchiveOptions
+from ariane.spark.jobs.rebuild import RebuildOptions
+from ariane.spark.jobs.replay_source import ReplayOptions
+from ariane.spark.lake.delta import DeltaOptions
+from ariane.spark.lake.iceberg import read_iceberg_options
+from ariane.spark.options.base import read_options
+from ariane.spark.options.connection import ConnectionOptions
+from ariane.spark.options.read import ReadOptions
+from ariane.spark.options.write import WriteOptions
+from ariane.spark.pipeline.document import Mistakes, nearest
+from ariane.spark.pipeline.functions import Connection, check_function, merged
 from ariane.spark.pipeline.model import JobStep, Mode, Pipeline, PythonStep, Sink, SinkKind, Source, SourceKind, SqlStep
-from ariane.spark.pipeline.sql_names import views_read
-from ariane.spark.read_options import ReadOptions
-from ariane.spark.write_options import WriteOptions
+from ariane.spark.read.planning import Planner
+
+# --- job_checks ---
+#
+# What can be wrong with a job, told before Spark starts: its options without asking anybody, then its places.
+
+Options = ArchiveOptions | ReplayOptions | RebuildOptions
+_KINDS: dict[str, type[Options]] = {"archive": ArchiveOptions, "replay": ReplayOptions, "rebuild": RebuildOptions}
+
+
+def check_job(job: JobStep, namesrv: str, mistakes: Mistakes) -> None:
+    try:
+        job_options(job, {"nameServer": namesrv})
+    except SettingsError as error:
+        named = [line for option, line in job.option_lines.items() if option in str(error)]
+        mistakes.add(named[0] if named else job.line, f"step {job.name}: {error}")
+
+
+def job_options(job: JobStep, connection: Connection) -> Options:
+    return read_options(_KINDS[job.job], job_texts(job, connection))
+
+
+def job_texts(job: JobStep, connection: Connection) -> dict[str, str]:
+    """What the job is told: how the cluster is reached only if it asks one, and the file does not say otherwise."""
+    asks_cluster = job.needs_cluster and issubclass(_KINDS[job.job], ConnectionOptions)
+    return merged(connection, job.options) if asks_cluster else dict(job.options)
+
+
+def look_up_places(pipeline: Pipeline, connection: Connection) -> None:
+    """Topics of jobs, and every directory that is read: what is not there is told before Spark has started in vain."""
+    for source in pipeline.sources.values():
+        if source.kind is SourceKind.STORE:
+            _check_store(source.options["storePath"], pipeline.place(source.line))
+        elif source.kind is SourceKind.ARCHIVE:
+            _check_archive(source.options["archivePath"], pipeline.place(source.line))
+    for job in pipeline.jobs:
+        _look_up_job(job_options(job, connection), pipeline.place(job.line))
+
+
+def _look_up_job(options: Options, place: str) -> None:
+    if isinstance(options, RebuildOptions):
+        _check_store(options.store_path, place)
+    elif isinstance(options, ReplayOptions):
+        cluster_for(options.client_settings()).route(options.to_topic, fresh=True)
+        _look_up_read(options.reading(), place)
+    else:
+        _look_up_read(options.reading(), place)
+
+
+def _look_up_read(options: ReadOptions, place: str) -> None:
+    if options.store_path is not None:
+        _check_store(options.store_path, place)
+    elif options.archive_path is not None:
+        _check_archive(options.archive_path, place)
+    else:
+        Planner(cluster_for(options.client_settings()), options).queues()
+
+
+def _check_store(path: str, place: str) -> None:
+    """Patterns are left to the reader, which knows what they mean."""
+    if not any(letter in path for letter in "*?[") and not (Path(path) / "commitlog").is_dir():
+        raise StoreMismatch(f"{place}: {path} is no store: name the directory that holds `commitlog`")
+
+
+def _check_archive(path: str, place: str) -> None:
+    if not Path(path).is_dir():
+        raise StoreMismatch(f"{place}: there is no archive {path}: name the directory that the job archive wrote")
+
+
+# --- sql_names ---
+#
+# The views that a SQL text reads, found without Spark: what stands behind FROM and JOIN and is no subquery.
+#
+# Only plain names are found. `db.table`, parquet.`path` and functions such as range(10) are Spark's own affair. So is
+# SQL that is wrong: Spark says so, with its line, before anything runs.
+
+_TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")
+      | (?P<quoted>`(?:[^`]|``)*`)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<number>\d[\w.]*)
+      | (?P<mark>[(),.;])
+      | (?P<space>\s+)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ENDS_FROM = {"where", "group", "having", "order", "limit", "union", "intersect", "except", "minus", "window", "sort"}
+_ENDS_FROM |= {"select", "qualify", "cluster", "distribute", "offset"}
+_NO_VIEW = {"select", "lateral", "values"}
+
+
+class Reference(NamedTuple):
+    view: str
+    position: int
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    position: int
+
+    @property
+    def lower(self) -> str:
+        return self.text.lower() if self.kind == "word" else self.text
+
+
+@dataclass(slots=True)
+class _Level:
+    """What is known inside one pair of brackets."""
+
+    is_query: bool = False
+    is_in_from: bool = False
+    expects_view: bool = False
+
+
+def views_read(sql: str) -> list[Reference]:
+    tokens = list(_tokens(sql))
+    defined = _defined_by_with(tokens)
+    return [one for one in _references(tokens) if one.view.lower() not in defined]
+
+
+def _tokens(sql: str) -> Iterator[_Token]:
+    for found in _TOKEN.finditer(sql):
+        kind = found.lastgroup or "other"
+        if kind in ("comment", "space"):
+            continue
+        text = found.group()
+        if kind == "quoted":
+            yield _Token("word", text[1:-1].replace("``", "`"), found.start())
+        else:
+            yield _Token(kind, text, found.start())
+
+
+def _defined_by_with(tokens: list[_Token]) -> set[str]:
+    """Names of common table expressions: NAME [(columns)] AS ( behind WITH or a comma. One too many does no harm."""
+    if not any(token.lower == "with" for token in tokens):
+        return set()
+    names = set()
+    for at in range(len(tokens) - 2):
+        is_plain = tokens[at + 1].lower == "as" and tokens[at + 2].text == "("
+        has_columns = tokens[at + 1].text == "(" and _closes_before_as(tokens, at + 1)
+        if tokens[at].kind == "word" and (is_plain or has_columns):
+            names.add(tokens[at].lower)
+    return names
+
+
+def _closes_before_as(tokens: list[_Token], opening: int) -> bool:
+    for at in range(opening, len(tokens) - 2):
+        if tokens[at].text == ")":
+            return tokens[at + 1].lower == "as" and tokens[at + 2].text == "("
+    return False
+
+
+def _references(tokens: list[_Token]) -> Iterator[Reference]:
+    levels = [_Level(is_query=True)]
+    for at, token in enumerate(tokens):
+        level = levels[-1]
+        if token.text == "(" and token.kind == "mark":
+            # In FROM (a JOIN b) brackets go on with the list of tables.
+            levels.append(_Level(is_in_from=level.expects_view, expects_view=level.expects_view))
+            level.expects_view = False
+        elif token.text == ")" and token.kind == "mark":
+            if len(levels) > 1:
+                levels.pop()
+        elif token.text == "," and token.kind == "mark":
+            level.expects_view = level.is_in_from
+        elif token.kind == "word":
+            yield from _word(level, tokens, at)
+        else:
+            level.expects_view = False
+
+
+def _word(level: _Level, tokens: list[_Token], at: int) -> Iterator[Reference]:
+    word = tokens[at].lower
+    if level.expects_view:
+        level.expects_view = word == "lateral"
+        if word == "select":
+            level.is_query, level.is_in_from = True, False
+        elif word not in _NO_VIEW and not _is_more_than_a_name(tokens, at):
+            yield Reference(tokens[at].text, tokens[at].position)
+    elif word == "select":
+        level.is_query, level.is_in_from = True, False
+    elif word == "from" and level.is_query and not _is_distinct_from(tokens, at):
+        level.is_in_from = level.expects_view = True
+    elif word == "join" and level.is_in_from:
+        level.expects_view = True
+    elif word in _ENDS_FROM or word in ("on", "using"):
+        level.is_in_from = level.is_in_from and word in ("on", "using")
+
+
+def _is_more_than_a_name(tokens: list[_Token], at: int) -> bool:
+    """A function, or a name of several parts."""
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    return following in ("(", ".")
+
+
+def _is_distinct_from(tokens: list[_Token], at: int) -> bool:
+    return at >= 2 and tokens[at - 1].lower == "distinct" and tokens[at - 2].lower in ("is", "not")
+
+
+# ---
 
 _STREAM_MODES = {
     SinkKind.TOPIC: ("append", "update"),

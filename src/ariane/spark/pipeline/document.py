@@ -1,13 +1,226 @@
-"""From YAML to values: typed access to the members of a mapping, with parameters filled in and mistakes gathered."""
+"""YAML with the line of every value. Values are never built by tags: a file can only say texts, lists and mappings."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 
 import yaml
 
-from ariane.spark.pipeline.mistakes import Mistakes, nearest
-from ariane.spark.pipeline.nodes import Fields, Node, Scalar, fields_of, is_null, kind_of, line_of
-from ariane.spark.pipeline.params import UseError, Values, duration_s
+from ariane.errors import SettingsError
+
+# --- mistakes ---
+#
+# What is wrong in a pipeline's file. All mistakes are gathered, so that one look at the file mends them all.
+
+
+@dataclass(slots=True)
+class Mistakes:
+    file: str
+    _found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, what: str) -> None:
+        if (line, what) not in self._found:
+            self._found.append((line, what))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def raise_if_any(self) -> None:
+        """SettingsError with a line for each mistake, in the order of the file."""
+        lines = [f"{self.file}:{line}: {what}" for line, what in sorted(self._found)]
+        if len(lines) == 1:
+            raise SettingsError(lines[0])
+        if lines:
+            raise SettingsError("\n  ".join([f"{len(lines)} mistakes in the pipeline", *lines]))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The cure for an unknown word: the one that was meant, or all there are."""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {names[close[0]]}?"
+    return f"there are {', '.join(names.values())}" if names else "there is none"
+
+
+# ---
+
+FILE_BYTES_MAX = 1024 * 1024
+_NULL = "tag:yaml.org,2002:null"
+_LITERAL = "|"
+
+Node = yaml.Node
+Scalar = yaml.ScalarNode
+Fields = dict[str, Node]
+
+
+def read_yaml(path: Path, shown_as: str) -> Node:
+    """SettingsError when there is no such file, or it is not YAML."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{shown_as} cannot be read: {error.strerror or error}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise SettingsError(f"{shown_as} has {len(data):,} bytes: a pipeline has {FILE_BYTES_MAX:,} at most")
+    try:
+        node: Node | None = yaml.compose(data.decode(), Loader=yaml.SafeLoader)
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{shown_as} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise SettingsError(f"{shown_as}:{line}: this is not YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SettingsError(f"{shown_as}:1: this is not YAML: {error}") from None
+    if node is None:
+        raise SettingsError(f"{shown_as}:1: the file is empty: a pipeline has at least `pipeline: NAME`")
+    return node
+
+
+def line_of(node: Node, position: int = 0) -> int:
+    """Of the character at `position` of a text; in a literal block (`|`) the text begins below its mark."""
+    line = int(node.start_mark.line) + 1
+    if isinstance(node, Scalar) and node.style == _LITERAL:
+        line += 1 + node.value.count("\n", 0, position)
+    return line
+
+
+def is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.tag == _NULL
+
+
+def fields_of(node: Node, what: str, mistakes: Mistakes, known: tuple[str, ...] | None = None) -> Fields:
+    """The members of a mapping. With `known`, any other name is a mistake; a name that stands twice always is."""
+    if is_null(node):
+        return {}
+    if not isinstance(node, yaml.MappingNode):
+        mistakes.add(
+            line_of(node), f"{what} must be a mapping, `name: value` on lines of its own; this is {kind_of(node)}"
+        )
+        return {}
+    fields: Fields = {}
+    for key, value in node.value:
+        if not isinstance(key, Scalar):
+            mistakes.add(line_of(key), f"a name in {what} must be a word; this is {kind_of(key)}")
+        elif key.value in fields:
+            mistakes.add(line_of(key), f"{key.value} stands twice in {what}: leave one out")
+        elif known is not None and key.value not in known:
+            mistakes.add(line_of(key), f"{what} has no key {key.value[:60]}: {nearest(key.value, known)}")
+        else:
+            fields[key.value] = value
+    return fields
+
+
+def kind_of(node: Node) -> str:
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return "nothing" if is_null(node) else f"the text {node.value[:40]!r}"
+
+
+# --- params ---
+#
+# Parameters: declared in the file with a type and a default, given with --set, used as ${NAME} in any value.
+
+TYPES = ("string", "int", "float", "bool", "duration", "timestamp")
+NAMESRV = "namesrv"
+"""Always there: the nameservers that the command was given."""
+_USE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_EXAMPLES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "duration": "a time such as 500ms, 30s, 5m or 1h",
+    "timestamp": "milliseconds since 1970 or a time such as 2026-01-31T08:00:00Z",
+}
+
+
+class UseError(Exception):
+    """A text uses a parameter that it cannot; `position` is where."""
+
+    def __init__(self, what: str, position: int = 0) -> None:
+        super().__init__(what)
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    name: str
+    line: int
+    type: str = "string"
+    default: str | None = None
+    is_required: bool = False
+    choices: tuple[str, ...] = ()
+    about: str = ""
+
+    def fault(self, text: str) -> str | None:
+        """What is wrong with this value, or None."""
+        if self.choices and text not in self.choices:
+            return f"{text[:60]!r} is none of {', '.join(self.choices)}"
+        if not _fits(self.type, text):
+            return f"{text[:60]!r} is no {self.type}: {_EXAMPLES[self.type]} expected"
+        return None
+
+
+def _fits(kind: str, text: str) -> bool:
+    if kind == "bool":
+        return text in ("true", "false")
+    if kind == "duration":
+        return duration_s(text) is not None
+    readers: dict[str, Callable[[str], object]] = {"int": int, "float": float, "timestamp": _timestamp}
+    try:
+        readers.get(kind, str)(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _timestamp(text: str) -> object:
+    return int(text) if text.isascii() and text.isdigit() else datetime.fromisoformat(text)
+
+
+def duration_s(text: str) -> float | None:
+    """None when it is no duration."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    return None if found is None else float(found[1]) * _UNITS_S[found[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The value of each parameter; None for one that is not set."""
+
+    by_name: Mapping[str, str | None]
+
+    def fill(self, text: str) -> str:
+        """`text` with every ${NAME} replaced; UseError for a name that is unknown, or not set."""
+        return _USE.sub(self._value, text)
+
+    def is_unset(self, text: str) -> bool:
+        """Whether the whole text is one parameter that is not set."""
+        found = _USE.fullmatch(text.strip())
+        return found is not None and found[1] in self.by_name and self.by_name[found[1]] is None
+
+    def _value(self, found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return "${"
+        if name not in self.by_name:
+            raise UseError(f"there is no parameter {name[:60]}: {nearest(name, self.by_name)}", found.start())
+        value = self.by_name[name]
+        if value is None:
+            raise UseError(f"parameter {name} is not set: give it with --set {name}=VALUE", found.start())
+        return value
+
+
+# --- document ---
+#
+# From YAML to values: typed access to the members of a mapping, with parameters filled in and mistakes gathered.
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ariane.spark.pipeline.params import Param
+from ariane.spark.pipeline.document import Param
 
 
 class Mode(StrEnum):

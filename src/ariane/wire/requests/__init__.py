@@ -1,37 +1,5 @@
 """Every request of RocketMQ 4.x as a typed struct, one file per area. Importing it fills `declare.REQUESTS`."""
 
-from ariane.wire.requests import (
-    access,
-    brokers,
-    clients,
-    configs,
-    connections,
-    groups,
-    messages,
-    offsets,
-    pull,
-    resets,
-    routes,
-    runtime,
-    send,
-    topics,
-    transactions,
-)
+from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
 
-__all__ = [
-    "access",
-    "brokers",
-    "clients",
-    "configs",
-    "connections",
-    "groups",
-    "messages",
-    "offsets",
-    "pull",
-    "resets",
-    "routes",
-    "runtime",
-    "send",
-    "topics",
-    "transactions",
-]
+__all__ = ["acl", "brokers", "clients", "groups", "messages", "offsets", "pull", "send", "topics"]

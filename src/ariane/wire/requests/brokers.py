@@ -4,9 +4,89 @@ from msgspec import field
 
 from ariane.model.topic import DataVersion
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Int32, Int64, Request
-from ariane.wire.requests.configs import KeyValueTable
+from ariane.wire.json.body import JsonBody
+
+# --- configs ---
+#
+# Settings of nameservers and brokers, and the nameserver's key-value pairs.
+#
+# Settings travel as the text of a Java properties file: `name=value` lines.
+
+# --- key-value pairs
+
+
+@request(RequestCode.PUT_KV_CONFIG, served_by=ServedBy.NAMESERVER)
+class PutKeyValue(Request[Answer], frozen=True):
+    namespace: str
+    key: str
+    value: str
+
+
+class KeyValueAnswer(Answer, frozen=True):
+    value: str | None = None
+
+
+@request(RequestCode.GET_KV_CONFIG, served_by=ServedBy.NAMESERVER)
+class GetKeyValue(Request[KeyValueAnswer], frozen=True):
+    namespace: str
+    key: str
+
+
+@request(RequestCode.DELETE_KV_CONFIG, served_by=ServedBy.NAMESERVER)
+class DeleteKeyValue(Request[Answer], frozen=True):
+    namespace: str
+    key: str
+
+
+class KeyValueTable(JsonBody, frozen=True):
+    table: dict[str, str] = {}
+
+
+class KeyValueTableAnswer(Answer, frozen=True):
+    body: KeyValueTable = KeyValueTable()
+
+
+@request(RequestCode.GET_KVLIST_BY_NAMESPACE, served_by=ServedBy.NAMESERVER)
+class ListKeyValues(Request[KeyValueTableAnswer], frozen=True):
+    namespace: str
+
+
+# --- settings
+
+
+class SettingsAnswer(Answer, frozen=True):
+    body: str = ""
+
+
+@request(RequestCode.GET_NAMESRV_CONFIG, served_by=ServedBy.NAMESERVER)
+class GetNameserverSettings(Request[SettingsAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.UPDATE_NAMESRV_CONFIG, served_by=ServedBy.NAMESERVER)
+class UpdateNameserverSettings(Request[Answer], frozen=True):
+    body: str = ""
+
+
+class BrokerSettingsAnswer(Answer, frozen=True):
+    version: str | None = None
+    """A DataVersion as JSON text."""
+    body: str = ""
+
+
+@request(RequestCode.GET_BROKER_CONFIG, served_by=ServedBy.BROKER)
+class GetBrokerSettings(Request[BrokerSettingsAnswer], frozen=True):
+    pass
+
+
+@request(RequestCode.UPDATE_BROKER_CONFIG, served_by=ServedBy.BROKER)
+class UpdateBrokerSettings(Request[Answer], frozen=True):
+    body: str = ""
+
+
+# ---
 
 
 class RegisterAnswer(Answer, frozen=True):
@@ -99,3 +179,58 @@ class AddedAnswer(Answer, frozen=True, kw_only=True):
 @request(RequestCode.ADD_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)
 class AddWritePermission(Request[AddedAnswer], frozen=True):
     broker_name: str
+
+
+# --- runtime ---
+#
+# How a broker is doing, and house-keeping on demand.
+
+
+class RuntimeInfoAnswer(Answer, frozen=True):
+    body: KeyValueTable = KeyValueTable()
+    """Names and values as the administration tool prints them."""
+
+
+@request(RequestCode.GET_BROKER_RUNTIME_INFO, served_by=ServedBy.BROKER)
+class GetRuntimeInfo(Request[RuntimeInfoAnswer], frozen=True):
+    pass
+
+
+class StatsItem(JsonBody, frozen=True):
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+    """The average of one event: bytes, or milliseconds."""
+
+
+class BrokerStats(JsonBody, frozen=True):
+    stats_minute: StatsItem = StatsItem()
+    stats_hour: StatsItem = StatsItem()
+    stats_day: StatsItem = StatsItem()
+
+
+class BrokerStatsAnswer(Answer, frozen=True):
+    body: BrokerStats = BrokerStats()
+
+
+@request(RequestCode.VIEW_BROKER_STATS_DATA, served_by=ServedBy.BROKER)
+class GetBrokerStats(Request[BrokerStatsAnswer], frozen=True):
+    """`stats_name` is a counter such as TOPIC_PUT_NUMS, `stats_key` a topic or what else that counter counts by."""
+
+    stats_name: str
+    stats_key: str
+
+
+@request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, served_by=ServedBy.BROKER)
+class CleanExpiredConsumeQueues(Request[Answer], frozen=True):
+    pass
+
+
+@request(RequestCode.CLEAN_UNUSED_TOPIC, served_by=ServedBy.BROKER)
+class CleanUnusedTopics(Request[Answer], frozen=True):
+    """Removes the queues of topics that no longer exist."""
+
+
+@request(RequestCode.DELETE_EXPIRED_COMMITLOG, served_by=ServedBy.BROKER)
+class DeleteExpiredCommitLog(Request[Answer], frozen=True):
+    pass

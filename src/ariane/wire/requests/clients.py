@@ -1,13 +1,15 @@
 """Clients and their broker: heartbeats, who is connected, and the locks of ordered consumption."""
 
+from enum import StrEnum
+
 from msgspec import field
 
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.route import MessageQueue
-from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Request
+from ariane.wire.json.body import JsonBody
 
 # --- presence
 
@@ -110,3 +112,153 @@ class LockQueues(Request[LockAnswer], frozen=True):
 @request(RequestCode.UNLOCK_BATCH_MQ, served_by=ServedBy.BROKER)
 class UnlockQueues(Request[Answer], frozen=True):
     body: QueueLocks | None = None
+
+
+# --- connections ---
+#
+# Who is connected to a broker, and what one consumer is doing right now.
+
+
+class ClientConnection(JsonBody, frozen=True):
+    client_id: str
+    client_addr: str
+    language: str | None = None
+    version: int = 0
+
+
+class ConsumerConnections(JsonBody, frozen=True):
+    connection_set: list[ClientConnection] = []
+    subscription_table: dict[str, Subscription] = {}
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+
+
+class ConsumerConnectionsAnswer(Answer, frozen=True):
+    body: ConsumerConnections = ConsumerConnections()
+
+
+@request(RequestCode.GET_CONSUMER_CONNECTION_LIST, served_by=ServedBy.BROKER)
+class GetConsumerConnections(Request[ConsumerConnectionsAnswer], frozen=True):
+    consumer_group: str
+
+
+class ProducerConnections(JsonBody, frozen=True):
+    connection_set: list[ClientConnection] = []
+
+
+class ProducerConnectionsAnswer(Answer, frozen=True):
+    body: ProducerConnections = ProducerConnections()
+
+
+@request(RequestCode.GET_PRODUCER_CONNECTION_LIST, served_by=ServedBy.BROKER)
+class GetProducerConnections(Request[ProducerConnectionsAnswer], frozen=True):
+    producer_group: str
+
+
+class ProducerInfo(JsonBody, frozen=True):
+    client_id: str
+    remote_ip: str | None = field(name="remoteIP", default=None)
+    language: str | None = None
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTable(JsonBody, frozen=True):
+    data: dict[str, list[ProducerInfo]] = {}
+
+
+class ProducersAnswer(Answer, frozen=True):
+    body: ProducerTable = ProducerTable()
+
+
+@request(RequestCode.GET_ALL_PRODUCER_INFO, served_by=ServedBy.BROKER)
+class GetAllProducers(Request[ProducersAnswer], frozen=True):
+    """Every producer by group."""
+
+
+# --- one consumer
+
+
+class ProcessQueueInfo(JsonBody, frozen=True):
+    """Messages of one queue that a consumer holds and has not finished."""
+
+    commit_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_count: int = 0
+    cached_msg_size_mib: int = field(name="cachedMsgSizeInMiB", default=0)
+    transaction_msg_min_offset: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_count: int = 0
+    locked: bool = False
+    try_unlock_times: int = 0
+    last_lock_timestamp: int = 0
+    dropped: bool = field(name="droped", default=False)
+    """Apache's spelling on the wire; Go clients write "dropped", which Java does not read either."""
+    last_pull_timestamp: int = 0
+    last_consume_timestamp: int = 0
+
+
+class ConsumeStatus(JsonBody, frozen=True):
+    """Rates of one topic: times in milliseconds, counts per second."""
+
+    pull_rt: float = field(name="pullRT", default=0.0)
+    pull_tps: float = field(name="pullTPS", default=0.0)
+    consume_rt: float = field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
+    consume_failed_msgs: int = 0
+
+
+class ConsumerRunningInfo(JsonBody, frozen=True):
+    properties: dict[str, str] = {}
+    subscription_set: list[Subscription] = []
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    status_table: dict[str, ConsumeStatus] = {}
+    jstack: str | None = None
+
+
+class RunningInfoAnswer(Answer, frozen=True):
+    body: ConsumerRunningInfo = ConsumerRunningInfo()
+
+
+@request(RequestCode.GET_CONSUMER_RUNNING_INFO, served_by=ServedBy.BROKER | ServedBy.CLIENT)
+class GetRunningInfo(Request[RunningInfoAnswer], frozen=True):
+    """An administrator asks the broker, which passes the question and the answer on."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ConsumeOutcome(StrEnum):
+    CR_SUCCESS = "CR_SUCCESS"
+    CR_LATER = "CR_LATER"
+    CR_ROLLBACK = "CR_ROLLBACK"
+    CR_COMMIT = "CR_COMMIT"
+    CR_THROW_EXCEPTION = "CR_THROW_EXCEPTION"
+    CR_RETURN_NULL = "CR_RETURN_NULL"
+
+
+class ConsumeResult(JsonBody, frozen=True):
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: ConsumeOutcome | None = None
+    remark: str | None = None
+    spent_time_mills: int = 0
+
+
+class ConsumeDirectlyAnswer(Answer, frozen=True):
+    body: ConsumeResult = ConsumeResult()
+
+
+@request(RequestCode.CONSUME_MESSAGE_DIRECTLY, served_by=ServedBy.BROKER | ServedBy.CLIENT)
+class ConsumeDirectly(Request[ConsumeDirectlyAnswer], frozen=True):
+    """Hand one message to one consumer now. The broker finds it by `msg_id`; the client gets it as the body."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    body: bytes = b""

@@ -3,10 +3,10 @@
 from ariane.model.group import GroupConfig
 from ariane.model.route import MessageQueue
 from ariane.model.topic import DataVersion
-from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Request
+from ariane.wire.json.body import JsonBody
 
 # --- settings
 

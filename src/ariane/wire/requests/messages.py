@@ -3,10 +3,10 @@
 from msgspec import field
 
 from ariane.model.group import Subscription
-from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Int32, Int64, PhysicalOffset64, Request
+from ariane.wire.json.body import JsonBody
 
 
 class QueryAnswer(Answer, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from enum import IntFlag
 from typing import ClassVar
 
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
 
 

@@ -1,11 +1,11 @@
 """Topics: create and delete them at brokers, list them at nameservers."""
 
-from ariane.model.route import MessageQueue
+from ariane.model.route import ClusterMap, MessageQueue, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig
-from ariane.wire.body import JsonBody
 from ariane.wire.codes import RequestCode
-from ariane.wire.declare import ServedBy, request
+from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Answer, Int32, Request
+from ariane.wire.json.body import JsonBody
 
 # --- at a broker
 
@@ -126,3 +126,28 @@ class DeleteTopicInNameserver(Request[Answer], frozen=True):
     topic: str
     cluster_name: str | None = None
     """From 4.9 on: at the brokers of this cluster only."""
+
+
+# --- routes ---
+#
+# Routes, asked of a nameserver.
+
+
+class RouteAnswer(Answer, frozen=True):
+    body: TopicRoute = TopicRoute()
+
+
+@request(RequestCode.GET_ROUTEINFO_BY_TOPIC, served_by=ServedBy.NAMESERVER)
+class GetRoute(Request[RouteAnswer], frozen=True):
+    topic: str
+    accept_standard_json_only: bool | None = None
+    """Set by clients from 4.9.4 on: quoted keys, please."""
+
+
+class ClusterAnswer(Answer, frozen=True):
+    body: ClusterMap = ClusterMap()
+
+
+@request(RequestCode.GET_BROKER_CLUSTER_INFO, served_by=ServedBy.NAMESERVER)
+class GetCluster(Request[ClusterAnswer], frozen=True):
+    pass

@@ -1,0 +1,1 @@
+"""Planning and reading a store's log as Arrow batches."""

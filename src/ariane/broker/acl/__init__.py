@@ -1,0 +1,1 @@
+"""Access control: accounts, their rules, and the guard that checks each request."""

@@ -1,0 +1,117 @@
+"""`plain_acl.yml`: read with care, changed entry by entry, replaced atomically.
+
+    globalWhiteRemoteAddresses: [10.10.103.*]
+    accounts:
+    - accessKey: RocketMQ
+      secretKey: 12345678
+      whiteRemoteAddress: 192.168.1.*
+      admin: false
+      defaultTopicPerm: DENY
+      defaultGroupPerm: SUB
+      topicPerms: [topicA=DENY, topicB=PUB|SUB]
+      groupPerms: [groupA=SUB]
+    dataVersion:
+    - {counter: 1, timestamp: 1700000000000}
+
+A save writes the whole document anew: comments are lost, as they are with Apache.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ariane.broker.acl.rules import Rules, rules_of, version_of
+from ariane.errors import SettingsError
+from ariane.model.topic import DataVersion
+from ariane.store.disk import Disk, read_all, replace_all
+from ariane.wire.requests.acl import UpdateAccount
+
+FILE_BYTES_MAX = 1024 * 1024  # some 5,000 accounts; parsing takes a second or so, in a thread
+
+_COMMA = re.compile(r",(?![^{]*\})")
+
+Document: TypeAlias = dict[str, Any]
+
+
+def read_rules(disk: Disk, path: Path) -> tuple[Document, Rules]:
+    """SettingsError, naming file, cause and cure, when the file is missing, too large or not such a document."""
+    try:
+        content = read_all(disk, path, FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"cannot read the access file {path}: {error.strerror}") from error
+    if content is None:
+        raise SettingsError(f"there is no access file {path}: create it with an admin account, or set aclEnable=false")
+    try:
+        document = parse_document(content)
+        return document, rules_of(document)
+    except ValueError as error:
+        raise SettingsError(f"the access file {path} is not usable: {error}") from error
+
+
+def parse_document(content: bytes) -> Document:
+    """ValueError for what is not one YAML mapping."""
+    if len(content) > FILE_BYTES_MAX:
+        raise ValueError(f"it has more than {FILE_BYTES_MAX} bytes")
+    from ariane.broker.acl.yaml_loader import parse
+
+    document = parse(content)
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ValueError("a mapping with 'accounts' is expected")  # noqa: TRY004
+    return document
+
+
+def save_document(disk: Disk, path: Path, document: Document) -> None:
+    """Atomic and durable; OSError when it fails, and then nothing has changed."""
+    from ariane.broker.acl.yaml_loader import dump
+
+    replace_all(disk, path, dump(document))
+
+
+# --- changes: each returns a new document, with the next version ------------------------------------------------------
+
+
+def with_account(document: Document, change: UpdateAccount, now_ms: int) -> Document:
+    """The account as it was, with what `change` names; a new one when there was none."""
+    accounts = _accounts(document)
+    old = next((entry for entry in accounts if entry["accessKey"] == change.access_key), None)
+    entry = {**(old or {"accessKey": change.access_key}), **_changed_fields(change)}
+    kept = [entry if other is old else other for other in accounts]
+    return _next({**document, "accounts": kept if old is not None else [*kept, entry]}, now_ms)
+
+
+def without_account(document: Document, access_key: str, now_ms: int) -> Document:
+    kept = [entry for entry in _accounts(document) if entry["accessKey"] != access_key]
+    return _next({**document, "accounts": kept}, now_ms)
+
+
+def with_white_list(document: Document, patterns: list[str], now_ms: int) -> Document:
+    return _next({**document, "globalWhiteRemoteAddresses": patterns}, now_ms)
+
+
+def _changed_fields(change: UpdateAccount) -> Document:
+    """`admin` is always told, the rest only when it is to change; an empty text counts only for the white address."""
+    texts = {
+        "secretKey": change.secret_key or None,
+        "whiteRemoteAddress": change.white_remote_address,
+        "defaultTopicPerm": change.default_topic_perm or None,
+        "defaultGroupPerm": change.default_group_perm or None,
+        "topicPerms": None if change.topic_perms is None else comma_list(change.topic_perms),
+        "groupPerms": None if change.group_perms is None else comma_list(change.group_perms),
+    }
+    return {"admin": change.admin, **{name: value for name, value in texts.items() if value is not None}}
+
+
+def comma_list(text: str) -> list[str]:
+    """The commas of `10.1.2.{3,4}` separate nothing."""
+    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+
+
+def _accounts(document: Document) -> list[Document]:
+    return list(document.get("accounts") or [])
+
+
+def _next(document: Document, now_ms: int) -> Document:
+    version = DataVersion(timestamp=now_ms, counter=version_of(document.get("dataVersion")).counter + 1)
+    return {**document, "dataVersion": [{"counter": version.counter, "timestamp": version.timestamp}]}

@@ -1,0 +1,165 @@
+"""Access control (ACL 1.0): who may do what, decided for each request before its handler sees it.
+
+    1  the address is on the global white list        let in; but accounts are only for signed administrators
+    2  no access key, or an unknown one               refused
+    3  the address is on the account's own white list let in; but accounts are only for administrators
+    4  the signature is wrong                         refused
+    5  the request is an administrator's              refused, unless the account is
+    6  a topic or group that the account may not use  refused
+
+The file is looked at every few seconds. A new one that cannot be read changes nothing but the log: a slip in an editor
+must neither lock everybody out nor let anybody in.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ariane.broker.acl.file import Document, read_rules, save_document, with_account, with_white_list, without_account
+from ariane.broker.acl.requirements import manages_accounts, needs_admin, needs_of
+from ariane.broker.acl.rules import Account, Rules, host_of, rules_of
+from ariane.clock import Clock
+from ariane.errors import RequestFailed, SettingsError
+from ariane.lifecycle import background, every
+from ariane.store.disk import Disk
+from ariane.transport.connection import Connection
+from ariane.wire.codes import ResponseCode
+from ariane.wire.fields import Request
+from ariane.wire.frame import Command
+from ariane.wire.requests.acl import UpdateAccount
+from ariane.wire.signature import access_key_of, verify
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_S = 5.0  # as Apache's
+
+
+class Access:
+    def __init__(self, disk: Disk, path: Path, clock: Clock) -> None:
+        """Reads the file; SettingsError when it is missing or unusable."""
+        self._disk = disk
+        self._path = path
+        self._clock = clock
+        self._stamp = self._stamp_now()
+        self._document, self._rules = read_rules(disk, path)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, disk: Disk, path: Path, clock: Clock) -> AsyncIterator["Access"]:
+        """The rules, kept up to date with their file."""
+        access = await asyncio.to_thread(cls, disk, path, clock)
+        async with background(lambda: every(clock, LOOK_INTERVAL_S, access.reload_if_changed, LOOK_INTERVAL_S)):
+            yield access
+
+    @property
+    def rules(self) -> Rules:
+        return self._rules
+
+    @property
+    def document(self) -> Document:
+        """The file's content, secrets included."""
+        return self._document
+
+    # --- the guard --------------------------------------------------------------------------------------------------
+
+    def guard(self, connection: Connection, command: Command, ask: Request[Any]) -> None:
+        """For the dispatcher: RequestFailed when the request may not pass."""
+        host = host_of(connection.peer)
+        if self._rules.is_white(host) and not manages_accounts(type(ask)):
+            return
+        try:
+            self._check(host, command, ask)
+        except RequestFailed as refusal:
+            log.warning("access refused", extra={"peer": connection.peer, "reason": refusal.remark})
+            raise
+
+    def _check(self, host: str, command: Command, ask: Request[Any]) -> None:
+        account = self._account_of(command)
+        if account.is_white(host):
+            if manages_accounts(type(ask)) and not account.admin:
+                raise _needs_admin(command, account)
+            return
+        if not verify(account.secret.reveal(), command.ext, command.body):
+            raise _refused(f"Check signature failed for accessKey={account.access_key}")
+        if needs_admin(type(ask)):
+            if not account.admin:
+                raise _needs_admin(command, account)
+            return
+        for need in needs_of(ask):
+            if not account.may(need):
+                raise _refused(f"No default permission for {need}")
+
+    def _account_of(self, command: Command) -> Account:
+        key = access_key_of(command.ext)
+        if key is None:
+            raise _refused("No accessKey is configured")
+        account = self._rules.accounts.get(key)
+        if account is None:
+            raise _refused(f"No acl config for {key}")
+        return account
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+    # On the loop and synchronous, as with every table: a change is answered when it is durable, or did not happen.
+
+    def put_account(self, change: UpdateAccount) -> None:
+        """ValueError, SettingsError or OSError, and nothing has changed, when it is illegal or cannot be saved."""
+        self._replace(with_account(self._latest(), change, self._clock.now_ms()))
+
+    def delete_account(self, access_key: str) -> bool:
+        document = self._latest()
+        if access_key not in self._rules.accounts:
+            return False
+        self._replace(without_account(document, access_key, self._clock.now_ms()))
+        return True
+
+    def set_white_list(self, patterns: list[str]) -> None:
+        self._replace(with_white_list(self._latest(), patterns, self._clock.now_ms()))
+
+    def _latest(self) -> Document:
+        """What an editor changed since the last look is the ground of a change, not overwritten by it."""
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._document, self._rules = read_rules(self._disk, self._path)
+            self._stamp = stamp
+        return self._document
+
+    def _replace(self, document: Document) -> None:
+        rules = rules_of(document)
+        save_document(self._disk, self._path, document)
+        self._document, self._rules, self._stamp = document, rules, self._stamp_now()
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    async def reload_if_changed(self) -> None:
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        before = self._stamp
+        try:
+            document, rules = await asyncio.to_thread(read_rules, self._disk, self._path)
+        except SettingsError as error:
+            self._stamp = stamp
+            log.error("access file not taken, the rules stay", extra={"reason": str(error)})  # noqa: TRY400
+            return
+        # Written to while it was read, by an editor or by a request of ours: the next look takes the whole of it.
+        if self._stamp == before and self._stamp_now() == stamp:
+            self._document, self._rules, self._stamp = document, rules, stamp
+            log.info("access rules taken", extra={"file": str(self._path), "accounts": len(rules.accounts)})
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        """Time and size of the file; None when it is not there."""
+        try:
+            return self._disk.modified_ms(self._path), self._disk.size(self._path) or 0
+        except OSError:
+            return None
+
+
+def _refused(remark: str) -> RequestFailed:
+    return RequestFailed(ResponseCode.NO_PERMISSION, remark)
+
+
+def _needs_admin(command: Command, account: Account) -> RequestFailed:
+    return _refused(f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not")

@@ -1,0 +1,1 @@
+"""Handlers of administration requests, one module per area."""

@@ -1,0 +1,148 @@
+"""Who is connected, and questions that the broker passes on to one consumer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from ariane.broker.groups.members import Clients, ConsumerGroup, Member
+from ariane.broker.settings import BrokerSettings
+from ariane.clock import Clock
+from ariane.errors import CallTimeout, RecordError, RequestFailed, TransportError
+from ariane.rpc.handlers import Call, Encoded, handles
+from ariane.store.blocking_io import off_the_loop
+from ariane.store.message_store import MessageStore
+from ariane.wire.codes import ResponseCode
+from ariane.wire.exchange import request_command
+from ariane.wire.fields import Answer, Request
+from ariane.wire.message_id import decode_offset_message_id
+from ariane.wire.requests.clients import (
+    ClientConnection,
+    ConsumeDirectly,
+    ConsumerConnections,
+    ConsumerConnectionsAnswer,
+    GetAllProducers,
+    GetConsumerConnections,
+    GetProducerConnections,
+    GetRunningInfo,
+    ProducerConnections,
+    ProducerConnectionsAnswer,
+    ProducerInfo,
+    ProducersAnswer,
+    ProducerTable,
+)
+
+_TIMEOUT_S = 10.0
+_UNDERSTOOD_FROM = 62  # 3.1.8-SNAPSHOT: older clients know neither of the two questions
+
+
+@dataclass(frozen=True)
+class ConnectionHandlers:
+    settings: BrokerSettings
+    clients: Clients
+    store: MessageStore
+    clock: Clock
+
+    # --- who is connected -------------------------------------------------------------------------------------------
+
+    @handles(GetConsumerConnections)
+    def consumers(self, ask: GetConsumerConnections, call: Call) -> ConsumerConnectionsAnswer:
+        group = self._online(ask.consumer_group)
+        return ConsumerConnectionsAnswer(
+            body=ConsumerConnections(
+                connection_set=[_connection(member) for member in group.members.values()],
+                subscription_table=group.subscriptions,
+                consume_type=group.consume_type,
+                message_model=group.message_model,
+                consume_from_where=group.consume_from_where,
+            )
+        )
+
+    @handles(GetProducerConnections)
+    def producers(self, ask: GetProducerConnections, call: Call) -> ProducerConnectionsAnswer:
+        members = self.clients.producers(ask.producer_group)
+        if not members:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no producer of group {ask.producer_group} is online")
+        return ProducerConnectionsAnswer(body=ProducerConnections(connection_set=list(map(_connection, members))))
+
+    @handles(GetAllProducers)
+    def all_producers(self, ask: GetAllProducers, call: Call) -> ProducersAnswer:
+        data = {group: list(map(self._info, self.clients.producers(group))) for group in self.clients.producer_groups()}
+        return ProducersAnswer(body=ProducerTable(data=data))
+
+    def _info(self, member: Member) -> ProducerInfo:
+        silent_ms = round((self.clock.monotonic() - member.last_seen) * 1000)
+        return ProducerInfo(
+            client_id=member.client_id,
+            remote_ip=member.connection.peer,
+            language=member.language.name,
+            version=member.version,
+            last_update_timestamp=self.clock.now_ms() - silent_ms,
+        )
+
+    # --- questions to one consumer ----------------------------------------------------------------------------------
+
+    @handles(GetRunningInfo)
+    async def running_info(self, ask: GetRunningInfo, call: Call) -> Encoded:
+        return await self._pass_on(ask, self._member(ask.consumer_group, ask.client_id))
+
+    @handles(ConsumeDirectly)
+    async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> Encoded:
+        """The message goes to the consumer as if it had pulled it, whatever it has consumed before."""
+        member = self._member(ask.consumer_group, ask.client_id)
+        body = await self._message(ask.msg_id or "")
+        return await self._pass_on(replace(ask, broker_name=self.settings.name, body=body), member)
+
+    async def _message(self, message_id: str) -> bytes:
+        try:
+            offset = decode_offset_message_id(message_id).physical_offset
+        except RecordError as error:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; give the offset id of the message") from error
+        record = await off_the_loop(self.store.lookup.finding_record(offset))
+        if record is None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} on this broker")
+        return bytes(record)
+
+    def _member(self, group_name: str, client_id: str | None) -> Member:
+        group = self._online(group_name, ResponseCode.SYSTEM_ERROR)
+        member = group.find(client_id) if client_id else next(iter(group.members.values()))
+        if member is None:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR, f"consumer {client_id} of group {group_name} is not online at this broker"
+            )
+        if member.version < _UNDERSTOOD_FROM:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"consumer {member.client_id} is too old to be asked (version {member.version}, at least "
+                f"{_UNDERSTOOD_FROM} needed): upgrade it",
+            )
+        return member
+
+    async def _pass_on(self, ask: Request[Any], member: Member) -> Encoded:
+        """The client's own answer, byte for byte: a newer client may say more than we know of."""
+        try:
+            answer = await member.connection.call(request_command(ask, opaque=0), _TIMEOUT_S)
+        except CallTimeout as error:
+            raise RequestFailed(
+                ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {member.client_id} does not answer: {error}"
+            ) from error
+        except TransportError as error:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} cannot be asked: {error}"
+            ) from error
+        return Encoded(Answer(code=answer.code, remark=answer.remark), answer.body)
+
+    def _online(self, name: str, code: ResponseCode = ResponseCode.CONSUMER_NOT_ONLINE) -> ConsumerGroup:
+        group = self.clients.group(name)
+        if group is None:
+            raise RequestFailed(code, f"the consumer group {name} is not online: no member is connected to this broker")
+        return group
+
+
+def _connection(member: Member) -> ClientConnection:
+    return ClientConnection(
+        client_id=member.client_id,
+        client_addr=member.connection.peer,
+        language=member.language.name,
+        version=member.version,
+    )

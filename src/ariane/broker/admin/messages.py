@@ -1,0 +1,159 @@
+"""Finding messages: by key, by id, and the entries of a queue as they are. For people who look into a fault."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ariane.broker.groups.members import Clients
+from ariane.broker.pull.filters import MessageFilter, filter_of
+from ariane.broker.settings import BrokerSettings
+from ariane.errors import ExpressionError, RequestFailed
+from ariane.model.group import Subscription
+from ariane.model.ids import PhysicalOffset
+from ariane.rpc.handlers import Call, handles
+from ariane.store.blocking_io import Steps
+from ariane.store.consume_queue.entry import ENTRY
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.read.lookup import QUERY_MAX
+from ariane.store.service import StoreService
+from ariane.wire.codes import ResponseCode
+from ariane.wire.record.read import RecordView, verify
+from ariane.wire.requests.messages import (
+    ConsumeQueueAnswer,
+    ConsumeQueueEntry,
+    ConsumeQueuePage,
+    MessageAnswer,
+    QueryAnswer,
+    QueryConsumeQueue,
+    QueryMessages,
+    ViewMessage,
+)
+
+UNIQUE_KEY_COUNT = 32
+"""So many messages have one unique key at most, as far as Apache's broker looks: retries and copies of a message."""
+
+ENTRIES_MAX = 1_000
+BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Half a frame. One message always fits; of a long answer the oldest messages are left out."""
+
+
+@dataclass(frozen=True)
+class MessageHandlers:
+    settings: BrokerSettings
+    service: StoreService
+    clients: Clients
+
+    # --- by key and by id -------------------------------------------------------------------------------------------
+
+    @handles(QueryMessages)
+    async def query(self, ask: QueryMessages, call: Call) -> QueryAnswer:
+        count_max = UNIQUE_KEY_COUNT if ask.unique_key_query else min(ask.max_num, QUERY_MAX)
+        records = await self.service.by_key(
+            ask.topic, ask.key, max(1, count_max), ask.begin_timestamp, ask.end_timestamp
+        )
+        if not records:
+            raise RequestFailed(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"no message of topic {ask.topic[:255]} with key {ask.key[:255]!r} was stored between "
+                f"{ask.begin_timestamp} and {ask.end_timestamp}",
+            )
+        timestamp_ms, physical = await self._index_end()
+        return QueryAnswer(
+            index_last_update_timestamp=timestamp_ms,
+            index_last_update_phyoffset=PhysicalOffset(physical),
+            body=b"".join(_as_fits(records)),
+        )
+
+    async def _index_end(self) -> tuple[int, int]:
+        """Store time and offset of the last message in the index: how far the answer can be believed."""
+        index = self.service.store.parts.index
+        physical = -1 if index is None else index.end_physical
+        record = await self._record(physical)
+        view = None if record is None else verify(record, 0, check_body_crc=False)
+        return (view.store_timestamp_ms if isinstance(view, RecordView) else 0), max(physical, 0)
+
+    @handles(ViewMessage)
+    async def view(self, ask: ViewMessage, call: Call) -> MessageAnswer:
+        record = await self._record(ask.offset)
+        if record is None:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"no message begins at offset {ask.offset}: it was deleted, or the id is of another broker",
+            )
+        return MessageAnswer(body=bytes(record))
+
+    async def _record(self, physical: int) -> memoryview | None:
+        return await self.service.run(self.service.store.lookup.finding_record(physical)) if physical >= 0 else None
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    @handles(QueryConsumeQueue)
+    async def consume_queue(self, ask: QueryConsumeQueue, call: Call) -> ConsumeQueueAnswer:
+        where = f"queue {ask.queue_id} of topic {ask.topic[:255]}"
+        queue = self.service.store.parts.queues.get(ask.topic, ask.queue_id)
+        if queue is None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{where} does not exist")
+        wanted, subscription, note = self._filter(ask)
+        entries = await self.service.run(self._entries(queue, ask, wanted))
+        if not entries:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"{where} has no entry {ask.index}: it holds {queue.min_offset} to {queue.max_offset - 1}",
+            )
+        return ConsumeQueueAnswer(
+            body=ConsumeQueuePage(
+                subscription_data=subscription,
+                filter_data=note,
+                queue_data=[
+                    ConsumeQueueEntry(
+                        physic_offset=physical,
+                        physic_size=size,
+                        tags_code=code,
+                        eval=self._passes(wanted, code, physical, size),
+                    )
+                    for physical, size, code in ENTRY.iter_unpack(entries)
+                ],
+                max_queue_index=queue.max_offset,
+                min_queue_index=queue.min_offset,
+            )
+        )
+
+    def _entries(self, queue: ConsumeQueue, ask: QueryConsumeQueue, wanted: MessageFilter | None) -> Steps[bytes]:
+        """With their records in memory, when the filter looks at those."""
+        count = min(max(1, ask.count), ENTRIES_MAX)
+        yield from queue.warm(ask.index, count)
+        entries = queue.entries(ask.index, count)
+        if wanted is not None and wanted.record_match is not None:
+            places = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
+            yield from self.service.store.parts.commit_log.warm(places)
+        return entries
+
+    def _filter(self, ask: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
+        """The group's filter and subscription, with a note when there is none."""
+        if not ask.consumer_group:
+            return None, None, None
+        group = self.clients.group(ask.consumer_group)
+        subscription = None if group is None else group.subscriptions.get(ask.topic)
+        if subscription is None:
+            return None, None, f"{ask.consumer_group}@{ask.topic} is not online!"
+        try:
+            return filter_of(subscription, property_filter=True), subscription, None
+        except ExpressionError as error:
+            return None, subscription, str(error)
+
+    def _passes(self, wanted: MessageFilter | None, tags_code: int, physical: int, size: int) -> bool:
+        if wanted is None:
+            return False
+        record = None if wanted.record_match is None else self.service.store.parts.commit_log.read(physical, size)
+        return wanted.matches(tags_code, record)
+
+
+def _as_fits(records: Sequence[memoryview]) -> list[memoryview]:
+    """As many as go into an answer, one at least."""
+    fitting: list[memoryview] = []
+    size = 0
+    for record in records:
+        size += len(record)
+        if fitting and size > BODY_BYTES_MAX:
+            break
+        fitting.append(record)
+    return fitting

@@ -1,0 +1,275 @@
+"""How the broker is doing, under the names that mqadmin and the dashboard read, and house-keeping on demand.
+
+Only what is known is told. Apache's sizes of thread pool queues are told as 0, because here no request waits in one.
+"""
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+
+from ariane import __version__
+from ariane.broker.schedule.delay_levels import DelayedDelivery
+from ariane.broker.send.flow_control import WAITING_MAX
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.stats.counters import Counters, Histogram, Recent
+from ariane.broker.stats.statistics import Statistics
+from ariane.broker.topics import Topics
+from ariane.broker.writer import Intake
+from ariane.clock import Clock
+from ariane.errors import RequestFailed
+from ariane.rpc.handlers import Call, handles
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+from ariane.wire.codes import ResponseCode, Version
+from ariane.wire.fields import Answer
+from ariane.wire.record.read import RecordView, verify
+from ariane.wire.requests.brokers import (
+    BrokerStats,
+    BrokerStatsAnswer,
+    CleanExpiredConsumeQueues,
+    CleanUnusedTopics,
+    DeleteExpiredCommitLog,
+    GetBrokerStats,
+    GetRuntimeInfo,
+    KeyValueTable,
+    RuntimeInfoAnswer,
+    StatsItem,
+)
+from ariane.wire.requests.offsets import DelayOffsetsAnswer, DelayOffsetTable, GetAllDelayOffsets
+
+# --- runtime_traffic ---
+#
+# What went through the broker, under the names of runtime info (GET_BROKER_RUNTIME_INFO).
+
+# Apache's classes of the time that a put took, and the upper bound of each in seconds.
+_PUT_TIMES = (
+    ("[<=0ms]", 0.001),
+    ("[0~10ms]", 0.01),
+    ("[10~50ms]", 0.05),
+    ("[50~100ms]", 0.1),
+    ("[100~200ms]", 0.2),
+    ("[200~500ms]", 0.5),
+    ("[500ms~1s]", 1.0),
+    ("[1~2s]", 2.0),
+    ("[2~3s]", 3.0),
+    ("[3~4s]", 4.0),
+    ("[4~5s]", 5.0),
+    ("[5~10s]", 10.0),
+)
+
+
+def traffic(statistics: Statistics) -> dict[str, object]:
+    counters, mornings = statistics.counters, statistics.rates.mornings
+    return {
+        **statistics.rates.texts(),
+        **_puts(counters),
+        "getMessageEntireTimeMax": round(counters.cold_read_s.largest * 1000),
+        "msgPutTotalYesterdayMorning": mornings.yesterday[0],
+        "msgPutTotalTodayMorning": mornings.today[0],
+        "msgPutTotalTodayNow": counters.messages_in,
+        "msgGetTotalYesterdayMorning": mornings.yesterday[1],
+        "msgGetTotalTodayMorning": mornings.today[1],
+        "msgGetTotalTodayNow": counters.messages_out,
+    }
+
+
+def _puts(counters: Counters) -> dict[str, object]:
+    total = counters.messages_in
+    return {
+        "putMessageTimesTotal": total,
+        "putMessageSizeTotal": counters.bytes_in,
+        "putMessageAverageSize": counters.bytes_in / max(1, total),
+        "putMessageFailedTimes": counters.rejected_sends.total(),
+        "putMessageEntireTimeMax": round(counters.append_s.largest * 1000),
+        "putMessageDistributeTime": _distribution(counters.append_s),
+    }
+
+
+def _distribution(times: Histogram) -> str:
+    below = 0
+    words = []
+    for name, bound in _PUT_TIMES:
+        up_to = times.up_to(bound)
+        words.append(f"{name}:{up_to - below}")
+        below = up_to
+    return " ".join([*words, f"[10s~]:{times.count - below}"])
+
+
+# ---
+
+log = logging.getLogger(__name__)
+
+_GiB = 1024**3
+_POOLS = ("send", "pull", "query", "endTransaction")
+
+
+@dataclass(frozen=True)
+class RuntimeHandlers:
+    settings: BrokerSettings
+    topics: Topics
+    service: StoreService
+    clock: Clock
+    booted_ms: int
+    statistics: Statistics
+    intake: Intake
+
+    @property
+    def store(self) -> MessageStore:
+        return self.service.store
+
+    @handles(GetRuntimeInfo)
+    async def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
+        earliest_ms = await self._earliest_ms()
+        told = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._sends_in_hand()
+        told |= traffic(self.statistics)
+        return RuntimeInfoAnswer(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
+
+    def _process(self) -> dict[str, object]:
+        return {
+            "bootTimestamp": self.booted_ms,
+            "brokerVersion": int(Version.V4_7_1),
+            "brokerVersionDesc": f"Ariane-{__version__}",
+            "brokerActive": "true",
+            "runtime": _duration(self.clock.now_ms() - self.booted_ms),
+            "startAcceptSendRequestTimeStamp": self.settings.accept_sends_from_ms,
+            "pid": os.getpid(),
+        }
+
+    def _sends_in_hand(self) -> dict[str, object]:
+        """Those that wait for a sync of the disk: what comes closest to a queue before Apache's pool of senders."""
+        return {
+            "sendThreadPoolQueueSize": self.intake.waiting,
+            "sendThreadPoolQueueHeadWaitTimeMills": self.intake.longest_wait_ms,
+            "sendThreadPoolQueueCapacity": WAITING_MAX,
+        }
+
+    def _log(self, earliest_ms: int | None) -> dict[str, object]:
+        log_parts, flusher = self.store.parts.commit_log, self.store.flusher
+        return {
+            "commitLogMinOffset": log_parts.min_offset,
+            "commitLogMaxOffset": log_parts.max_offset,
+            "remainHowManyDataToFlush": f"{log_parts.max_offset - flusher.flushed_to} B",
+            "dispatchBehindBytes": 0,  # queues are fed with the append itself
+            "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,
+            **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
+        }
+
+    async def _earliest_ms(self) -> int | None:
+        """Of the record that the log begins with; None for an empty store."""
+        first = self.store.parts.commit_log.min_offset
+        record = await self.service.run(self.store.lookup.finding_record(first))
+        view = None if record is None else verify(record, check_body_crc=False)
+        return view.store_timestamp_ms if isinstance(view, RecordView) else None
+
+    def _disk(self) -> dict[str, object]:
+        layout = self.store.parts.layout
+        usage = shutil.disk_usage(layout.commit_log)
+        return {
+            "commitLogDiskRatio": self.store.parts.disk.used_ratio(layout.commit_log),
+            "consumeQueueDiskRatio": self.store.parts.disk.used_ratio(layout.root),
+            "commitLogDirCapacity": f"Total : {usage.total / _GiB:.1f} GiB, Free : {usage.free / _GiB:.1f} GiB.",
+        }
+
+    # --- house-keeping ----------------------------------------------------------------------------------------------
+
+    @handles(CleanExpiredConsumeQueues)
+    def clean_queues(self, ask: CleanExpiredConsumeQueues, call: Call) -> Answer:
+        """Removes queues whose messages have all gone from the log and that no topic has any more.
+
+        Apache removes those of living topics, too; their offsets then begin again at 0, and consumers that are ahead of
+        that lose their place.
+        """
+        removed = [queue for queue in self.store.parts.queues if self._is_left_over(queue)]
+        for queue in removed:
+            self.store.parts.queues.delete_queue(queue.topic, queue.queue_id)
+        log.info("left-over queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
+        return Answer()
+
+    def _is_left_over(self, queue: ConsumeQueue) -> bool:
+        if queue.max_physical > self.store.parts.commit_log.min_offset or self.topics.is_system(queue.topic):
+            return False
+        config = self.topics.get(queue.topic)
+        return config is None or queue.queue_id >= max(config.read_queue_nums, config.write_queue_nums)
+
+    @handles(CleanUnusedTopics)
+    def clean_topics(self, ask: CleanUnusedTopics, call: Call) -> Answer:
+        queues = self.store.parts.queues
+        unused = [topic for topic in queues.topics() if self.topics.get(topic) is None]
+        for topic in unused:
+            if not self.topics.is_system(topic):
+                queues.delete_topic(topic)
+                log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
+        return Answer()
+
+    @handles(DeleteExpiredCommitLog)
+    async def clean_log(self, ask: DeleteExpiredCommitLog, call: Call) -> Answer:
+        cleaned = await self.service.clean(by_hand=True)
+        log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
+        return Answer()
+
+
+def _idle_pools() -> dict[str, object]:
+    sizes = {f"{pool}ThreadPoolQueueSize": 0 for pool in _POOLS}
+    waits = {f"{pool}ThreadPoolQueueHeadWaitTimeMills": 0 for pool in _POOLS}
+    return {**sizes, **waits, "EndTransactionQueueSize": 0}
+
+
+def _duration(milliseconds: int) -> str:
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+# --- stats ---
+#
+# VIEW_BROKER_STATS_DATA: how much came of one thing in the last minute, hour and day (`mqadmin statsAll`).
+
+_BYTES = "_SIZE"
+
+
+@dataclass(frozen=True)
+class StatsHandlers:
+    statistics: Statistics
+
+    @handles(GetBrokerStats)
+    def stats(self, ask: GetBrokerStats, call: Call) -> BrokerStatsAnswer:
+        found = self.statistics.find(ask.stats_name, ask.stats_key)
+        if found is None:
+            raise self._missing(ask)
+        minute, hour, day = (_item(recent, in_bytes=ask.stats_name.endswith(_BYTES)) for recent in found)
+        return BrokerStatsAnswer(body=BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day))
+
+    def _missing(self, ask: GetBrokerStats) -> RequestFailed:
+        """In Apache's words, which mqadmin takes for "nothing yet"; then why."""
+        names = self.statistics.names()
+        why = (
+            "nothing was counted under this key"
+            if ask.stats_name in names
+            else f"what is counted is {', '.join(names)}"
+        )
+        return RequestFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"The stats <{ask.stats_name[:255]}> <{ask.stats_key[:511]}> not exist: {why}",
+        )
+
+
+def _item(recent: Recent, *, in_bytes: bool) -> StatsItem:
+    amount = recent.bytes if in_bytes else recent.messages
+    return StatsItem(sum=amount, tps=amount / recent.seconds, avgpt=amount / recent.times if recent.times > 0 else 0.0)
+
+
+# --- schedule ---
+#
+# Answers about messages that wait.
+
+
+@dataclass(frozen=True)
+class ScheduleHandlers:
+    delayed: DelayedDelivery
+
+    @handles(GetAllDelayOffsets)
+    def delay_offsets(self, ask: GetAllDelayOffsets, call: Call) -> DelayOffsetsAnswer:
+        return DelayOffsetsAnswer(body=DelayOffsetTable(offset_table=self.delayed.offsets()))

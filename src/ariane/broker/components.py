@@ -1,0 +1,163 @@
+"""The parts of a broker that handlers are made of, opened in order and closed in reverse."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ariane.broker.acl.guard import Access
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.locks import QueueLocks
+from ariane.broker.groups.members import Clients, MemberNotices
+from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
+from ariane.broker.json_table import TableFile
+from ariane.broker.pull.long_polling import ParkedPulls
+from ariane.broker.schedule.delay_levels import DelayedDelivery
+from ariane.broker.schedule.timer import TimerDelivery
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.stats.counters import Counters
+from ariane.broker.stats.statistics import Statistics
+from ariane.broker.topics import Topics
+from ariane.broker.transactions.checks import TransactionChecks
+from ariane.broker.transactions.half_messages import HALF_QUEUE
+from ariane.broker.transactions.outcomes import Transactions
+from ariane.broker.writer import Intake
+from ariane.clock import Clock
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
+from ariane.store.blocking_io import Steps
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.disk import Disk, RealDisk
+from ariane.store.layout import Layout
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+
+# --- waiting_messages ---
+#
+# Where in the log the oldest message is that nobody has seen yet: what a nearly full disk must not cost.
+#
+# Messages of delay levels and half messages wait in queues, in order, so the next one to come tells. Those of the timer
+# wheel do not: `TimerDelivery.oldest_waiting` looks for them.
+
+
+def oldest_waiting(store: MessageStore, delayed: DelayedDelivery, transactions: Transactions) -> Steps[int | None]:
+    """The physical offset of the oldest delayed or half message; None when none waits."""
+    queues = store.parts.queues
+    heads = [(queues.get(SCHEDULE, level - 1), offset) for level, (offset, _) in delayed.progress().items()]
+    heads.append((queues.get(TRANS_HALF, HALF_QUEUE), transactions.open.first_open))
+    places = []
+    for queue, offset in heads:
+        if queue is not None:
+            places.append((yield from queue.finding_physical(max(offset, queue.min_offset))))
+    return min((place for place in places if place is not None), default=None)
+
+
+# ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    settings: BrokerSettings
+    clock: Clock
+    booted_ms: int
+    store_host: bytes
+    access: Access | None
+    store: StoreService
+    topics: Topics
+    groups: Groups
+    offsets: ConsumerOffsets
+    clients: Clients
+    statistics: Statistics
+    locks: QueueLocks
+    intake: Intake
+    parked: ParkedPulls
+    delayed: DelayedDelivery
+    timer: TimerDelivery
+    transactions: Transactions
+    checks: TransactionChecks
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: BrokerSettings, clock: Clock, store_host: bytes) -> AsyncIterator["Parts"]:
+        """The store before all that use it: tables and deliveries still save and put messages while they close."""
+        booted_ms = clock.now_ms()
+        async with (
+            _access(settings, clock) as access,
+            StoreService.open(settings.store, clock, store_host) as store,
+        ):
+            tables = _Tables(store.store.parts.disk, store.store.parts.layout)
+            topics = Topics(settings, tables.file("topics.json"), clock)
+            groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
+            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
+            offsets.lower_to(partial(_queue_end, store.store.parts.queues))
+            clients = Clients(MemberNotices(settings, groups.get).members_changed)
+            counters = Counters()
+            intake = Intake(store, settings, clock, counters)
+            transactions = Transactions(store.store, intake, offsets, clock)
+            async with (
+                groups.kept(clock, settings.offsets_save_interval_s),
+                offsets.kept(clock, settings.offsets_save_interval_s),
+                clients.watched(clock),
+                Statistics.open(
+                    counters,
+                    clock,
+                    settings.cluster,
+                    is_topic=lambda topic: topics.get(topic) is not None or topics.is_system(topic),
+                    is_group=lambda group: groups.get(group) is not None or clients.group(group) is not None,
+                ) as statistics,
+                ParkedPulls.open(clock) as parked,
+                DelayedDelivery.open(
+                    store, intake, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
+                ) as delayed,
+                TimerDelivery.open(store, intake, clock) as timer,
+                TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
+            ):
+                store.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
+                store.store.held_by(partial(oldest_waiting, store.store, delayed, transactions))
+                store.store.held_by(timer.oldest_waiting)
+                yield cls(
+                    settings=settings,
+                    clock=clock,
+                    booted_ms=booted_ms,
+                    store_host=store_host,
+                    access=access,
+                    store=store,
+                    topics=topics,
+                    groups=groups,
+                    offsets=offsets,
+                    clients=clients,
+                    statistics=statistics,
+                    locks=QueueLocks(),
+                    intake=intake,
+                    parked=parked,
+                    delayed=delayed,
+                    timer=timer,
+                    transactions=transactions,
+                    checks=checks,
+                )
+
+
+def _queue_end(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
+    queue = queues.get(topic, queue_id)
+    return 0 if queue is None else queue.max_offset
+
+
+@asynccontextmanager
+async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Access | None]:
+    """The accounts, when access control is on; a file that cannot be used is told before a store is recovered."""
+    if not settings.acl_enable:
+        yield None
+        return
+    async with Access.open(RealDisk(), settings.acl_file, clock) as access:
+        yield access
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    disk: Disk
+    layout: Layout
+
+    def file(self, name: str) -> TableFile:
+        return TableFile(self.disk, self.layout.config / name)
+
+    def offset_journal(self) -> OffsetJournal:
+        return OffsetJournal(self.disk, self.layout.config)

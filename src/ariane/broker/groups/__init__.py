@@ -1,0 +1,1 @@
+"""Consumer groups: configuration, members, offsets, lag, locks, resets, retries and dead letters."""

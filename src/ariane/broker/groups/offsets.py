@@ -1,0 +1,317 @@
+"""How far each group has come in each queue, kept in `consumerOffset.json` as Apache's broker has it.
+
+    {"offsetTable":{"orders@billing":{0:125,1:126},"%RETRY%billing@billing":{0:0}}}
+
+An offset is the next one to consume. What was committed since the last save outlives a kill in the journal beside it
+(offset_journal.py). A crash of the machine loses it: those messages are consumed again, none is left out.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ariane.broker.json_table import Saving, TableFile
+from ariane.clock import Clock
+from ariane.errors import StoreCorrupt, WireError
+from ariane.store.checkpoint import boot_id
+from ariane.store.disk import Disk, File, read_all
+from ariane.wire.json.coerce import coerce
+from ariane.wire.requests.offsets import ConsumerOffsetTable
+
+# --- offset_journal ---
+#
+# Commits since the table of offsets was last saved, in files that a killed process leaves behind.
+#
+# The table is saved every few seconds, as Apache does; what was committed in between would be consumed again after a
+# kill. So each commit is also appended here, without a sync: the page cache outlives the process.
+#
+#     consumerOffset.journal.7    boot 3f1c...           the machine's boot in which it was written
+#                                 orders@billing 0 126   topic@group, queue, offset
+#                                 orders@billing -       the pair was deleted
+#
+# A snapshot of the table begins a new file; once it is saved, the files before that go. After a crash of the machine
+# its journals are not read: which of their pages and names survived is unknown, and commits that come again cost only
+# time.
+
+log = logging.getLogger(__name__)
+
+_NAME = "consumerOffset.journal"
+_DELETED = "-"
+_FILE_BYTES = 1024 * 1024  # like every file of a store it never grows: zeros follow what is written
+
+
+class OffsetJournal:
+    """For the event loop; a write costs a system call."""
+
+    def __init__(self, disk: Disk, directory: Path, boot: str | None = None) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._boot = boot_id() if boot is None else boot
+        self._number = max(self._numbers(), default=0) + 1
+        self._file: File | None = None
+        self._end = 0
+        self._is_failing = False
+
+    def replay(self) -> Iterator[tuple[str, int | None, int]]:
+        """Key, queue and offset of each commit, oldest first; queue None when the pair was deleted."""
+        for number in self._numbers() if self._boot else ():  # where boots have no id, any may have been another
+            data = read_all(self._disk, self._path(number), _FILE_BYTES) or b""
+            lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
+            if lines[0] == f"boot {self._boot}":
+                yield from _commits(lines[1:-1])  # the last is empty, or was cut short
+
+    def note(self, key: str, queue_id: int, offset: int) -> None:
+        self._append(f"{key} {queue_id} {offset}\n")
+
+    def note_deleted(self, key: str) -> None:
+        self._append(f"{key} {_DELETED}\n")
+
+    def rotate(self) -> int:
+        """Begins a new file. What was noted until now lies in files up to this number."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._number += 1
+        return self._number - 1
+
+    def drop_until(self, number: int) -> None:
+        """The table is saved with everything that these files say."""
+        for old in self._numbers():
+            if old <= number:
+                try:
+                    self._disk.remove(self._path(old))
+                except OSError as error:
+                    log.warning("journal not removed", extra={"file": str(self._path(old)), "reason": error.strerror})
+
+    def _append(self, line: str) -> None:
+        data = line.encode()
+        try:
+            if self._end + len(data) > _FILE_BYTES:
+                self.rotate()
+            file = self._file or self._begin()
+            file.write(data, self._end)
+            self._end += len(data)
+            self._is_failing = False
+        except OSError as error:  # the table is saved all the same as soon as the disk takes it
+            if not self._is_failing:
+                log.warning("commits not noted", extra={"reason": error.strerror})
+            self._is_failing = True
+
+    def _begin(self) -> File:
+        self._disk.make_directory(self._directory)
+        file = self._disk.create(self._path(self._number), _FILE_BYTES, allocated=0)
+        head = f"boot {self._boot}\n".encode()
+        file.write(head, 0)
+        self._file, self._end = file, len(head)
+        return file
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{_NAME}.{number}"
+
+    def _numbers(self) -> list[int]:
+        suffixes = (name.removeprefix(f"{_NAME}.") for name in self._disk.names(self._directory))
+        return sorted(int(suffix) for suffix in suffixes if suffix.isascii() and suffix.isdigit())
+
+
+def _commits(lines: list[str]) -> Iterator[tuple[str, int | None, int]]:
+    for line in lines:
+        key, *numbers = line.split(" ")
+        if numbers == [_DELETED]:
+            yield key, None, 0
+            continue
+        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+            log.warning("journal of offsets ends early", extra={"line": line[:200]})
+            return
+        yield key, int(numbers[0]), int(numbers[1])
+
+
+# ---
+
+NONE = -1
+_NO_OFFSETS: Mapping[int, int] = {}
+
+
+def can_be_committed(offset: int, queue_end: int) -> bool:
+    """Whether a client may store this offset; otherwise the one stored before stays.
+
+    Apache's 4.x broker takes any number. An offset beyond the end comes from a client that consumed what a crash of the
+    machine took from the log: stored, it would make the group leave out the messages that get those places.
+    """
+    return 0 <= offset <= queue_end
+
+
+class ConsumerOffsets:
+    """Changes on the event loop only."""
+
+    def __init__(self, file: TableFile | None, journal: OffsetJournal | None = None) -> None:
+        self._saving = Saving(file, self._snapshot, self._saved)
+        self._journal = journal
+        self._journal_covered = 0
+        self._topics: dict[str, dict[str, dict[int, int]]] = {}  # by group, topic and queue
+        self._groups: dict[str, set[str]] = {}  # by topic
+        for key, queues in _load(file).items():
+            topic, _, group = key.partition("@")  # no topic holds an "@"
+            for queue_id, offset in queues.items():
+                self._set(group, topic, queue_id, offset)
+        if journal is not None:
+            self._replay(journal)
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        """-1 when the group has none there."""
+        return self.of(group, topic).get(queue_id, NONE)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """By queue id."""
+        return self._topics.get(group, {}).get(topic, _NO_OFFSETS)
+
+    def topics_of(self, group: str) -> set[str]:
+        return set(self._topics.get(group, ()))
+
+    def groups_of(self, topic: str) -> set[str]:
+        return set(self._groups.get(topic, ()))
+
+    def table(self) -> dict[str, dict[int, int]]:
+        """Everything, as the file has it: by "topic@group", then by queue id. A copy."""
+        return {
+            f"{topic}@{group}": dict(queues)
+            for group, topics in self._topics.items()
+            for topic, queues in topics.items()
+        }
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes any offset, also one that is lower than before: whoever reads again wants that."""
+        before = self.get(group, topic, queue_id)
+        if offset == before:
+            return
+        if offset < before:
+            facts = {"group": group, "topic": topic, "queue": queue_id, "before": before, "now": offset}
+            log.info("a group goes back", extra=facts)
+        self._set(group, topic, queue_id, offset)
+        if self._journal is not None:
+            self._journal.note(f"{topic}@{group}", queue_id, offset)
+        self._saving.changed()
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """The target group continues where the source is now."""
+        for queue_id, offset in tuple(self.of(source, topic).items()):
+            self.commit(target, topic, queue_id, offset)
+
+    def delete_group(self, group: str) -> None:
+        for topic in tuple(self._topics.get(group, ())):
+            self._delete(group, topic)
+
+    def delete_topic(self, topic: str) -> None:
+        """Offsets of a deleted topic must not outlive it: a new topic of that name begins at 0."""
+        for group in self.groups_of(topic):
+            self._delete(group, topic)
+
+    def _delete(self, group: str, topic: str) -> None:
+        self._forget_pair(group, topic)
+        if self._journal is not None:
+            self._journal.note_deleted(f"{topic}@{group}")
+        self._saving.changed()
+
+    def lower_to(self, end_of: Callable[[str, int], int]) -> int:
+        """Lowers offsets that lie beyond their queue's end; how many there were.
+
+        For the start of a broker that is its log's only writer. When a crash of the machine took the end of the log,
+        offsets may have been saved that reach into what is gone. New messages get those places, and a group that kept
+        its offset would leave them out.
+        """
+        beyond = [
+            (group, topic, queue_id, offset, end)
+            for group, topics in self._topics.items()
+            for topic, queues in topics.items()
+            for queue_id, offset in queues.items()
+            if offset > (end := end_of(topic, queue_id))
+        ]
+        for group, topic, queue_id, offset, end in beyond:
+            facts = {"group": group, "topic": topic, "queue": queue_id, "offset": offset, "end": end}
+            log.warning("offset beyond the end of its queue: lowered", extra=facts)
+            self.commit(group, topic, queue_id, end)
+        return len(beyond)
+
+    def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._topics.setdefault(group, {}).setdefault(topic, {})[queue_id] = offset
+        self._groups.setdefault(topic, set()).add(group)
+
+    def _forget_pair(self, group: str, topic: str) -> None:
+        del self._topics[group][topic]
+        if not self._topics[group]:
+            del self._topics[group]
+        self._groups[topic].discard(group)
+        if not self._groups[topic]:
+            del self._groups[topic]
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """At once; blocks until the file is durable."""
+        self._saving.now()
+
+    async def save_if_changed(self) -> None:
+        await self._saving.if_changed()
+
+    @asynccontextmanager
+    async def kept(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
+        """Saves what changed every `interval_s` while the body runs, and when it ends."""
+        async with self._saving.kept(clock, interval_s):
+            yield
+
+    def _replay(self, journal: OffsetJournal) -> None:
+        for key, queue_id, offset in journal.replay():
+            topic, _, group = key.partition("@")
+            if queue_id is not None:
+                self._set(group, topic, queue_id, offset)
+            elif topic in self._topics.get(group, ()):
+                self._forget_pair(group, topic)
+            self._saving.changed()
+
+    def _saved(self) -> None:
+        if self._journal is not None:
+            self._journal.drop_until(self._journal_covered)
+
+    def _snapshot(self) -> ConsumerOffsetTable:
+        if self._journal is not None:
+            self._journal_covered = self._journal.rotate()
+        return ConsumerOffsetTable(offset_table=self.table())
+
+
+def _load(file: TableFile | None) -> Mapping[str, Mapping[int, int]]:
+    content = None if file is None else file.load()
+    if file is None or content is None:
+        return {}
+    try:
+        return coerce(ConsumerOffsetTable, content).offset_table
+    except WireError as error:
+        raise StoreCorrupt(f"{file.path} is no table of offsets: {error}; restore it from its .bak") from None
+
+
+# --- correction ---
+#
+# Where a group that follows others may go on: behind the slowest of them.
+#
+# A tool asks this before it moves consumption of a topic from one group to others. Pure.
+
+FREE = 2**63 - 1
+"""Every other group is ahead of the compared one already: nothing holds it back."""
+
+
+def correction_offsets(
+    groups: Iterable[Mapping[int, int]], compared: Mapping[int, int], queue_begins: Mapping[int, int]
+) -> dict[int, int]:
+    """By queue id: the smallest offset of `groups` that is still in the queue, FREE where it passes `compared`."""
+    smallest: dict[int, int] = {}
+    for offsets in groups:
+        for queue_id, offset in offsets.items():
+            if offset >= queue_begins.get(queue_id, 0):
+                smallest[queue_id] = min(offset, smallest.get(queue_id, FREE))
+    for queue_id, offset in compared.items():
+        if smallest.get(queue_id, FREE) > offset:
+            smallest[queue_id] = FREE
+    return smallest

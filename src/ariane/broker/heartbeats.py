@@ -1,0 +1,88 @@
+"""Presence: heartbeats, leaving, who is in a group, and whether a subscription would be taken."""
+
+from dataclasses import dataclass
+
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.members import Clients
+from ariane.broker.pull.filters import filter_of
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import Topics
+from ariane.clock import Clock
+from ariane.errors import ExpressionError, RequestFailed
+from ariane.model.ids import RETRY_PREFIX
+from ariane.model.topic import TopicSysFlag
+from ariane.rpc.handlers import Call, handles
+from ariane.wire.codes import ResponseCode
+from ariane.wire.fields import Answer
+from ariane.wire.requests.clients import (
+    CheckClientConfig,
+    ConsumerData,
+    ConsumerIds,
+    ConsumerIdsAnswer,
+    GetConsumerIds,
+    Heartbeat,
+    UnregisterClient,
+    Unregistered,
+)
+
+_HEARTBEAT_BYTES_MAX = 1024 * 1024  # what of it is kept stays in memory for as long as its sender lives
+
+
+@dataclass(frozen=True)
+class ClientHandlers:
+    settings: BrokerSettings
+    clients: Clients
+    groups: Groups
+    topics: Topics
+    clock: Clock
+
+    @handles(Heartbeat)
+    def heartbeat(self, ask: Heartbeat, call: Call) -> Answer:
+        if ask.body is None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a heartbeat without a body names no client")
+        if len(call.command.body) > _HEARTBEAT_BYTES_MAX:
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"a heartbeat of {len(call.command.body)} bytes: at most {_HEARTBEAT_BYTES_MAX} are taken",
+            )
+        command = call.command
+        self.clients.heartbeat(
+            call.connection, ask.body, command.language_code, command.version, self.clock.monotonic()
+        )
+        for consumer in ask.body.consumer_data_set:
+            self._prepare(consumer)
+        return Answer()
+
+    def _prepare(self, consumer: ConsumerData) -> None:
+        """The group and its retry topic, before the first message fails."""
+        try:
+            config = self.groups.find(consumer.group_name)
+        except RequestFailed as refused:
+            if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            return  # the pull refuses such a group in clear words; a heartbeat's refusal no client shows to its user
+        if config.retry_queue_nums > 0:
+            flag = TopicSysFlag.UNIT if consumer.unit_mode else TopicSysFlag(0)
+            topic = RETRY_PREFIX + consumer.group_name
+            self.topics.ensure(topic, config.retry_queue_nums, sys_flag=int(flag))
+
+    @handles(UnregisterClient)
+    def unregister(self, ask: UnregisterClient, call: Call) -> Unregistered:
+        self.clients.unregister(call.connection, ask.producer_group, ask.consumer_group)
+        return Unregistered()
+
+    @handles(GetConsumerIds)
+    def consumer_ids(self, ask: GetConsumerIds, call: Call) -> ConsumerIdsAnswer:
+        group = self.clients.group(ask.consumer_group)
+        if group is None:  # clients expect this very code, and ask again
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {ask.consumer_group}")
+        return ConsumerIdsAnswer(body=ConsumerIds(consumer_id_list=group.client_ids()))
+
+    @handles(CheckClientConfig)
+    def check(self, ask: CheckClientConfig, call: Call) -> Answer:
+        if ask.body is not None:
+            try:
+                filter_of(ask.body.subscription_data, property_filter=self.settings.property_filter)
+            except ExpressionError as error:
+                raise RequestFailed(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        return Answer()

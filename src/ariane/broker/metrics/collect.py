@@ -1,0 +1,372 @@
+"""All numbers of a broker, as rows of a page. In small steps: between them others get their turn on the loop."""
+
+import asyncio
+import errno
+import platform
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ariane import __version__
+from ariane.broker.components import Parts
+from ariane.broker.groups.lag import ConsumeProgress
+from ariane.broker.metrics import exposition
+from ariane.broker.metrics.exposition import Page
+from ariane.broker.stats.counters import SIZE_BITS_MAX, Counters, Histogram
+from ariane.model.group import ConsumeType
+from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
+from ariane.model.topic import TopicConfig
+from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.commit_log.log import CommitLog, Segment
+from ariane.wire.codes import Language, Version
+from ariane.wire.record.layout import HEAD_V4, head_of
+
+# --- store_times ---
+#
+# When messages were stored, looked up for many at once in a thread: most lie where the page cache has lost them.
+#
+# Of several messages the oldest is the one that lies first in the log. So a group costs one look into the log for each
+# of its topics, however many queues these have.
+
+_HEAD_BYTES_MAX = head_of(0x30).size
+_SYS_FLAG, _STORE_TIMESTAMP, _PHYSICAL_OFFSET = 7, 10, 6
+
+
+class Place(NamedTuple):
+    """A record in the log. The segment is found on the loop, where the list of segments changes."""
+
+    segment: Segment
+    physical: int
+
+
+def place_of(commit_log: CommitLog, physical: int | None) -> Place | None:
+    segment = None if physical is None else commit_log.segments.find(physical)
+    return None if segment is None or physical is None else Place(segment, physical)
+
+
+def stored_ms(places: Sequence[Place | None]) -> list[int | None]:
+    """For a thread. None for what is not there, or no longer."""
+    return [None if place is None else _stored_ms(place) for place in places]
+
+
+def _stored_ms(place: Place) -> int | None:
+    try:
+        head = place.segment.file.read(_HEAD_BYTES_MAX, place.physical - place.segment.base)
+    except OSError as error:
+        if error.errno == errno.EBADF:  # retention has just closed the file
+            return None
+        raise
+    return _of_head(head, place.physical)
+
+
+def _of_head(head: bytes, physical: int) -> int | None:
+    if len(head) < HEAD_V4.size:
+        return None
+    shape = head_of(HEAD_V4.unpack_from(head)[_SYS_FLAG])
+    if len(head) < shape.size:
+        return None
+    fields = shape.unpack_from(head)
+    found: int = fields[_STORE_TIMESTAMP]
+    return found if fields[_PHYSICAL_OFFSET] == physical else None
+
+
+# --- consumer_lag ---
+#
+# How far each group is behind in each of its topics, as RocketMQ 5.x counts it.
+#
+#     queue    ├──── consumed ────┼──── in flight ────┼──── ready ────┤
+#              0              committed            pulled            end
+#                                 └────────────── lag ───────────────┘
+#
+# Unlike Apache, groups that are not connected are told too, by the offsets that they left: theirs is the lag that one
+# wants to be woken for. A queue without a committed offset counts as consumed, as at Apache's.
+
+
+@dataclass(slots=True)
+class Lag:
+    group: str
+    topic: str
+    messages: int = 0
+    in_flight: int = 0
+    ready: int = 0
+    unconsumed: Place | None = None
+    """The oldest message that is not consumed, and the oldest that was not pulled."""
+    unpulled: Place | None = None
+
+
+def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[Steps[Lag]]:
+    """Of one group, topic by topic: those in which it has offsets, but for those that its members gave up, and those
+    that its members have just begun with."""
+    configs = {config.topic_name: config for config in progress.topics_of(group)}
+    online = progress.clients.group(group)
+    for topic in () if online is None else tuple(online.subscriptions):
+        config = progress.topics.get(topic)
+        if config is not None:
+            configs[topic] = config
+    for config in configs.values():
+        yield _lag(group, config, progress, counters)
+
+
+def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> Steps[Lag]:
+    topic = config.topic_name
+    lag = Lag(group, topic)
+    tally = counters.gets.get((topic, group))
+    pulled = {} if tally is None else tally.pulled
+    unconsumed: list[int] = []
+    unpulled: list[int] = []
+    for queue_id, queue in tuple(progress.store.parts.queues.of_topic(topic).items()):
+        end = queue.max_offset
+        committed = progress.offsets.get(group, topic, queue_id)
+        consumed = end if committed < 0 else min(max(committed, queue.min_offset), end)
+        taken = min(max(pulled.get(queue_id, consumed), queue.min_offset if committed < 0 else consumed), end)
+        lag.messages += end - consumed
+        lag.in_flight += max(0, taken - consumed)
+        lag.ready += end - taken
+        unconsumed += _where((yield from queue.finding_physical(consumed)))
+        unpulled += _where((yield from queue.finding_physical(taken)))
+    log = progress.store.parts.commit_log
+    lag.unconsumed = place_of(log, min(unconsumed, default=None))
+    lag.unpulled = place_of(log, min(unpulled, default=None))
+    return lag
+
+
+def _where(physical: int | None) -> list[int]:
+    return [] if physical is None else [physical]
+
+
+# --- client_versions ---
+#
+# The release of a client by its number, as Apache's MQVersion has it.
+#
+# From 4.1.0 on the numbers run without a gap: ten patches for each minor version up to 4.9, a snapshot before each
+# release, and 5.0.0 after 4.9.9.
+
+_FIRST = int(Version.V4_1_0_SNAPSHOT)
+_PATCHES = 10
+_MINORS_OF_4 = 9
+_AFTER_ALL = _FIRST + 2 * _PATCHES * (_MINORS_OF_4 + 10)  # after 5.9.9
+
+
+def version_name(number: int) -> str:
+    """Such as v4_9_8; the number itself for what is older or unknown."""
+    if not _FIRST <= number < _AFTER_ALL:
+        return str(number)
+    release, is_release = divmod(number - _FIRST, 2)
+    minor, patch = divmod(release, _PATCHES)
+    major, minor = (4, minor + 1) if minor < _MINORS_OF_4 else (5, minor - _MINORS_OF_4)
+    return f"v{major}_{minor}_{patch}" + ("" if is_release else "_snapshot")
+
+
+# ---
+
+TIMES_MAX = 2_000
+"""Messages whose age is looked up for one page: more might keep the disk busy for longer than Prometheus waits."""
+
+_STEPS_IN_A_TURN = 100
+_LOCAL_DISK = ("local", "disk")
+_REMOTING = "remoting"
+_SIZE_BOUNDS = (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+_TYPE_OF_TOPIC = {SCHEDULE: "delay", TIMER: "delay", TRANS_HALF: "transaction"}
+_MODES = {ConsumeType.CONSUME_ACTIVELY: "pull", ConsumeType.CONSUME_PASSIVELY: "push", ConsumeType.CONSUME_POP: "pop"}
+_SYSTEM_GROUPS = "cid_rmq_sys_"
+
+
+class Gatherer:
+    def __init__(self, parts: Parts, times_max: int = TIMES_MAX) -> None:
+        settings, store = parts.settings, parts.store.store
+        self._parts = parts
+        self._counters = parts.statistics.counters
+        self._times_max = times_max
+        self._base = (settings.cluster, "broker", settings.name)
+        self._progress = ConsumeProgress(settings.name, parts.topics, parts.offsets, parts.clients, store)
+
+    async def gather(self) -> Page:
+        page = Page(self._base, self._parts.settings.metrics_series_max)
+        self._broker(page)
+        self._store(page)
+        self._histograms(page)
+        self._small_counters(page)
+        for steps in (self._puts, self._gets, self._dead_letters, self._outcomes, self._producers, self._consumers):
+            await _in_turns(steps(page))
+        await self._lags(page)
+        await self._disk(page)
+        return page
+
+    # --- the broker -------------------------------------------------------------------------------------------------
+
+    def _broker(self, page: Page) -> None:
+        parts = self._parts
+        page.add(exposition.BROKER_PERMISSION, parts.settings.permission)
+        page.add(exposition.TOPICS, len(parts.topics.all()))
+        page.add(exposition.GROUPS, len(parts.groups.all()))
+        page.add(exposition.WATERMARK, parts.intake.waiting, "send")
+        page.add(exposition.BUILD, 1, __version__, platform.python_version())
+        page.add(exposition.BOOTED, parts.booted_ms / 1000)
+        page.add(exposition.PARKED_PULLS, len(parts.parked))
+        page.add(exposition.DISAGREEMENTS, parts.clients.disagreements)
+
+    def _store(self, page: Page) -> None:
+        parts, store = self._parts, self._parts.store.store
+        behind = store.parts.commit_log.max_offset - store.flusher.flushed_to
+        enqueued = self._counters.puts.get(TIMER)
+        transactions = parts.transactions
+        page.add(exposition.WRITABLE, store.refusal is None)
+        page.add(exposition.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
+        page.add(exposition.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
+        page.add(exposition.TIMER_ENQUEUE_LAG, parts.timer.behind, *_LOCAL_DISK)
+        page.add(exposition.TIMING_MESSAGES, parts.timer.pending, *_LOCAL_DISK)
+        page.add(exposition.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
+        page.add(exposition.TIMER_DEQUEUED, self._counters.timer_deliveries, *_LOCAL_DISK)
+        page.add(exposition.TIMER_DROPPED, parts.timer.dropped)
+        page.add(exposition.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
+
+    def _histograms(self, page: Page) -> None:
+        page.add_histogram(exposition.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))
+        page.add_histogram(exposition.APPENDS, self._counters.append_s)
+        page.add_histogram(exposition.SYNCS, self._counters.sync_s)
+        page.add_histogram(exposition.COLD_READS, self._counters.cold_read_s)
+
+    def _small_counters(self, page: Page) -> None:
+        for reason, times in self._counters.rejected_sends.items():
+            page.add(exposition.REJECTED_SENDS, times, reason)
+        for level, messages in self._counters.level_deliveries.items():
+            page.add(exposition.DELAY_DELIVERIES, messages, str(level))
+        page.add(exposition.PULLS, self._counters.found, "found")
+        page.add(exposition.PULLS, self._counters.missed, "nothing")
+
+    # --- topics and groups: generators that yield after each step ---------------------------------------------------
+
+    def _puts(self, page: Page) -> Iterator[None]:
+        ordered_puts = self._counters.ordered_puts
+        for topic, tally in tuple(self._counters.puts.items()):
+            is_system = _flag(self._parts.topics.is_system(topic))
+            ordered = ordered_puts.get(topic)
+            messages, size = (0, 0) if ordered is None else (ordered.messages, ordered.bytes)
+            kind = _TYPE_OF_TOPIC.get(topic, "normal")
+            page.add(exposition.MESSAGES_IN, tally.messages - messages, topic, kind, is_system)
+            page.add(exposition.THROUGHPUT_IN, tally.bytes - size, topic, kind, is_system)
+            if messages:
+                page.add(exposition.MESSAGES_IN, messages, topic, "fifo", is_system)
+                page.add(exposition.THROUGHPUT_IN, size, topic, "fifo", is_system)
+            yield
+
+    def _gets(self, page: Page) -> Iterator[None]:
+        for (topic, group), tally in tuple(self._counters.gets.items()):
+            labels = topic, group, self._is_system(topic, group)
+            page.add(exposition.MESSAGES_OUT, tally.messages, *labels)
+            page.add(exposition.THROUGHPUT_OUT, tally.bytes, *labels)
+            yield
+
+    def _dead_letters(self, page: Page) -> Iterator[None]:
+        for (topic, group), tally in tuple(self._counters.dead_letters.items()):
+            page.add(exposition.SENT_TO_DLQ, tally.messages, group, topic, self._is_system(topic, group))
+            yield
+        for (topic, group), tally in tuple(self._counters.send_backs.items()):
+            page.add(exposition.SEND_BACKS, tally.messages, group, topic)
+            yield
+
+    def _outcomes(self, page: Page) -> Iterator[None]:
+        for topic, tally in tuple(self._counters.commits.items()):
+            page.add(exposition.COMMITS, tally.messages, topic)
+            yield
+        for topic, tally in tuple(self._counters.rollbacks.items()):
+            page.add(exposition.ROLLBACKS, tally.messages, topic)
+            yield
+
+    def _lag_labels(self, topic: str, group: str) -> tuple[str, str, str, str]:
+        is_retry = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+        return topic, group, _flag(is_retry), self._is_system(topic, group)
+
+    def _is_system(self, topic: str, group: str) -> str:
+        return _flag(self._parts.topics.is_system(topic) or group.lower().startswith(_SYSTEM_GROUPS))
+
+    # --- clients ----------------------------------------------------------------------------------------------------
+
+    def _producers(self, page: Page) -> Iterator[None]:
+        clients = self._parts.clients
+        alike: Counter[tuple[str, str]] = Counter()
+        for group in clients.producer_groups():
+            alike.update((_language(one.language), version_name(one.version)) for one in clients.producers(group))
+            yield
+        for labels, members in alike.items():
+            page.add(exposition.PRODUCER_CONNECTIONS, members, *labels, _REMOTING)
+
+    def _consumers(self, page: Page) -> Iterator[None]:
+        for group in tuple(self._parts.clients.groups().values()):
+            mode = _MODES.get(group.consume_type, "") if group.consume_type is not None else ""
+            alike = Counter((_language(one.language), version_name(one.version)) for one in group.members.values())
+            is_system = _flag(group.name.lower().startswith(_SYSTEM_GROUPS))
+            for (language, version), members in alike.items():
+                labels = (group.name, language, version, mode, _REMOTING, is_system)
+                page.add(exposition.CONSUMER_CONNECTIONS, members, *labels)
+            yield
+
+    # --- what has to be looked up -----------------------------------------------------------------------------------
+
+    async def _lags(self, page: Page) -> None:
+        lags: list[Lag] = []
+        for group in tuple(self._parts.groups.all()):
+            for found in lags_of(group, self._progress, self._counters):
+                lags.append(await off_the_loop(found))
+                self._add_lag(page, lags[-1])
+                if len(lags) % _STEPS_IN_A_TURN == 0:
+                    await asyncio.sleep(0)
+        looked_up = lags[: self._times_max // 2]
+        places = [place for lag in looked_up for place in (lag.unconsumed, lag.unpulled)]
+        times = iter(await asyncio.to_thread(stored_ms, places))
+        now_ms = self._parts.clock.now_ms()
+        for lag in looked_up:
+            labels = self._lag_labels(lag.topic, lag.group)
+            page.add(exposition.LAG_LATENCY, _age_ms(next(times), now_ms), *labels)
+            page.add(exposition.QUEUEING_LATENCY, _age_ms(next(times), now_ms), *labels)
+        for metric in (exposition.LAG_LATENCY, exposition.QUEUEING_LATENCY):
+            page.cut[metric.name] += len(lags) - len(looked_up)
+
+    def _add_lag(self, page: Page, lag: Lag) -> None:
+        labels = self._lag_labels(lag.topic, lag.group)
+        page.add(exposition.LAG_MESSAGES, lag.messages, *labels)
+        page.add(exposition.INFLIGHT, lag.in_flight, *labels)
+        page.add(exposition.READY, lag.ready, *labels)
+
+    async def _disk(self, page: Page) -> None:
+        store = self._parts.store.store.parts
+        place = place_of(store.commit_log, store.commit_log.min_offset)
+        (oldest_ms,) = await asyncio.to_thread(stored_ms, [place])
+        if oldest_ms is not None:
+            page.add(exposition.RESERVE_TIME, _age_ms(oldest_ms, self._parts.clock.now_ms()), *_LOCAL_DISK)
+        page.add(exposition.STORAGE_SIZE, await asyncio.to_thread(_used_bytes, str(store.layout.root)), *_LOCAL_DISK)
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    for number, _ in enumerate(steps, 1):
+        if number % _STEPS_IN_A_TURN == 0:
+            await asyncio.sleep(0)
+
+
+def _sizes(by_bits: list[int], total: int) -> Histogram:
+    """The powers of two that Apache has bounds at, out of all of them."""
+    histogram = Histogram(_SIZE_BOUNDS)
+    for bits in range(SIZE_BITS_MAX + 1):
+        number = next((n for n, bound in enumerate(_SIZE_BOUNDS) if 2**bits <= bound), len(_SIZE_BOUNDS))
+        histogram.counts[number] += by_bits[bits]
+    histogram.total = total
+    return histogram
+
+
+def _age_ms(time_ms: int | None, now_ms: int) -> int:
+    return 0 if time_ms is None else max(0, now_ms - time_ms)
+
+
+def _used_bytes(directory: str) -> int:
+    return shutil.disk_usage(directory).used
+
+
+def _language(language: Language) -> str:
+    return language.name.lower()
+
+
+def _flag(is_so: bool) -> str:
+    return "true" if is_so else "false"

@@ -1,0 +1,172 @@
+"""GET /metrics and nothing else: one request, one answer, and the connection closes.
+
+A scraper is no client of ours, so little is believed: a request has a few seconds and 8 KiB, few are served at a time,
+and what is not understood is answered with a status that says so. The event loop waits for none of it: rows are
+gathered in small steps, and the text is made in a thread.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from typing import NamedTuple
+
+from ariane.broker.components import Parts
+from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.metrics.exposition import CONTENT_TYPE
+from ariane.broker.settings import BrokerSettings, MetricsExporter
+from ariane.errors import ArianeError, ListenFailed
+from ariane.lifecycle import TaskSet, background
+from ariane.model.address import Address
+from ariane.transport.listener import listen
+
+log = logging.getLogger(__name__)
+
+PATH = "/metrics"
+REQUEST_BYTES_MAX = 8 * 1024
+VISITORS_MAX = 8
+_REQUEST_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 60.0
+_BACKLOG = 16
+_CHUNKS_UNREAD_MAX = 8
+_END = b"\r\n\r\n"
+_TEXT = "text/plain; charset=utf-8"
+_NO_ROOM_FOR_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    content_type: str = _TEXT
+
+    def encode(self) -> bytes:
+        head = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\n"
+            f"Content-Type: {self.content_type}\r\n"
+            f"Content-Length: {len(self.body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        return head.encode() + self.body
+
+
+@contextmanager
+def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]:
+    """Holds the port, if there is to be one, from before the store is opened: a port in use is told at once."""
+    if settings.metrics_exporter is MetricsExporter.DISABLE:
+        yield None
+        return
+    address = Address(settings.metrics_host or settings.host, settings.metrics_port)
+    try:
+        listener = listen(address, _BACKLOG)
+    except ListenFailed as error:
+        reason = str(error).partition(". ")[0]
+        raise ListenFailed(
+            f"{reason} for metrics. Set metricsPromExporterHost and metricsPromExporterPort to a free address of this "
+            "machine, port 0 for any, or metricsExporterType to DISABLE."
+        ) from error
+    with listener:
+        yield listener
+
+
+class MetricsServer:
+    """Made by `open`, which is its whole life."""
+
+    def __init__(self, listener: socket.socket, parts: Parts) -> None:
+        self._listener = listener
+        self._gatherer = Gatherer(parts)
+        self._visits = TaskSet()
+        self.address = Address(*listener.getsockname()[:2])
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, listener: socket.socket | None, parts: Parts) -> AsyncIterator["MetricsServer | None"]:
+        """None without a listener: metrics are off."""
+        if listener is None:
+            yield None
+            return
+        server = cls(listener, parts)
+        log.info("metrics served", extra={"url": f"http://{server.address}{PATH}"})
+        try:
+            async with background(server._accept_for_ever):
+                yield server
+        finally:
+            server._visits.cancel()
+            await server._visits.wait()
+
+    async def _accept_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                visitor, _ = await loop.sock_accept(self._listener)
+            except OSError as error:
+                if error.errno in _NO_ROOM_FOR_FILES:
+                    await asyncio.sleep(0.1)
+                elif error.errno != errno.ECONNABORTED:
+                    raise
+                continue
+            if len(self._visits) < VISITORS_MAX:
+                self._visits.spawn(self._visit(visitor))
+            else:
+                visitor.close()
+
+    async def _visit(self, visitor: socket.socket) -> None:
+        with visitor:
+            visitor.setblocking(False)
+            try:
+                async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                    request = await _request(visitor)
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                    answer = await self._answer(request)
+                    await asyncio.get_running_loop().sock_sendall(visitor, answer.encode())
+                if answer.status is not HTTPStatus.OK:
+                    async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                        await _hear_out(visitor)
+            except (OSError, TimeoutError) as error:
+                log.debug("metrics not told", extra={"reason": str(error) or "too slow"})
+
+    async def _answer(self, request: bytes) -> Answer:
+        if not request.endswith(_END):
+            too_long = len(request) >= REQUEST_BYTES_MAX
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
+            return Answer(status, f"one GET {PATH} of up to {REQUEST_BYTES_MAX} bytes is expected\n".encode())
+        words = request.decode("latin-1").split("\r\n")[0].split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return Answer(HTTPStatus.BAD_REQUEST, b"HTTP/1.1 is expected\n")
+        if words[0] != "GET":
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is served\n")
+        if words[1].partition("?")[0] != PATH:
+            return Answer(HTTPStatus.NOT_FOUND, f"only {PATH} is served\n".encode())
+        return await self._page()
+
+    async def _page(self) -> Answer:
+        try:
+            page = await self._gatherer.gather()
+            return Answer(HTTPStatus.OK, await asyncio.to_thread(page.text), CONTENT_TYPE)
+        except (ArianeError, OSError) as error:  # a disk that cannot be read: what it is has been told elsewhere
+            log.warning("metrics not gathered", extra={"reason": str(error)})
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"metrics cannot be gathered now: see the broker's log\n")
+
+
+async def _request(visitor: socket.socket) -> bytes:
+    """Up to the empty line, the end of the stream, or the limit. A body that follows is not read: GET has none."""
+    loop = asyncio.get_running_loop()
+    request = b""
+    while len(request) < REQUEST_BYTES_MAX:
+        chunk = await loop.sock_recv(visitor, REQUEST_BYTES_MAX - len(request))
+        request += chunk
+        if not chunk:
+            break
+        if _END in request:
+            return request[: request.index(_END) + len(_END)]
+    return request
+
+
+async def _hear_out(visitor: socket.socket) -> None:
+    """Reads on for a while: a connection that is closed on unread bytes takes the answer with it."""
+    visitor.shutdown(socket.SHUT_WR)
+    for _ in range(_CHUNKS_UNREAD_MAX):
+        if not await asyncio.get_running_loop().sock_recv(visitor, REQUEST_BYTES_MAX):
+            return

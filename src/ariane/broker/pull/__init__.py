@@ -1,0 +1,1 @@
+"""Pull requests: checks, reads, long polling, filters, responses, and the fast path."""

@@ -1,0 +1,193 @@
+"""Pulls that found nothing and wait: until a message arrives that they want, or until their time is over.
+
+A parked pull is a value in three tables, and costs no task. An arrival looks at one dict entry: that of its own queue.
+Those that it wakes run after the whole chunk of messages is in the log, so a burst is answered by one read.
+
+    by queue        (topic, queue) ─► its pulls           an arrival
+    by tick         a tenth of a second ─► its pulls      time is over; one sleeper for each tick with a pull in it
+    by connection   ─► its pulls                          the peer has gone
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ariane.broker.pull.filters import MessageFilter
+from ariane.clock import Clock
+from ariane.errors import RequestFailed
+from ariane.lifecycle import TaskSet
+from ariane.model.group import GroupConfig
+from ariane.rpc.handlers import Call
+from ariane.store.dispatch import Arrivals
+from ariane.transport.connection import Connection
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.pull import Pull
+
+PULLS_MAX = 100_000
+"""Apache's pullThreadPoolQueueCapacity. A parked pull takes about 2 KiB."""
+
+PULLS_PER_CONNECTION_MAX = 20_000
+"""So that no single client takes all the places. A client has one pull for each queue that is its."""
+
+WAIT_S_MAX = 120.0
+_TICK_S = 0.1
+
+
+@dataclass(eq=False, slots=True)
+class ParkedPull:
+    call: Call
+    ask: Pull
+    group: GroupConfig
+    filter: MessageFilter
+    offset: int
+    """Where to go on reading: what lies before did not match."""
+    resume: Callable[["ParkedPull", bool], None]
+    """Reads again. True: answer whatever there is. False: something arrived; park again if it is not wanted."""
+    tick: int = 0
+
+
+class ParkedPulls:
+    """For the event loop alone."""
+
+    def __init__(
+        self, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
+    ) -> None:
+        self._clock = clock
+        self._pulls_max = pulls_max
+        self._pulls_per_connection_max = pulls_per_connection_max
+        self._by_queue: dict[tuple[str, int], set[ParkedPull]] = {}
+        self._by_tick: dict[int, set[ParkedPull]] = {}
+        self._by_connection: dict[Connection, set[ParkedPull]] = {}
+        self._count = 0
+        self._sleepers = TaskSet()
+        self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
+    ) -> AsyncIterator["ParkedPulls"]:
+        """On exit nobody waits any more. Call `answer_all` before the server drains, or the answers find no peer."""
+        parked = cls(clock, pulls_max, pulls_per_connection_max)
+        try:
+            yield parked
+        finally:
+            parked.answer_all()
+            parked._sleepers.cancel()
+            await parked._sleepers.wait()
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def park(self, pull: ParkedPull, wait_s: float) -> bool:
+        """Whether it waits now; not when the broker stops. RequestFailed(SYSTEM_BUSY) when too many wait already."""
+        if self._closed:
+            return False
+        connection = pull.call.connection
+        mine = self._by_connection.get(connection)
+        self._check_room(0 if mine is None else len(mine))
+        pull.tick = math.ceil((self._clock.monotonic() + min(wait_s, WAIT_S_MAX)) / _TICK_S)
+        if mine is None:
+            self._by_connection[connection] = set()
+            connection.on_close(partial(self._forget, connection))
+        self._add(pull)
+        return True
+
+    def park_again(self, pull: ParkedPull) -> bool:
+        """After an arrival that it does not want: for the rest of its time. False when the broker stops."""
+        if self._closed or pull.call.connection not in self._by_connection:
+            return False
+        self._add(pull)
+        return True
+
+    def _check_room(self, of_connection: int) -> None:
+        if self._count >= self._pulls_max:
+            raise _too_many(self._count, "on this broker", f"pullThreadPoolQueueCapacity = {self._pulls_max}")
+        if of_connection >= self._pulls_per_connection_max:
+            raise _too_many(of_connection, "on this connection", f"the limit is {self._pulls_per_connection_max}")
+
+    def _add(self, pull: ParkedPull) -> None:
+        self._by_queue.setdefault((pull.ask.topic, pull.ask.queue_id), set()).add(pull)
+        self._by_connection[pull.call.connection].add(pull)
+        due = self._by_tick.get(pull.tick)
+        if due is None:
+            due = self._by_tick[pull.tick] = set()
+            self._sleepers.spawn(self._sleep_until(pull.tick))
+        due.add(pull)
+        self._count += 1
+
+    def _remove(self, pull: ParkedPull) -> None:
+        key = (pull.ask.topic, pull.ask.queue_id)
+        waiting = self._by_queue[key]
+        waiting.discard(pull)
+        if not waiting:
+            del self._by_queue[key]
+        self._by_connection[pull.call.connection].discard(pull)
+        self._by_tick[pull.tick].discard(pull)
+        self._count -= 1
+
+    # --- out --------------------------------------------------------------------------------------------------------
+
+    def on_arrivals(self, arrivals: Arrivals) -> None:
+        """Messages came together. Where many topics are written and nobody waits, that costs nothing for each."""
+        by_queue = self._by_queue
+        if not by_queue:
+            return
+        for (queue, tags_code), end in arrivals.items():
+            if (queue.topic, queue.queue_id) in by_queue:
+                self.on_arrival(queue.topic, queue.queue_id, end, tags_code)
+
+    def on_arrival(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
+        """A message is in the log. Called within the append, so nothing is read here."""
+        waiting = self._by_queue.get((topic, queue_id))
+        if waiting is None:
+            return
+        for pull in tuple(waiting):
+            # The tags code decides at once. What needs the record is decided when it is read, and may park again.
+            if pull.filter.tag_match is None or pull.filter.tag_match(tags_code):
+                self._wake(pull, False)
+
+    def sweep(self) -> None:
+        """Answers all whose time is over."""
+        now = self._clock.monotonic()
+        for tick in [tick for tick in self._by_tick if tick * _TICK_S <= now]:
+            self._expire(tick)
+
+    async def _sleep_until(self, tick: int) -> None:
+        await self._clock.sleep(max(0.0, tick * _TICK_S - self._clock.monotonic()))
+        self._expire(tick)  # whatever the clock says: a timer may be a hair early, and nobody would come again
+
+    def _expire(self, tick: int) -> None:
+        for pull in tuple(self._by_tick.get(tick, ())):
+            self._wake(pull, True)
+        self._by_tick.pop(tick, None)
+
+    def answer_all(self) -> None:
+        """The broker stops: every pull is answered with what there is, and no more are parked."""
+        self._closed = True
+        for waiting in tuple(self._by_queue.values()):
+            for pull in tuple(waiting):
+                self._remove(pull)
+                pull.resume(pull, True)
+
+    def _wake(self, pull: ParkedPull, final: bool) -> None:
+        """In a call of its own, so that one that fails keeps none of the others from its answer."""
+        self._remove(pull)
+        asyncio.get_running_loop().call_soon(pull.resume, pull, final)
+
+    def _forget(self, connection: Connection) -> None:
+        for pull in tuple(self._by_connection[connection]):
+            self._remove(pull)
+        del self._by_connection[connection]
+
+
+def _too_many(count: int, where: str, limit: str) -> RequestFailed:
+    return RequestFailed(
+        ResponseCode.SYSTEM_BUSY,
+        f"[OVERLOAD]broker busy: {count} pulls wait {where} already, {limit}; pull again later, or with fewer queues",
+    )

@@ -1,0 +1,122 @@
+"""What a read found, as the answer to a pull. Every answer carries the four numbers: clients stop without them.
+
+FOUND                                          SUCCESS                 with the records, back to back
+NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING       PULL_RETRY_IMMEDIATELY  go on from nextBeginOffset at once
+OFFSET_OVERFLOW_ONE, OFFSET_FOUND_NULL         PULL_NOT_FOUND          nothing new: wait
+NO_MESSAGE_IN_QUEUE, NO_MATCHED_LOGIC_QUEUE    PULL_NOT_FOUND when 0 was asked for, else PULL_OFFSET_MOVED
+OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY        PULL_OFFSET_MOVED       go to nextBeginOffset: the queue is elsewhere
+"""
+
+import struct
+
+from ariane.broker.writer import Incoming
+from ariane.model.group import GroupConfig
+from ariane.model.ids import QueueOffset
+from ariane.model.message import Property
+from ariane.model.route import MASTER_ID, MessageQueue
+from ariane.model.system_topics import OFFSET_MOVED_EVENT
+from ariane.store.read.result import ReadResult, ReadStatus
+from ariane.wire.codes import ResponseCode, Serialization
+from ariane.wire.exchange import answer_command
+from ariane.wire.frame import FRAME_BYTES_MAX, Command, encode_json_header
+from ariane.wire.json.body import JsonBody
+from ariane.wire.requests.pull import Pull, PullAnswer
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+}
+_PREFIX = struct.Struct(">iI")
+_JSON = Serialization.JSON
+
+# Numbers that occur nowhere else in an answer, each replaced by a place for the real one.
+_OPAQUE, _BROKER, _NEXT, _MIN, _MAX = 1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555
+
+_EMPTY = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull_code(result: ReadResult, offset: int) -> ResponseCode:
+    if offset == 0 and result.status in _EMPTY:
+        return ResponseCode.PULL_NOT_FOUND
+    return _CODES[result.status]
+
+
+def pull_answer(code: ResponseCode, result: ReadResult, broker_id: int) -> PullAnswer:
+    return PullAnswer(
+        code=code,
+        remark=result.status.value,
+        suggest_which_broker_id=broker_id,
+        next_begin_offset=QueueOffset(result.next_offset),
+        min_offset=QueueOffset(result.min_offset),
+        max_offset=QueueOffset(result.max_offset),
+        body=b"".join(result.slices),  # one copy: cheaper than many small pieces, and no view outlives this call
+    )
+
+
+class FoundAnswers:
+    """The frames of pulls that found something, which is what nearly all do under load.
+
+    Filled into a template, as the answers to sends are (send_answers.py), and joined with the records in one copy: the
+    general way copies the body once more for its frame.
+    """
+
+    def __init__(self) -> None:
+        result = ReadResult(status=ReadStatus.FOUND, next_offset=_NEXT, min_offset=_MIN, max_offset=_MAX)
+        answer = pull_answer(ResponseCode.SUCCESS, result, _BROKER)
+        header = encode_json_header(answer_command(Command(code=0, opaque=_OPAQUE), answer)).replace(b"%", b"%%")
+        for number in (_OPAQUE, _BROKER, _NEXT, _MIN, _MAX):
+            header = header.replace(str(number).encode(), b"%d")
+        self._template = header
+
+    def frame(self, command: Command, result: ReadResult, broker_id: int, size: int) -> bytes | None:
+        """With `size` bytes of records; None when the general way is to be taken."""
+        if command.flag or command.serialization is not _JSON or size > FRAME_BYTES_MAX // 2:
+            return None
+        head = self.head(command.opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
+        return b"".join((head, *result.slices))
+
+    def head(self, opaque: int, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int) -> bytes:
+        """All of a frame but its `size` bytes of records."""
+        header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
+        return _PREFIX.pack(4 + len(header) + size, len(header)) + header
+
+
+def suggested_broker(result: ReadResult, group: GroupConfig, slave_read: bool) -> int:
+    """Where to pull next: from the master, or, when it may be and the reader is far behind, from a slave."""
+    if not slave_read:
+        return MASTER_ID
+    return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
+
+
+class OffsetMovedEvent(JsonBody, frozen=True):
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_request: int
+    offset_new: int
+
+
+def offset_moved_event(
+    ask: Pull, offset: int, result: ReadResult, broker: str, now_ms: int, store_host: bytes
+) -> Incoming:
+    """A message that tells operators of a group whose offset was not in its queue: perhaps it missed messages."""
+    event = OffsetMovedEvent(
+        consumer_group=ask.consumer_group,
+        message_queue=MessageQueue(topic=ask.topic, broker_name=broker, queue_id=ask.queue_id),
+        offset_request=offset,
+        offset_new=result.next_offset,
+    )
+    return Incoming(
+        topic=OFFSET_MOVED_EVENT,
+        queue_id=0,
+        body=event.to_bytes(),
+        properties={Property.TAGS: ask.consumer_group, Property.KEYS: ask.consumer_group},
+        born_timestamp_ms=now_ms,
+        born_host=store_host,
+    )

@@ -1,0 +1,1 @@
+"""Send requests: checks, batches, coalesced appends, responses, and the fast path."""

@@ -1,0 +1,62 @@
+"""When sends are too many for the disk: refuse them while they are cheap to refuse.
+
+A producer that is told SYSTEM_BUSY at once can slow down or go elsewhere; one that waits in a queue times out and sends
+the same message again. The prefixes are Apache's, by which operators know them.
+
+    [REJECTREQUEST]         the last append took longer than osPageCacheBusyTimeOutMills
+    [OVERLOAD]              sendThreadPoolQueueCapacity sends wait for a sync already
+    [TIMEOUT_CLEAN_QUEUE]   the oldest of a queue of them waits longer than waitTimeMillsInSendQueue
+"""
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.writer import Intake
+from ariane.errors import RequestFailed
+from ariane.store.message_store import MessageStore
+from ariane.wire.codes import ResponseCode
+
+WAITING_MAX = 10_000
+"""Apache's sendThreadPoolQueueCapacity."""
+
+QUEUE_MIN = 100
+"""Fewer who wait for a slow sync are no queue: the next sync covers them all at once."""
+
+
+class FlowControl:
+    def __init__(
+        self, store: MessageStore, intake: Intake, settings: BrokerSettings, waiting_max: int = WAITING_MAX
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._settings = settings
+        self._waiting_max = waiting_max
+
+    def admit(self) -> None:
+        """RequestFailed(SYSTEM_BUSY) when a send should not even be looked at."""
+        if self._store.is_busy:
+            raise _busy(
+                "[REJECTREQUEST]",
+                f"an append took {self._store.append_s * 1000:.0f} ms",
+                f"osPageCacheBusyTimeOutMills = {self._store.settings.page_cache_busy_timeout_ms}",
+            )
+        waiting = self._intake.waiting
+        if waiting >= QUEUE_MIN:
+            self._check_queue(waiting)
+
+    def _check_queue(self, waiting: int) -> None:
+        if waiting >= self._waiting_max:
+            limit = f"sendThreadPoolQueueCapacity = {self._waiting_max}"
+            raise _busy("[OVERLOAD]", f"{waiting} sends wait for a sync of the disk", limit)
+        longest_ms = self._intake.longest_wait_ms
+        if longest_ms > self._settings.send_wait_max_ms:
+            raise _busy(
+                "[TIMEOUT_CLEAN_QUEUE]",
+                f"of {waiting} sends that wait for a sync of the disk the first has waited {longest_ms} ms",
+                f"waitTimeMillsInSendQueue = {self._settings.send_wait_max_ms}",
+            )
+
+
+def _busy(prefix: str, found: str, limit: str) -> RequestFailed:
+    return RequestFailed(
+        ResponseCode.SYSTEM_BUSY,
+        f"{prefix}broker busy, start flow control for a while: {found}, {limit}; send less, or again in a moment",
+    )

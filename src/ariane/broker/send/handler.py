@@ -1,0 +1,244 @@
+"""Sends: one message or a batch, stored before the answer says so.
+
+This is the general way, which takes every send there is. The common message - no delay, no transaction, no retry - is
+hardly seen here: most of them take the straight line from the bytes of a chunk (send_lane.py), and the property text
+goes to the log as it came. Either way, and delayed or not, it goes there with all others of this turn of the loop in
+one write (staged_sends.py).
+"""
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.dead_letters import retry_target
+from ariane.broker.send.batch import draft_batch
+from ariane.broker.send.batch_fast_path import BatchLane
+from ariane.broker.send.checks import SendChecks, born_host, check_body, encoded, queue_of, read_property_text
+from ariane.broker.send.coalescer import BatchAnswers, BatchStage, SendStage
+from ariane.broker.send.fast_path import MULTI_TAGS, NOT_PLAIN, TRANSACTION_BITS, SendLane
+from ariane.broker.send.flow_control import FlowControl
+from ariane.broker.send.responses import SendAnswers, asked_by
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import Topics
+from ariane.broker.transactions.half_messages import half, producers_text
+from ariane.broker.writer import Incoming, Intake, keys_of, put_failure, wants_durable
+from ariane.errors import MessageRefused, RequestFailed, StoreError
+from ariane.model.ids import RETRY_PREFIX
+from ariane.model.message import Property
+from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
+from ariane.model.topic import TopicConfig, TopicFilterType
+from ariane.rpc.handlers import LATER, Call, Later, handles, lane
+from ariane.store.append.draft import Appended, Draft
+from ariane.store.message_store import MessageStore
+from ariane.transport.connection import Connection
+from ariane.wire.codes import ResponseCode, Version
+from ariane.wire.frame import FrameLimits
+from ariane.wire.hashes import tags_code
+from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessage, SendMessageV2
+
+Sent = SendAnswer | Awaitable[SendAnswer] | Later
+
+_PREPARED = Property.TRANSACTION_PREPARED
+_CLUSTER = Property.CLUSTER
+_REGION = Property.MSG_REGION
+_UNIQUE_KEY = Property.UNIQUE_KEY
+_TAGS = Property.TAGS
+_WAIT = Property.WAIT
+_SHARDING_KEY = Property.SHARDING_KEY
+_ASIDE = frozenset({SCHEDULE, TIMER, TRANS_HALF})
+"""Where a message is before it comes to its topic: it counts as ordered there, if at all."""
+
+
+@dataclass
+class SendHandlers:
+    settings: BrokerSettings
+    topics: Topics
+    groups: Groups
+    store: MessageStore
+    intake: Intake
+    flow: FlowControl
+    checks: SendChecks
+    answers: SendAnswers
+    _stage: SendStage = field(init=False)
+    _marks: dict[str, str] = field(init=False)
+    """What a stored message is marked with. Replies go by the cluster; consumers of 5.x drop the trace of a message
+    that names no region, so it is named as 5.x brokers do, and not left out as in 4.x."""
+    _marks_text: str = field(init=False)
+    _lane: SendLane = field(init=False)
+    _batch_lane: BatchLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._stage = SendStage(self.intake, self.store, self.answers)
+        self._marks = {_CLUSTER: self.settings.cluster, _REGION: self.settings.region_id}
+        self._marks_text = "".join(f"{name}\x01{value}\x02" for name, value in self._marks.items())
+        transport = self.settings.transport
+        limits = FrameLimits(transport.frame_bytes_max, transport.header_bytes_max)
+        self._lane = SendLane(self.checks, self.flow, self._stage, self._marks_text, limits)
+        batch_stage = BatchStage(self.intake, BatchAnswers(self.intake, self.store, self.answers))
+        self._batch_lane = BatchLane(self.checks, self.flow, batch_stage, limits)
+
+    @lane
+    def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
+        return self._batch_lane.take(connection, data, self._lane.take(connection, data, position))
+
+    @handles(SendMessage)
+    def send(self, ask: SendMessage, call: Call) -> Sent:
+        return self._send(ask, call)
+
+    @handles(SendMessageV2)
+    def send_v2(self, ask: SendMessageV2, call: Call) -> Sent:
+        return self._send(ask, call)
+
+    @handles(SendBatch)
+    def send_batch(self, ask: SendBatch, call: Call) -> Sent:
+        """Whether it is a batch is told by a field, not by the code: C++ sends batches by V2."""
+        return self._send(ask, call)
+
+    def _send(self, ask: Send, call: Call) -> Sent:
+        try:
+            self.flow.admit()
+            config = self.checks.destination(ask)
+            queue_id = queue_of(ask, config)
+            check_body(ask.body)
+            if ask.is_batch:
+                return self._send_together(ask, call, config, queue_id)
+            properties, text = read_property_text(ask.properties or "")
+            sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
+            if (
+                not NOT_PLAIN.isdisjoint(properties)
+                or sys_flag & TRANSACTION_BITS
+                or ask.topic.startswith(RETRY_PREFIX)
+            ):
+                if self._is_half(ask, sys_flag, properties):
+                    text = producers_text(properties, text)
+                    draft = half(self._draft(ask, call, queue_id, sys_flag, properties, text))
+                    return self._stage_one(draft, call, queue_id, properties)
+                message = self._incoming(ask, call, queue_id, sys_flag, properties)
+                # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
+                message.sys_flag &= ~TRANSACTION_BITS
+                if not ask.topic.startswith(RETRY_PREFIX):
+                    return self._stage_one(self.intake.drafted(message), call, queue_id, properties)
+                appended = self._store_retry(ask, call, message)
+            else:
+                draft = self._draft(ask, call, queue_id, sys_flag, properties, text)
+                return self._stage_one(draft, call, queue_id, properties)
+        except RequestFailed as error:
+            self.intake.counters.rejected(error)
+            raise
+        except StoreError as error:
+            raise self._refusal(error) from error
+        return self._answer((appended,), queue_id, properties)
+
+    def _draft(
+        self, ask: Send, call: Call, queue_id: int, sys_flag: int, properties: dict[str, str], text: str
+    ) -> Draft:
+        return Draft(
+            topic=ask.topic,
+            queue_id=queue_id,
+            body=ask.body,
+            properties=encoded(text + self._marks_text),
+            born_timestamp_ms=ask.born_timestamp,
+            born_host=born_host(call.connection.peer),
+            flag=ask.flag,
+            sys_flag=sys_flag,
+            reconsume_times=ask.reconsume_times or 0,
+            tags_code=tags_code(properties.get(_TAGS)),
+            keys=keys_of(properties),
+        )
+
+    def _stage_one(self, draft: Draft, call: Call, queue_id: int, properties: dict[str, str]) -> Later:
+        unique_key = properties.get(_UNIQUE_KEY)
+        asked = (asked_by(call.command, unique_key), unique_key, properties.get(_WAIT), queue_id)
+        ordered = (0,) if _SHARDING_KEY in properties and draft.topic not in _ASIDE else ()
+        self._stage.add(call.connection, [draft], [asked], ordered, len(draft.body))
+        return LATER
+
+    def _refusal(self, error: StoreError) -> RequestFailed:
+        failure = put_failure(error, self.store)
+        self.intake.counters.rejected(failure)
+        return failure
+
+    # --- what is not stored as it came ------------------------------------------------------------------------------
+
+    def _incoming(self, ask: Send, call: Call, queue_id: int, sys_flag: int, properties: dict[str, str]) -> Incoming:
+        return Incoming(
+            topic=ask.topic,
+            queue_id=queue_id,
+            body=ask.body,
+            properties={**properties, **self._marks},
+            born_timestamp_ms=ask.born_timestamp,
+            born_host=born_host(call.connection.peer),
+            flag=ask.flag,
+            sys_flag=sys_flag,
+            reconsume_times=ask.reconsume_times or 0,
+        )
+
+    def _store_retry(self, ask: Send, call: Call, message: Incoming) -> Appended:
+        is_dead = self._redirect_dead_letter(ask, call, message)
+        appended = self.intake.put(message)
+        if is_dead:
+            first_topic = message.properties.get(Property.RETRY_TOPIC, ask.topic)
+            self.intake.counters.died(first_topic, ask.topic.removeprefix(RETRY_PREFIX), appended.size)
+        return appended
+
+    def _is_half(self, ask: Send, sys_flag: int, properties: dict[str, str]) -> bool:
+        """RequestFailed for a transaction that this broker does not take, or that is only half said."""
+        if properties.get(_PREPARED, "").lower() != "true":
+            if sys_flag & TRANSACTION_BITS:
+                raise MessageRefused(
+                    f"sysFlag {sys_flag:#x} says transaction and property {_PREPARED} does not: nobody would "
+                    "ever see the message, nor ask about it"
+                )
+            return False
+        if (ask.reconsume_times or 0) > 0 and Property.DELAY in properties:
+            return False
+        if self.settings.reject_transactions:
+            raise RequestFailed(
+                ResponseCode.NO_PERMISSION,
+                f"broker {self.settings.name} takes no transactional messages (rejectTransactionMessage = true)",
+            )
+        return True
+
+    def _redirect_dead_letter(self, ask: Send, call: Call, message: Incoming) -> bool:
+        named = ask.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
+        target = retry_target(
+            message.topic,
+            message.properties,
+            message.reconsume_times,
+            self.groups,
+            self.topics,
+            max_reconsume_times=named,
+        )
+        if target is not None:
+            message.topic, message.queue_id, message.properties = target
+        return target is not None
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def _send_together(self, ask: Send, call: Call, config: TopicConfig, queue_id: int) -> Sent:
+        sys_flag = ask.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(ask)
+        batch = draft_batch(ask, queue_id, sys_flag, born_host(call.connection.peer))
+        appended = self.intake.take_batch(batch)
+        properties, _ = read_property_text(ask.properties or "")
+        return self._answer(appended, queue_id, properties)
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
+        """For what was not staged."""
+        if self.intake.is_safe(appended[-1]) or not wants_durable(properties):
+            return self.answers.answer(ResponseCode.SUCCESS, appended, queue_id, properties.get(_UNIQUE_KEY))
+        return self._sent_when_durable(appended, queue_id, properties)
+
+    async def _sent_when_durable(
+        self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
+    ) -> SendAnswer:
+        try:
+            code = await self.intake.durable(appended)
+        except StoreError as error:
+            raise self._refusal(error) from error
+        return self.answers.answer(code, appended, queue_id, properties.get(_UNIQUE_KEY))
+
+
+def _multi_tags(ask: Send) -> int:
+    return ask.sys_flag | MULTI_TAGS

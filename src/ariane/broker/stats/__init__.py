@@ -1,0 +1,1 @@
+"""Counters and the statistics made of them."""

@@ -1,0 +1,400 @@
+"""The one way into the log: for sends, retries, transactions, deliveries and replies alike."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.stats.counters import Counters
+from ariane.clock import Clock
+from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError, StoreFull, StoreReadOnly
+from ariane.model.message import Property
+from ariane.model.system_topics import SCHEDULE, TIMER, parse_levels
+from ariane.store.append.appender import Outcome
+from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatches
+from ariane.store.append.draft import Appended, Draft
+from ariane.store.message_store import MessageStore
+from ariane.store.service import StoreService
+from ariane.store.settings import FlushDiskType
+from ariane.wire.codes import ResponseCode
+from ariane.wire.hashes import tags_code
+from ariane.wire.properties import encode_properties
+from ariane.wire.record.read import RecordView, verify
+
+# --- incoming ---
+#
+# A message on its way in, before anything is decided about it; and back from a stored record.
+#
+# client's send ─┐
+# send-back ─────┤                rewrites                 draft_of
+# transactions ──┼─► Incoming ──(delay_rewrite.py)──► Incoming ──► Draft ──► commit log
+# delivery ──────┤      ▲                                                       │
+# replies ───────┘      └─────────────────── incoming_of ◄─────────────────────┘
+
+SEAL = "__CRC32#"
+"""The property that a sealed record ends with (wire/record/layout.py). Only the store writes it: a record that ends
+with another's seal would count as damaged, and with it all that follows it in the log."""
+
+_TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
+
+
+class Incoming(msgspec.Struct, kw_only=True):
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: dict[str, str]
+    born_timestamp_ms: int
+    born_host: bytes
+    """As a record holds it (wire/host.py)."""
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+def draft_of(message: Incoming) -> Draft:
+    """MessageRefused when a property cannot be written."""
+    properties = message.properties
+    try:
+        encoded = encode_properties(properties)
+    except RecordError as error:
+        raise MessageRefused(str(error)) from None
+    return Draft(
+        topic=message.topic,
+        queue_id=message.queue_id,
+        body=message.body,
+        properties=encoded,
+        born_timestamp_ms=message.born_timestamp_ms,
+        born_host=message.born_host,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+        tags_code=tags_code(properties.get(_TAGS)),
+        keys=keys_of(properties),
+    )
+
+
+def keys_of(properties: dict[str, str]) -> tuple[str, ...]:
+    return index_keys(properties.get(_UNIQUE_KEY), properties.get(_KEYS))
+
+
+def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
+    """What the index keeps: the unique key first, then the user's own, parted by single blanks."""
+    if keys is None:
+        return (unique_key,) if unique_key else ()
+    if unique_key and " " not in keys:  # nearly always
+        return unique_key, keys
+    words = [key for key in keys.split(" ") if key]
+    return (unique_key, *words) if unique_key else tuple(words)
+
+
+def incoming_of(record: memoryview) -> Incoming:
+    """A stored record as a message that can be put again; a RecordError when it is none."""
+    view = verify(record, 0, check_body_crc=False)
+    if not isinstance(view, RecordView):
+        raise RecordError(f"no message that could be put again: {getattr(view, 'reason', 'a blank record')}")
+    properties = view.properties()
+    properties.pop(SEAL, None)
+    return Incoming(
+        topic=view.topic,
+        queue_id=view.queue_id,
+        body=view.body(record),
+        properties=properties,
+        born_timestamp_ms=view.born_timestamp_ms,
+        born_host=view.born_host,
+        flag=view.flag,
+        sys_flag=view.sys_flag,
+        reconsume_times=view.reconsume_times,
+        prepared_transaction_offset=view.prepared_transaction_offset,
+    )
+
+
+# --- delay_rewrite ---
+#
+# Messages for later: which of them are put aside, where, and until when.
+#
+#     property               a number of     put aside in                          queue entry carries
+#     DELAY                  the level       SCHEDULE_TOPIC_XXXX, queue level - 1  the delivery time
+#     TIMER_DELAY_SEC        seconds         rmq_sys_wheel_timer, queue 0,         the tags code; the time
+#     TIMER_DELAY_MS         milliseconds      with TIMER_OUT_MS = delivery time     is in TIMER_OUT_MS
+#     TIMER_DELIVER_MS       ms since 1970
+#
+# The first that is there counts, in this order. Either way REAL_TOPIC and REAL_QID say where the message belongs. The
+# two kinds of half messages that no queue takes, prepared and rolled back, are never put aside.
+
+TIMER_OUT_MS = "TIMER_OUT_MS"
+"""When a message in the timer's topic is due, in ms since 1970."""
+
+_DELAY = Property.DELAY
+_TIMERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
+DEFERRING = frozenset({_DELAY, *_TIMERS})
+"""A message without any of these properties is for now."""
+
+_NOT_QUEUED = 0x4  # the bit that prepared (4) and rolled back (12) share
+_NUMBER_LENGTH_MAX = 20
+
+
+class DelayRules(NamedTuple):
+    levels_ms: tuple[int, ...]
+    timer_enable: bool
+    timer_delay_max_s: int
+
+
+class Deferred(NamedTuple):
+    message: Incoming
+    delay_ms: int
+    """Of a delay level, whose queue entry carries the delivery time in place of the tags code; 0 for the timer's."""
+
+
+def deferred(message: Incoming, rules: DelayRules, now_ms: int) -> Deferred | None:
+    """The message as it is put aside; None when it is for now. MessageRefused when its delay cannot be."""
+    if message.sys_flag & _NOT_QUEUED or DEFERRING.isdisjoint(message.properties):
+        return None
+    level = _number(message.properties, _DELAY)
+    if level is not None and level > 0:
+        return _by_level(message, min(level, len(rules.levels_ms)), rules.levels_ms)
+    due_ms = _due_ms(message.properties, now_ms)
+    if due_ms is None or due_ms <= now_ms:
+        return None
+    return _by_timer(message, due_ms, rules, now_ms)
+
+
+def _by_level(message: Incoming, level: int, levels_ms: tuple[int, ...]) -> Deferred:
+    properties = {name: value for name, value in message.properties.items() if name not in _TIMERS}
+    properties[_DELAY] = str(level)
+    return Deferred(_aside(message, SCHEDULE, level - 1, properties), levels_ms[level - 1])
+
+
+def _by_timer(message: Incoming, due_ms: int, rules: DelayRules, now_ms: int) -> Deferred:
+    if not rules.timer_enable:
+        raise MessageRefused(
+            "the message has a delivery time and timerWheelEnable is false: turn it on or use DELAY levels"
+        )
+    if due_ms - now_ms > rules.timer_delay_max_s * 1000:
+        raise MessageRefused(
+            f"the message is due in {(due_ms - now_ms) // 1000} s, more than timerMaxDelaySec = "
+            f"{rules.timer_delay_max_s}: deliver it sooner or raise the limit"
+        )
+    return Deferred(_aside(message, TIMER, 0, {**message.properties, TIMER_OUT_MS: str(due_ms)}), 0)
+
+
+def _aside(message: Incoming, topic: str, queue_id: int, properties: dict[str, str]) -> Incoming:
+    properties[Property.REAL_TOPIC] = message.topic
+    properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
+    return replace(message, topic=topic, queue_id=queue_id, properties=properties)
+
+
+def _due_ms(properties: dict[str, str], now_ms: int) -> int | None:
+    seconds, milliseconds, at_ms = (_number(properties, name) for name in _TIMERS)
+    if seconds is not None:
+        return now_ms + seconds * 1000
+    return now_ms + milliseconds if milliseconds is not None else at_ms
+
+
+def _number(properties: dict[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _NUMBER_LENGTH_MAX:
+        raise MessageRefused(f"property {name} must be a whole number, got {text[:40]!r}")
+    return int(text)
+
+
+# ---
+
+_WAIT = Property.WAIT
+
+
+class Intake:
+    """For the event loop alone; only `durable` waits."""
+
+    def __init__(
+        self, service: StoreService, settings: BrokerSettings, clock: Clock, counters: Counters | None = None
+    ) -> None:
+        self.counters = counters or Counters()
+        self._service = service
+        self._store = service.store
+        self._settings = settings
+        self._clock = clock
+        self._levels_ms = parse_levels(settings.store.message_delay_levels)
+        self.is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
+        self._waiting: dict[int, float] = {}
+        self._waiting_messages = 0
+        self._tickets = itertools.count()
+        self._store_staged: Callable[[], None] = _nothing_staged
+
+    # --- into the log -----------------------------------------------------------------------------------------------
+
+    def put(self, message: Incoming) -> Appended:
+        """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
+        return self.take(self.drafted(message))
+
+    def drafted(self, message: Incoming) -> Draft:
+        """The message as it is stored now: itself, or put aside until its delay is over."""
+        later = deferred(message, self._rules(), self._clock.now_ms())
+        if later is None:
+            return draft_of(message)
+        draft = draft_of(later.message)
+        draft.delay_ms = later.delay_ms
+        return draft
+
+    def put_together(self, messages: Sequence[Incoming]) -> list[Appended]:
+        """A batch, all or none. Delays are for single messages: nothing is put aside here."""
+        return self.take_together([draft_of(message) for message in messages])
+
+    def stage(self, store_staged: Callable[[], None]) -> None:
+        """Calls `store_staged` when this turn of the loop ends, or before anything else goes to the log or is staged.
+
+        So whoever stages messages keeps the order in which they came. It may be called when there is nothing to store.
+        """
+        self._store_staged()
+        self._store_staged = store_staged
+        asyncio.get_running_loop().call_soon(store_staged)
+
+    def take(self, draft: Draft) -> Appended:
+        """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
+        self._store_staged()
+        appended = _appended(self._store.append((draft,)))[0]
+        self.counters.put(draft.topic, appended.size, self._store.append_s)
+        return appended
+
+    def take_each(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Stores drafts with one append, each for itself; what became of each."""
+        self._store_staged()
+        outcomes = self._store.append(drafts)
+        taken = [(draft.topic, one.size) for draft, one in zip(drafts, outcomes, strict=True) if type(one) is Appended]
+        if taken:
+            topics, sizes = zip(*taken, strict=True)
+            self.counters.put_all(topics, sizes, self._store.append_s)
+        return outcomes
+
+    def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """A batch, all or none, of one topic."""
+        self._store_staged()
+        appended = _appended(self._store.append_together(drafts))
+        if appended:
+            self.counters.put_together(drafts[0].topic, appended)
+        return appended
+
+    def take_batch(self, batch: DraftBatch) -> AppendedBatch:
+        """A client's batch, all or none."""
+        self._store_staged()
+        appended = self._store.append_batch(batch)
+        if isinstance(appended, StoreError):
+            raise appended.with_traceback(None)
+        self.counters.put_batch(batch.topic, appended.sizes)
+        return appended
+
+    def take_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+        """Several batches of one topic, each all or none; what became of each."""
+        self._store_staged()
+        outcomes = self._store.append_batches(drafts)
+        taken = [one.sizes for one in outcomes if isinstance(one, AppendedBatch)]
+        if taken:
+            self.counters.put_batch(drafts.topic, list(itertools.chain.from_iterable(taken)), len(taken))
+        return outcomes
+
+    def _rules(self) -> DelayRules:
+        return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)
+
+    # --- until it is durable ----------------------------------------------------------------------------------------
+
+    def is_safe(self, appended: Appended) -> bool:
+        """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""
+        return not self.is_sync or appended.end <= self._store.flusher.flushed_to
+
+    async def durable(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
+        """SUCCESS, or FLUSH_DISK_TIMEOUT: it is stored, but no sync has covered it in time.
+
+        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: then nobody knows what is on the
+        disk, and the producer must not take the message for sent.
+        """
+        outcomes = [appended] if isinstance(appended, Appended) else list(appended)
+        if not wait or not self.is_sync or not outcomes:
+            return ResponseCode.SUCCESS
+        ticket = next(self._tickets)
+        self._waiting_messages += len(outcomes)
+        began = self._waiting[ticket] = self._clock.monotonic()
+        try:
+            await self._service.wait_durable(outcomes)
+        except TimeoutError:
+            return ResponseCode.FLUSH_DISK_TIMEOUT
+        finally:
+            del self._waiting[ticket]
+            self._waiting_messages -= len(outcomes)
+            self.counters.sync_s.add(self._clock.monotonic() - began)
+        return ResponseCode.SUCCESS
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for a sync."""
+        return self._waiting_messages
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long the first of them has waited: a dict keeps its keys in the order in which they came."""
+        first = next(iter(self._waiting.values()), None)
+        return 0 if first is None else round((self._clock.monotonic() - first) * 1000)
+
+
+def wants_durable(properties: dict[str, str]) -> bool:
+    """Whether the producer waits for durability: WAIT=false says that it does not."""
+    return means_durable(properties.get(_WAIT))
+
+
+def means_durable(wait: str | None) -> bool:
+    """The same by the value of WAIT."""
+    return wait is None or wait.lower() != "false"
+
+
+def _nothing_staged() -> None:
+    pass
+
+
+def _appended(outcomes: Sequence[Outcome]) -> list[Appended]:
+    taken = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+    for outcome in outcomes:
+        if isinstance(outcome, StoreError):
+            # The store tells many callers the same object; without this its traceback would grow with each of them.
+            raise outcome.with_traceback(None)
+    return taken
+
+
+# --- put_failures ---
+#
+# Why a message was not stored, as the code and the words that its sender gets.
+#
+#     MessageRefused       MESSAGE_ILLEGAL         this message can never be stored here
+#     StoreFull            SERVICE_NOT_AVAILABLE   nothing is stored now; the remark has the use of each disk (1: full)
+#     StoreReadOnly        SERVICE_NOT_AVAILABLE   nothing is stored until the broker is restarted
+#     any other            SYSTEM_ERROR
+#
+# Java producers try another broker for all but the first.
+
+
+def put_failure(error: StoreError, store: MessageStore) -> RequestFailed:
+    if isinstance(error, MessageRefused):
+        return RequestFailed(ResponseCode.MESSAGE_ILLEGAL, f"the message is refused: {error}")
+    if isinstance(error, StoreFull):
+        return RequestFailed(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}{_disks(store)}")
+    if isinstance(error, StoreReadOnly):
+        return RequestFailed(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+    return RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {error}")
+
+
+def _disks(store: MessageStore) -> str:
+    """The ratios in Apache's form, which operators' scripts look for."""
+    layout = store.parts.layout
+    with suppress(OSError):
+        log, queues, index = (
+            store.parts.disk.used_ratio(path) for path in (layout.commit_log, layout.root, layout.root)
+        )
+        return f" (CL: {log:.2f} CQ: {queues:.2f} INDEX: {index:.2f})"
+    return ""

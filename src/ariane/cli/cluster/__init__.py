@@ -1,0 +1,1 @@
+"""`ariane cluster` and `ariane admin broker`."""

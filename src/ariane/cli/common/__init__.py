@@ -1,0 +1,1 @@
+"""What commands share: connection, parameters, output."""

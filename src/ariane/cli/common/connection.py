@@ -1,0 +1,203 @@
+"""Which cluster a command talks to: `-n`, a profile, $NAMESRV_ADDR, a running `ariane up`, or this machine.
+
+    @click.command()
+    @connected
+    def list_topics(connection: Connection) -> None:
+        connection.run(lambda settings: ...)
+
+A profile is a settings file, `~/.config/ariane/NAME.toml`, with what its cluster needs in the table `[client]`:
+
+    [client]
+    nameservers = "10.0.0.1:9876;10.0.0.2:9876"
+    access_key = "operator"
+    secret_key = "..."
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ariane.errors import SettingsError, StoreInUse, sole_cause
+from ariane.model.address import Address
+
+if TYPE_CHECKING:
+    from ariane.client.settings import ClientSettings
+    from ariane.settings import Loaded
+
+
+# --- up_notice ---
+#
+# Where a running `ariane up` tells its address, so that commands in the same place need no `-n`.
+#
+# The file is locked while the servers run. A lock ends with its process, however that ended, so what a crash left
+# behind is never taken for a running server.
+
+DATA = Path(".ariane")
+"""Where `ariane up` keeps its data unless it is told otherwise, and where clients look for one that runs."""
+
+_NAME = "up.json"
+_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    _descriptor: int
+
+    def tell(self, namesrv: str) -> None:
+        """Written through the locked descriptor: closing any other one of the file would drop the lock."""
+        text = json.dumps({"namesrv": namesrv, "pid": os.getpid()}) + "\n"
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+
+@contextmanager
+def posted(directory: Path) -> Iterator[Notice]:
+    """A notice that only one process can hold in `directory`; gone at the end. StoreInUse when another has it."""
+    path = directory / _NAME
+    descriptor = _open(path)
+    try:
+        _lock(descriptor, directory)
+        os.ftruncate(descriptor, 0)
+        try:
+            yield Notice(descriptor)
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)  # and with it the lock
+
+
+def find_notice(directory: Path) -> str | None:
+    """The nameserver of the `ariane up` that runs on `directory` now."""
+    from ariane.store.lock import lock_holder
+
+    path = directory / _NAME
+    if lock_holder(path) is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(_BYTES_MAX))
+        return str(Address.parse(told["namesrv"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not written yet, or not by us
+        return None
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SettingsError(
+            f"{path.parent} cannot hold the data: {error.strerror}; choose another directory with --data"
+        ) from error
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError as error:
+        raise StoreInUse(
+            f"another `ariane up` runs on {directory}: use that one, stop it, or choose another directory with --data"
+        ) from error
+
+
+# ---
+
+T = TypeVar("T")
+
+_APACHE_VARIABLE = "NAMESRV_ADDR"
+_PROFILE_VARIABLE = "ARIANE_PROFILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    settings: "ClientSettings"
+    origin: str
+    """Who named the nameserver: `flag`, a file's line, a variable, `ariane up`, `default`."""
+
+    @property
+    def namesrv(self) -> str:
+        return self.settings.nameservers
+
+    def run(self, work: Callable[["ClientSettings"], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work`, run with these settings; its error as itself, not in a task group's wrapping.
+
+        Ctrl-C cancels it.
+        """
+        import asyncio
+
+        import ariane.logs  # noqa: F401 - so that warnings are not printed beside what the command itself tells
+
+        try:
+            return asyncio.run(work(self.settings))
+        except ExceptionGroup as group:
+            raise sole_cause(group) from group
+        except UnicodeEncodeError as error:  # the bytes of an argument, kept by Python as halves of surrogate pairs
+            raise SettingsError(f"{error.object!a} is no UTF-8 text: check what was typed, and LC_ALL") from error
+
+
+def connected(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`-n` and `--profile`, handed to the command as `connection`."""
+
+    @click.option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT[;HOST:PORT]",
+        help="Nameservers of the cluster. Without it: the profile's, $NAMESRV_ADDR, those of an `ariane up` that runs "
+        "on ./.ariane, 127.0.0.1:9876.",
+    )
+    @click.option(
+        "--profile",
+        metavar="NAME",
+        envvar=_PROFILE_VARIABLE,
+        help="Settings of a cluster, from ~/.config/ariane/NAME.toml (or $ARIANE_PROFILE).",
+    )
+    @wraps(command)
+    def with_connection(namesrv: str | None, profile: str | None, **options: Any) -> Any:
+        return command(connection=find_connection(namesrv, profile, os.environ), **options)
+
+    return with_connection
+
+
+def find_connection(namesrv: str | None, profile: str | None, environ: Mapping[str, str]) -> Connection:
+    """SettingsError when a name or a file cannot be used; nobody is contacted."""
+    loaded = _load(profile, environ, namesrv)
+    origin = loaded.origins["nameservers"]
+    if origin != "default":
+        return Connection(loaded.settings, origin)
+    if environ.get(_APACHE_VARIABLE):
+        return Connection(_load(profile, environ, environ[_APACHE_VARIABLE]).settings, _APACHE_VARIABLE)
+    running = find_notice(DATA)
+    if running is not None:
+        return Connection(_load(profile, environ, running).settings, "ariane up")
+    return Connection(loaded.settings, origin)
+
+
+def _load(profile: str | None, environ: Mapping[str, str], namesrv: str | None) -> "Loaded[ClientSettings]":
+    from ariane.client.settings import ClientSettings
+    from ariane.settings import load
+
+    file = _profile_file(profile, environ) if profile else None
+    flags = {"nameservers": namesrv}
+    return load(ClientSettings, section="client", file=file, environ=environ, flags=flags, unsupported={})
+
+
+def _profile_file(name: str, environ: Mapping[str, str]) -> Path:
+    if not name.replace("-", "").replace("_", "").isalnum():
+        raise SettingsError(f"profile {name!r}: a name has letters, digits, '-' and '_'")
+    home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    file = Path(home) / "ariane" / f"{name}.toml"
+    try:
+        file.stat()
+    except FileNotFoundError:
+        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.toml"))) or "none"
+        raise SettingsError(f"there is no profile {name}: write {file} (profiles there: {known})") from None
+    except OSError:
+        pass  # whoever reads it tells why that cannot be
+    return file

@@ -1,0 +1,71 @@
+"""The broker's settings, as its command and `ariane config show` load them."""
+
+import json
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.settings.rocketmq_keys import UNSUPPORTED
+from ariane.settings import Declared, Loaded, describe, load, to_text, value_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_APACHE_VARIABLE = "NAMESRV_ADDR"
+_OUR_VARIABLE = "ARIANE_BROKER__NAMESRV_ADDR"
+
+
+def load_broker_settings(
+    file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]
+) -> Loaded[BrokerSettings]:
+    """Apache's own variable counts when nothing else names a nameserver."""
+    loaded = load(BrokerSettings, section="broker", file=file, environ=environ, flags=flags, unsupported=UNSUPPORTED)
+    if loaded.origins["namesrv_addr"] != "default" or not environ.get(_APACHE_VARIABLE):
+        return loaded
+    again = load(
+        BrokerSettings,
+        section="broker",
+        file=file,
+        environ={**environ, _OUR_VARIABLE: environ[_APACHE_VARIABLE]},
+        flags=flags,
+        unsupported=UNSUPPORTED,
+    )
+    return Loaded(again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings)
+
+
+# --- print_settings ---
+#
+# Settings in force, as a TOML file that can be loaded again.
+
+
+def to_toml(settings: "DataclassInstance", section: str, names: Container[str] | None = None) -> str:
+    """All settings, or those with these dotted names."""
+    return "\n".join(_lines(settings, section, names)) + "\n"
+
+
+def _lines(settings: "DataclassInstance", section: str, names: Container[str] | None) -> Iterator[str]:
+    table = None
+    for declared in describe(type(settings)):
+        if names is not None and declared.name not in names:
+            continue
+        group, _, name = declared.name.rpartition(".")
+        if group != table:
+            yield from ([] if table is None else [""])
+            yield f"[{section}.{group}]" if group else f"[{section}]"
+            table = group
+        yield _line(name, declared, value_of(settings, declared.name))
+
+
+def _line(name: str, declared: Declared, value: object) -> str:
+    if value is None:
+        return f"# {name} is not set"
+    if declared.secret:
+        return f"# {name} is set, and secret"
+    return f"{name} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, (bool, int, float)):
+        return to_text(value)
+    return json.dumps(to_text(value), ensure_ascii=False)  # a JSON string is a TOML string

@@ -1,0 +1,333 @@
+"""`ariane group`: look at consumer groups, make, change and delete them. Moving them is in group_moves.py."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from ariane.cli.common.admin import Command, ask, broker_rows, confirm, place_options, tell_missing, yes_option
+from ariane.cli.common.connection import Connection, connected
+from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.tree import group
+from ariane.client.admin import Admin
+from ariane.client.admin.groups import GroupSummary
+from ariane.client.admin.lag import GroupLag
+from ariane.client.admin.members import GroupMembers
+from ariane.client.admin.requests import Broker, Failure
+from ariane.errors import ClientError
+from ariane.model.group import GroupConfig
+from ariane.store.offline.annotate import time_text
+
+# --- group_rows ---
+#
+# A consumer group as `ariane group` tells it.
+
+LAG_COLUMNS = ("topic", "brokerName", "queueId", "brokerOffset", "consumerOffset", "lag", "lastConsumed")
+
+_SYSTEM_PREFIX = "CID_RMQ_SYS_"
+_BUILT_IN = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "__MONITOR_CONSUMER",
+)  # fmt: skip
+"""Groups that every broker has from the start, Apache's and ours."""
+_TOOLS = ("ariane-sql", "ariane-spark", "ariane-spark-ledger", "ariane-redrive")
+"""Groups under whose names our own tools read: brokers make them when they are used first."""
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    configs: Mapping[Broker, GroupConfig]
+    members: GroupMembers
+    failures: tuple[Failure, ...]
+
+
+async def view_group(admin: Admin, name: str) -> GroupView:
+    """ClientError when no broker has heard of it."""
+    configs, members = await admin.groups.configs(name), await admin.groups.members(name)
+    missing = {failure.server: failure for failure in (*configs.failures, *members.failures)}
+    if not configs.answers and not members.is_online and not missing:
+        raise _unknown(name)
+    return GroupView(name=name, configs=configs.answers, members=members, failures=tuple(missing.values()))
+
+
+async def check_known(admin: Admin, name: str) -> None:
+    """A misspelt name must not look like a group that is not behind."""
+    await view_group(admin, name)
+
+
+def _unknown(name: str) -> ClientError:
+    return ClientError(f"no broker knows group {name}: it has neither settings nor members; check its name")
+
+
+def is_built_in_and_idle(summary: GroupSummary) -> bool:
+    name, is_used = summary.members.group, summary.members.is_online or bool(summary.lag.queues)
+    return not is_used and (name in (*_BUILT_IN, *_TOOLS) or name.startswith(_SYSTEM_PREFIX))
+
+
+def summary_row(summary: GroupSummary) -> Row:
+    members, lag = summary.members, summary.lag
+    return {
+        "group": members.group,
+        "members": len(members.members) if members.is_complete else None,
+        "messageModel": members.message_model,
+        "consumeType": members.consume_type,
+        "topics": list(lag.by_topic) or [one.topic for one in members.subscriptions],
+        "lag": lag.total if lag.queues else None,
+        "consumeTps": round(lag.consume_tps, 3),
+    }
+
+
+def shown_group(view: GroupView) -> Row:
+    members = view.members
+    return {
+        "group": view.name,
+        "messageModel": members.message_model,
+        "consumeType": members.consume_type,
+        "consumeFromWhere": members.consume_from_where,
+        "subscriptions": list(_subscription_rows(members)),
+        "members": list(_member_rows(members)),
+        "settings": list(_setting_rows(view)),
+    }
+
+
+def show_group_table(view: GroupView) -> None:
+    """Three tables, one below the other."""
+    members = view.members
+    how = f", {members.message_model}, {members.consume_type}" if members.is_online else ""
+    click.echo(f"group {view.name}: {len(members.members)} members online{how}")
+    for rows in (_setting_rows(view), _subscription_rows(members), _member_rows(members)):
+        listed = list(rows)
+        if listed:
+            click.echo("")
+            render(listed, Form.TABLE)
+
+
+def _subscription_rows(members: GroupMembers) -> Iterable[Row]:
+    for one in members.subscriptions:
+        yield {"topic": one.topic, "expression": one.sub_string, "expressionType": one.expression_type}
+
+
+def _member_rows(members: GroupMembers) -> Iterable[Row]:
+    for one in members.members:
+        yield {
+            "clientId": one.client_id,
+            "address": one.address,
+            "language": one.language,
+            "version": one.version,
+            "brokers": list(one.brokers),
+        }
+
+
+def _setting_rows(view: GroupView) -> Iterable[Row]:
+    for broker, config in view.configs.items():
+        yield {
+            "brokerName": broker.name,
+            "consumeEnable": config.consume_enable,
+            "consumeBroadcastEnable": config.consume_broadcast_enable,
+            "retryMaxTimes": config.retry_max_times,
+            "retryQueueNums": config.retry_queue_nums,
+        }
+
+
+def lag_rows(lag: GroupLag, *, owners: bool) -> Iterable[Row]:
+    for one in lag.queues:
+        row: dict[str, object] = {
+            "topic": one.queue.topic,
+            "brokerName": one.queue.broker_name,
+            "queueId": one.queue.queue_id,
+            "brokerOffset": one.end,
+            "consumerOffset": one.offset,
+            "lag": one.lag,
+            "lastConsumed": None if one.last_consumed_ms is None else time_text(one.last_consumed_ms),
+            "lastConsumedTimestamp": one.last_consumed_ms,
+        }
+        yield row | {"owner": one.owner} if owners else row
+
+
+def lag_summary(lag: GroupLag) -> str:
+    if not lag.queues:
+        return f"group {lag.group} has no offset in any topic yet"
+    if lag.total is not None:
+        return f"total lag: {lag.total:,}"
+    unknown = sum(one.lag is None for one in lag.queues)
+    where = [f"{unknown} of {len(lag.queues)} queues, where the group has no offset"] if unknown else []
+    where += ["the brokers that did not answer"] if lag.failures else []
+    return f"total lag: unknown; at least {lag.known_total:,}, without {' and '.join(where)}"
+
+
+# ---
+
+
+@group.command("list")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also groups of the system that nobody uses.")
+@connected
+@output_option()
+def list_groups(everything: bool, connection: Connection, form: Form) -> int:
+    """List the groups with their members and their lag. A lag that nobody knows is left empty (in JSON: null).
+
+    \b
+    Examples:
+      ariane group list
+      ariane group list -o json
+    """
+    found = ask(connection, lambda admin: admin.groups.summaries())
+    shown = [one for one in found if everything or not is_built_in_and_idle(one)]
+    render(map(summary_row, shown), form)
+    if len(shown) < len(found):
+        click.echo(f"{len(found) - len(shown)} groups of the system are not shown: --all shows them", err=True)
+    missing = {failure.server: failure for one in found for failure in (*one.lag.failures, *one.members.failures)}
+    return tell_missing(missing.values())
+
+
+@group.command("show")
+@click.argument("name", metavar="GROUP")
+@connected
+@output_option()
+def show_group(name: str, connection: Connection, form: Form) -> int:
+    """Show a group's settings, what it subscribes to, and who is in it.
+
+    \b
+    Examples:
+      ariane group show billing
+      ariane group show billing -o json
+    """
+    view = ask(connection, lambda admin: view_group(admin, name))
+    if form is Form.TABLE:
+        show_group_table(view)
+    else:
+        render([shown_group(view)], form)
+    return tell_missing(view.failures)
+
+
+@group.command("lag")
+@click.argument("name", metavar="GROUP")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.option("--owners", is_flag=True, help="Also ask each member which queues it has.")
+@click.option("--at-most", type=click.IntRange(0), metavar="N", help="Exit with 1 unless it is known to be so little.")
+@connected
+@output_option()
+def lag_of_group(
+    name: str, topic: str | None, owners: bool, at_most: int | None, connection: Connection, form: Form
+) -> int:
+    """Show how many messages a group is behind, in each queue.
+
+    A queue in which the group has no offset has no lag either: it is left empty (in JSON: null), and is not 0, unless
+    the queue never had a message.
+
+    \b
+    Examples:
+      ariane group lag billing
+      ariane group lag billing -o json
+      ariane group lag billing --topic orders --at-most 1000
+    """
+
+    async def work(admin: Admin) -> GroupLag:
+        lag = await admin.groups.lag(name, topic, owners=owners)
+        if not lag.queues:
+            await check_known(admin, name)
+        return lag
+
+    lag = ask(connection, work)
+    render(lag_rows(lag, owners=owners), form, (*LAG_COLUMNS, "owner") if owners else LAG_COLUMNS)
+    click.echo(lag_summary(lag), err=True)
+    is_too_much = at_most is not None and (lag.total is None or lag.total > at_most)
+    return tell_missing(lag.failures) or int(is_too_much)
+
+
+def _setting_options(command: Command) -> Command:
+    options: list[Callable[[Command], Command]] = [
+        click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether it may consume."),
+        click.option(
+            "--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether it may broadcast."
+        ),
+        click.option("--retry-max", "retry_max_times", type=click.IntRange(0), help="Retries before a dead letter."),
+        click.option("--retry-queues", "retry_queue_nums", type=click.IntRange(1, 64), help="Queues of its retries."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@group.command("create")
+@click.argument("name", metavar="GROUP")
+@_setting_options
+@place_options
+@connected
+@output_option()
+def create_group(
+    name: str, cluster: str | None, broker: str | None, connection: Connection, form: Form, **settings: Any
+) -> None:
+    """Make a group at every broker, or at those named. Refused when it is there already.
+
+    \b
+    Examples:
+      ariane group create billing
+      ariane group create billing --retry-max 5 --no-broadcast
+    """
+    named = {key: value for key, value in settings.items() if value is not None}
+
+    async def work(admin: Admin) -> list[dict[str, object]]:
+        if (await admin.groups.configs(name, cluster=cluster, broker=broker)).answers:
+            raise ClientError(f"group {name} is there already: change it with `ariane group update`")
+        config = GroupConfig(group_name=name, **named)
+        return broker_rows(await admin.groups.put(config, cluster=cluster, broker=broker))
+
+    render([{"group": name, **row} for row in ask(connection, work)], form)
+
+
+@group.command("update", short_help="Change what is named and nothing else.")
+@click.argument("name", metavar="GROUP")
+@_setting_options
+@place_options
+@connected
+@output_option()
+def update_group(
+    name: str, cluster: str | None, broker: str | None, connection: Connection, form: Form, **settings: Any
+) -> None:
+    """Change what is named and nothing else, at every broker that has the group or at those named.
+
+    \b
+    Examples:
+      ariane group update billing --retry-max 3
+      ariane group update billing --no-consume --broker broker-a
+    """
+    if all(value is None for value in settings.values()):
+        raise click.UsageError("nothing to change: name a setting", click.get_current_context())
+    done = ask(connection, lambda admin: admin.groups.update(name, cluster=cluster, broker=broker, **settings))
+    render([{"group": name, **row} for row in broker_rows(done)], form)
+
+
+@group.command("delete")
+@click.argument("name", metavar="GROUP")
+@click.option("--offsets", is_flag=True, help="Also forget how far it came.")
+@click.option("--topics", is_flag=True, help="Also delete its retries and its dead letters.")
+@place_options
+@yes_option
+@connected
+@output_option()
+def delete_group(
+    name: str,
+    offsets: bool,
+    topics: bool,
+    cluster: str | None,
+    broker: str | None,
+    yes: bool,
+    connection: Connection,
+    form: Form,
+) -> None:
+    """Delete a group's settings, and what else is named.
+
+    \b
+    Examples:
+      ariane group delete billing
+      ariane group delete billing --offsets --topics --yes
+    """
+    view = ask(connection, lambda admin: view_group(admin, name))
+    online = f", which has {len(view.members.members)} members online" if view.members.is_online else ""
+    confirm(f"Delete group {name}{online}?", yes=yes)
+    done = ask(
+        connection,
+        lambda admin: admin.groups.delete(name, offsets=offsets, topics=topics, cluster=cluster, broker=broker),
+    )
+    render([{"group": name, **row} for row in broker_rows(done)], form)

@@ -1,0 +1,431 @@
+"""`ariane msg get|find|trace|resend`. Why a message was consumed or not is told by explain.py."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from ariane.cli.common.admin import ask, tell_missing
+from ariane.cli.common.connection import Connection, connected
+from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.common.parameters import FORMS, moment_or
+from ariane.cli.tail.output import row_of, table_row
+from ariane.cli.tree import msg
+from ariane.client.admin import Admin
+from ariane.client.admin.messages import FoundMessages
+from ariane.client.admin.requests import Failure
+from ariane.client.admin.traces import MessageTrace
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.subscriptions import ALL, passes, subscription_of
+from ariane.client.core.queue_bounds import readable_queues
+from ariane.client.producer.result import SendResult
+from ariane.client.producer.tracing import TRACE_TOPIC
+from ariane.errors import ClientError, NoRoute, RecordError
+from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.model.route import MessageQueue
+from ariane.store.offline.annotate import time_text
+from ariane.wire.message_id import decode_offset_message_id
+from ariane.wire.requests.clients import ConsumeOutcome
+
+# --- message_rows ---
+#
+# Messages, their traces and the like, as `ariane msg` and `ariane dlq` tell them.
+
+MESSAGE_COLUMNS = ("storeTime", "queue", "queueOffset", "tags", "keys", "msgId", "text")
+
+
+def show_messages(messages: Sequence[Received], form: Form) -> None:
+    """A table has a line for each; the other forms have everything."""
+    rows = map(row_of, messages)
+    render(map(table_row, rows) if form is Form.TABLE else rows, form, MESSAGE_COLUMNS)
+
+
+def show_whole(messages: Sequence[Received], form: Form) -> None:
+    """With every field: in a table a line for each of them, uncut, and a table for each message."""
+    rows = map(full_row, messages)
+    if form is not Form.TABLE:
+        render(rows, form)
+        return
+    for row in rows:
+        render([{"field": name, "value": value} for name, value in row.items()], form, is_whole=True)
+
+
+def full_row(message: Received) -> dict[str, object]:
+    return row_of(message) | {
+        "queueTopic": message.queue.topic,
+        "bornTime": time_text(message.born_timestamp_ms),
+        "bornHost": str(message.born_host),
+        "storeHost": str(message.store_host),
+        "physicalOffset": message.physical_offset,
+        "storedSize": message.stored_size,
+        "sysFlag": message.sys_flag,
+        "bodyCrc": message.body_crc,
+    }
+
+
+def sent_row(original: Received, result: SendResult) -> Row:
+    return {
+        "msgId": original.message_id,
+        "newMsgId": result.message_id,
+        "sendStatus": str(result.status),
+        "topic": result.queue.topic,
+        "brokerName": result.queue.broker_name,
+        "queueId": result.queue.queue_id,
+        "queueOffset": result.queue_offset,
+    }
+
+
+def trace_rows(trace: MessageTrace) -> Iterable[Row]:
+    """In the order of events."""
+    return sorted(_trace_rows(trace), key=lambda row: str(row["time"]))
+
+
+def _trace_rows(trace: MessageTrace) -> Iterable[Row]:
+    for sent in trace.published:
+        yield _event(
+            "sent", sent.timestamp_ms, sent.group, sent.success, sent.cost_ms, f"{sent.topic} at {sent.store_host}"
+        )
+    for read in trace.consumed:
+        detail = None if read.retries is None else f"attempt {read.retries + 1}"
+        yield _event("consumed", read.began_ms, read.group, read.success, read.cost_ms, detail)
+    for end in trace.transactions:
+        yield _event("transaction ended", end.timestamp_ms, end.group, None, None, end.state)
+
+
+def _event(
+    event: str, at_ms: int | None, group: str | None, success: bool | None, cost_ms: int | None, detail: str | None
+) -> Row:
+    """What a client did not tell is None: nobody knows how an attempt ended whose client died."""
+    return {
+        "event": event,
+        "time": None if at_ms is None else time_text(at_ms),
+        "group": group,
+        "success": success,
+        "costMs": cost_ms,
+        "detail": detail,
+    }
+
+
+# --- message_search ---
+#
+# Finding messages by what people have at hand: an id of either kind, a key, a place, or a time.
+
+
+@dataclass(slots=True)
+class Search:
+    """What was found, and everything that keeps it from being all there is."""
+
+    messages: list[Received]
+    is_cut: bool = False
+    failures: tuple[Failure, ...] = ()
+    scanned: int | None = None
+    """Messages that were looked at one by one; None when an index was asked."""
+    total: int = 0
+
+    @property
+    def note(self) -> str | None:
+        if not self.is_cut:
+            return None
+        if self.scanned is None:
+            return f"stopped at --limit: {len(self.messages)} messages are shown, and there may be more"
+        return f"scanned {self.scanned:,} of {self.total:,} messages, stopped at --limit"
+
+
+async def by_any_id(admin: Admin, message_id: str, topic: str | None) -> Search:
+    """Both kinds of id look alike: it is the broker's if it names the address of one; else a producer gave it."""
+    if topic is None and await _names_a_broker(admin, message_id):
+        return Search([await admin.messages.by_id(message_id)])
+    found = await _in_topics(admin, message_id, [topic] if topic else await _searched(admin), is_key=False)
+    if not found.messages and not found.failures:
+        where = f"in topic {topic}" if topic else "in any topic, and its address is that of no broker"
+        raise ClientError(f"there is no message {message_id} {where}: it may be past its time")
+    return found
+
+
+async def by_id_or_key(admin: Admin, text: str, topic: str | None, limit: int) -> Search:
+    """Each of these ways in turn, until one of them finds something."""
+    if topic is None and await _names_a_broker(admin, text):
+        return Search([await admin.messages.by_id(text)])
+    topics = [topic] if topic else await _searched(admin)
+    found = await _in_topics(admin, text, topics, is_key=True)
+    if not found.messages and not found.failures:
+        where = f"topic {topic}" if topic else "any topic"
+        raise ClientError(f"no message in {where} has the id or the key {text}: it may be past its time")
+    return Search(found.messages[:limit], found.is_cut or len(found.messages) > limit, found.failures)
+
+
+async def by_key(admin: Admin, topic: str, key: str, begin: int | None, end: int | None, limit: int) -> Search:
+    found = await admin.messages.by_key(topic, key, begin=begin, end=end, count=limit)
+    is_cut = found.is_cut or len(found.messages) > limit
+    return Search(list(found.messages[:limit]), is_cut, found.failures)
+
+
+async def by_place(admin: Admin, topic: str, place: str, offset: int) -> Search:
+    queue = queue_named(place, readable_queues(topic, await admin.topics.route(topic)))
+    message = await admin.messages.by_offset(queue, offset)
+    if message is None:
+        stats = (await admin.topics.stats(topic)).by_queue()[queue]
+        raise ClientError(
+            f"queue {place} of {topic} has no message {offset}: it goes from {stats.min_offset} to {stats.max_offset}"
+        )
+    return Search([message])
+
+
+def queue_named(place: str, queues: Iterable[MessageQueue]) -> MessageQueue:
+    """`[BROKER:]ID`."""
+    known = list(queues)
+    broker, _, queue_id = place.rpartition(":")
+    fitting = [one for one in known if str(one.queue_id) == queue_id and broker in ("", one.broker_name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(f"{one.broker_name}:{one.queue_id}" for one in fitting or known)
+    raise ClientError(f"queue {place} is {'on several brokers' if fitting else 'not there'}: choose one of {names}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Looks at every message of a topic, from one time to another."""
+
+    topic: str
+    begin: int | None = None
+    end: int | None = None
+    tags: str | None = None
+    text: str | None = None
+    limit: int = 20
+
+    async def run(self, admin: Admin) -> Search:
+        wanted = subscription_of(self.topic, self.tags or ALL)
+        found = Search([], scanned=0, total=await self._total(admin))
+        scanned = 0
+        async for message in admin.queues.scan(self.topic, begin=self.begin, end=self.end):
+            if len(found.messages) == self.limit:
+                found.is_cut = True
+                break
+            scanned += 1
+            if passes(wanted, message) and self._has_text(message):
+                found.messages.append(message)
+        found.scanned = scanned
+        return found
+
+    def _has_text(self, message: Received) -> bool:
+        return self.text is None or self.text.encode() in message.body
+
+    async def _total(self, admin: Admin) -> int:
+        ends = (await admin.topics.stats(self.topic)).by_queue()
+        begins = {queue: one.min_offset for queue, one in ends.items()}
+        if self.begin is not None:
+            begins = await admin.queues.at_time(self.topic, self.begin)
+        until = {queue: one.max_offset for queue, one in ends.items()}
+        if self.end is not None and self.end < time.time_ns() // 1_000_000:
+            until = await admin.queues.at_time(self.topic, self.end)
+        return sum(max(0, until[queue] - begins[queue]) for queue in ends)
+
+
+async def _names_a_broker(admin: Admin, message_id: str) -> bool:
+    try:
+        address = str(decode_offset_message_id(message_id).store_host)
+    except RecordError:
+        return False
+    return address in {broker.address for broker in await admin.cluster.brokers()}
+
+
+async def _searched(admin: Admin) -> list[str]:
+    """Retries and dead letters are copies of what is found elsewhere."""
+    system = set(await admin.topics.system_names())
+    names = await admin.topics.names()
+    return [name for name in names if name not in system and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))]
+
+
+async def _in_topics(admin: Admin, text: str, topics: list[str], *, is_key: bool) -> Search:
+    found = Search([])
+    for topic in topics:
+        told = await _in_topic(admin, text, topic, is_key=is_key, is_only=len(topics) == 1)
+        found.messages += told.messages
+        found.is_cut |= told.is_cut
+        found.failures += told.failures
+    return found
+
+
+async def _in_topic(admin: Admin, text: str, topic: str, *, is_key: bool, is_only: bool) -> FoundMessages:
+    try:
+        told = await admin.messages.by_unique_key(topic, text)
+        return told if told.messages or not is_key else await admin.messages.by_key(topic, text)
+    except NoRoute:
+        if is_only:
+            raise
+        return FoundMessages(messages=())  # deleted since the list was made
+
+
+# ---
+
+_TOPIC = click.option("-t", "--topic", metavar="TOPIC", help="Where to look; without it, in every topic.")
+
+
+@msg.command("get", short_help="Show one message, by its id.")
+@click.argument("message_id", metavar="ID")
+@_TOPIC
+@click.option("--body", "only_body", is_flag=True, help="Write the body, byte for byte, and nothing else.")
+@connected
+@output_option()
+def get(message_id: str, topic: str | None, only_body: bool, connection: Connection, form: Form) -> int:
+    """Show one message, by the id that its producer or its broker gave it.
+
+    \b
+    Examples:
+      ariane msg get 7F0000010E6C4F6B5E2D1A3B00000000
+      ariane msg get 7F0000010E6C4F6B5E2D1A3B00000000 --topic orders --body > order.json
+    """
+    found = ask(connection, lambda admin: by_any_id(admin, message_id, topic))
+    if only_body:
+        sys.stdout.buffer.write(_newest(found).body)
+    else:
+        show_whole(found.messages, form)
+    return tell_missing(found.failures)
+
+
+@msg.command("find", short_help="Find messages of a topic by key, place, time or text.")
+@click.argument("topic")
+@click.option("-k", "--key", metavar="KEY", help="A key, or an id, that its producer gave it.")
+@click.option("--queue", metavar="[BROKER:]ID", help="With --offset: exactly this one.")
+@click.option("--offset", type=click.IntRange(0), help="The offset in --queue.")
+@click.option("--from", "begin", metavar="TIME", callback=moment_or(), help=f"Stored from then on: {FORMS}.")
+@click.option("--until", "end", metavar="TIME", callback=moment_or(), help="Stored before then.")
+@click.option("--tags", metavar="'A || B'", help="With one of these tags.")
+@click.option("--contains", "text", metavar="TEXT", help="With this text in its body.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@connected
+@output_option()
+def find(
+    topic: str,
+    key: str | None,
+    queue: str | None,
+    offset: int | None,
+    begin: int | None,
+    end: int | None,
+    tags: str | None,
+    text: str | None,
+    limit: int,
+    connection: Connection,
+    form: Form,
+) -> int:
+    """Find messages of a topic: by key, by place, or by looking at all that were stored in some time.
+
+    Exits with 1 when there is none. Whatever was not looked at is told.
+
+    \b
+    Examples:
+      ariane msg find orders --key order-1001
+      ariane msg find orders --from -1h --tags 'paid || shipped' --limit 100 -o jsonl
+      ariane msg find orders --contains '"customer": 17' --from 2026-03-01T09:00 --until 2026-03-01T10:00
+      ariane msg find orders --queue broker-a:2 --offset 1200
+    """
+    if (queue is None) != (offset is None) or (key is not None and (queue or tags or text)):
+        told = "one way to find: --key, or --queue with --offset, or the others"
+        raise click.UsageError(told, click.get_current_context())
+
+    async def work(admin: Admin) -> Search:
+        if key is not None:
+            return await by_key(admin, topic, key, begin, end, limit)
+        if queue is not None and offset is not None:
+            return await by_place(admin, topic, queue, offset)
+        return await Scan(topic=topic, begin=begin, end=end, tags=tags, text=text, limit=limit).run(admin)
+
+    found = ask(connection, work)
+    show_messages(found.messages, form)
+    if not found.messages and not found.failures:
+        looked = "" if found.scanned is None else f": {found.scanned:,} of {found.total:,} were looked at"
+        raise ClientError(f"no message of {topic} fits{looked}")
+    if found.note is not None:
+        click.echo(found.note, err=True)
+    return tell_missing(found.failures)
+
+
+@msg.command("trace", short_help="Show what clients that trace have told of a message.")
+@click.argument("message_id", metavar="ID")
+@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients file their traces.")
+@connected
+@output_option()
+def trace(message_id: str, trace_topic: str, connection: Connection, form: Form) -> int:
+    """Show what clients that trace have told of a message: when it was sent, and each attempt to consume it.
+
+    ID is the id that its producer gave it. Without a trace the exit code is 1: `msg explain` needs none.
+
+    \b
+    Examples:
+      ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000
+      ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000 -o json
+    """
+    told = ask(connection, lambda admin: admin.messages.trace(message_id, topic=trace_topic))
+    rows = list(trace_rows(told))
+    render(rows, form)
+    if told.unreadable:
+        click.echo(f"incomplete: {told.unreadable} records of the trace cannot be read", err=True)
+    if told.is_cut:
+        click.echo("incomplete: there may be more records than a broker tells at a time", err=True)
+    if not rows and not told.failures:
+        raise ClientError(f"no client left a trace of {message_id}: see `ariane msg explain {message_id}`")
+    return tell_missing(told.failures)
+
+
+@msg.command("resend", short_help="Send a copy, or hand it to a member of a group.")
+@click.argument("message_id", metavar="ID")
+@_TOPIC
+@click.option("--to", "target", metavar="TOPIC", help="Send the copy to another topic.")
+@click.option("--to-group", "group", metavar="GROUP", help="Send nothing: hand it to a member of this group now.")
+@click.option("--client", metavar="CLIENT_ID", help="With --to-group: to this member.")
+@connected
+@output_option()
+def resend(
+    message_id: str,
+    topic: str | None,
+    target: str | None,
+    group: str | None,
+    client: str | None,
+    connection: Connection,
+    form: Form,
+) -> int:
+    """Send a copy of a message, which is a new message with an id of its own, to all groups of its topic.
+
+    With --to-group nothing is sent: one member of the group is handed the message, and its answer is told.
+
+    \b
+    Examples:
+      ariane msg resend 7F0000010E6C4F6B5E2D1A3B00000000
+      ariane msg resend 7F0000010E6C4F6B5E2D1A3B00000000 --to orders-replayed
+      ariane msg resend 7F0000010E6C4F6B5E2D1A3B00000000 --to-group billing
+    """
+    if group is not None and target is not None:
+        raise click.UsageError("--to and --to-group exclude each other", click.get_current_context())
+
+    async def work(admin: Admin) -> tuple[dict[str, object], bool]:
+        message = _newest(await by_any_id(admin, message_id, topic))
+        if group is None:
+            return dict(sent_row(message, await admin.messages.resend(message, topic=target))), True
+        return await hand_over(admin, message, group, client)
+
+    row, is_ok = ask(connection, work)
+    render([row], form)
+    return 0 if is_ok else 1
+
+
+async def hand_over(
+    admin: Admin, message: Received, group: str, client: str | None = None
+) -> tuple[dict[str, object], bool]:
+    """The member's answer, and whether it has consumed the message."""
+    told = await admin.messages.consume_directly(group, message, client_id=client)
+    row: dict[str, object] = {
+        "msgId": message.message_id,
+        "group": group,
+        "consumeResult": told.consume_result,
+        "costMs": told.spent_time_mills,
+        "remark": told.remark,
+    }
+    return row, told.consume_result in (ConsumeOutcome.CR_SUCCESS, ConsumeOutcome.CR_COMMIT)
+
+
+def _newest(found: Search) -> Received:
+    if not found.messages:
+        raise found.failures[0].error
+    return found.messages[-1]

@@ -1,0 +1,151 @@
+"""One run of `ariane pipeline run`, from the file to the exit code. Spark starts when all else is known to be right."""
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ariane.cli.common.connection import Connection
+from ariane.cli.pipeline.screen import PipelineScreen
+from ariane.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ariane.spark.pipeline.model import Pipeline
+
+
+# --- pipeline_spark_log ---
+#
+# Spark's own words, kept out of the way: its JVM and its Python workers write pages to stderr, and inherit it once.
+#
+# While Spark starts, stderr is a file; what was started then keeps writing there, while our own lines are seen. The
+# file is removed when all went well, and named when something failed that it may explain. With --debug everything is on
+# stderr, as ever.
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLog:
+    path: Path
+
+    def silence(self) -> None:
+        """Spark's Python side tells an error of SQL to stderr as well, in pages of JSON, before it raises it."""
+        from pyspark.logger import PySparkLogger
+
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = True
+
+    @contextmanager
+    def inherited(self) -> Iterator[None]:
+        """Whoever is started inside has the file as its stderr."""
+        sys.stderr.flush()
+        ours = os.dup(2)
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.dup2(file, 2)
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, 2)
+            os.close(file)
+            os.close(ours)
+
+
+@contextmanager
+def spark_log() -> Iterator[SparkLog]:
+    """Removed at the end, unless it ends with an error."""
+    handle, name = tempfile.mkstemp(prefix="ariane-spark-", suffix=".log")
+    os.close(handle)
+    log = SparkLog(Path(name))
+    try:
+        yield log
+    except (KeyboardInterrupt, SettingsError):  # the file's own mistake is told with its line: Spark knows no more
+        log.path.unlink(missing_ok=True)
+        raise
+    except Exception:
+        click.echo(f"Spark's own words are in {log.path}", err=True)
+        raise
+    log.path.unlink(missing_ok=True)
+
+
+# ---
+
+# What suits a command; `spark:` in the file wins.
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSession:
+    pipeline: "Pipeline"
+    connection: Connection
+    screen: PipelineScreen
+    master: str | None
+    once: bool
+    interval_s: float | None
+    metrics: str | None
+    debug: bool
+    """Whether Spark's own words are wanted."""
+
+    def run(self) -> int:
+        try:
+            import pyspark  # noqa: F401
+        except ImportError:
+            raise SettingsError("a pipeline needs Spark, which is not installed: pip install 'ariane[spark]'") from None
+        from ariane.spark.pipeline.checks import look_up_places
+        from ariane.spark.pipeline.dataframes import look_up_topics
+        from ariane.spark.pipeline.functions import connection_options
+        from ariane.spark.pipeline.progress import MetricsFile
+        from ariane.spark.pipeline.run import PipelineRun
+
+        options = connection_options(self.connection.settings)
+        look_up_places(self.pipeline, options)
+        pipeline = look_up_topics(self.pipeline, options)
+        metrics = self.metrics or pipeline.metrics
+        file = None if metrics is None else MetricsFile.at(pipeline.name, metrics)
+        stop = threading.Event()
+        run = PipelineRun(pipeline, options, self.screen, stop, self.once, file, self.interval_s)
+        with nullcontext() if self.debug else spark_log() as log:
+            spark = self._spark(log)
+            try:
+                if self.pipeline.mode == "stream":
+                    _stop_on_signal(stop)
+                run.run(spark)
+            finally:
+                self.screen.close()
+                spark.stop()
+        return 0
+
+    def _spark(self, log: SparkLog | None) -> "SparkSession":
+        from ariane.spark import session
+
+        if self.screen.is_terminal:
+            click.echo("starting Spark ...", err=True)
+        settings: dict[str, Any] = {**_SETTINGS, **self.pipeline.spark}
+        if log is not None:
+            log.silence()
+        with nullcontext() if log is None else log.inherited():
+            return session(f"ariane pipeline {self.pipeline.name}", master=self.master, **settings)
+
+
+def _stop_on_signal(stop: threading.Event) -> None:
+    """In place of Spark's own handler, which cancels the micro-batch that runs. The second signal does not wait."""
+
+    def on_signal(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)

@@ -1,0 +1,1 @@
+"""`ariane broker` and `ariane namesrv`."""

@@ -1,0 +1,164 @@
+"""Commands that run a server in the foreground. Servers are imported by their command, so that --help stays fast."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ariane.cli.common.parameters import listen_address
+from ariane.cli.servers.run import collector_asleep
+from ariane.logs import LogForm, configure
+from ariane.model.address import Address
+
+log = logging.getLogger(__name__)
+
+LISTEN_HELP = "Address to listen on; :PORT keeps the host, port 0 takes a free one."
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--log-level` and `--log-format`, as every server has them."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="Least urgent lines to log.",
+    )
+    form = click.option(
+        "--log-format",
+        type=click.Choice([form.value for form in LogForm]),
+        default="text",
+        show_default=True,
+        help="For people, or JSON lines for machines.",
+    )
+    return level(form(command))
+
+
+@click.command()
+@click.option(
+    "-c", "--config", "file", type=click.Path(path_type=Path), help="Settings file: TOML, or RocketMQ's namesrv.conf."
+)
+@click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
+@log_options
+@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
+@collector_asleep()
+def namesrv(file: Path | None, listen: Address | None, log_level: str, log_format: str, print_config: bool) -> None:
+    """Run a nameserver in the foreground until Ctrl-C or SIGTERM.
+
+    Brokers register with it and clients ask it where topics are. It prints one line on stdout when it is ready; its
+    log goes to stderr. A settings file of Apache RocketMQ works as it is.
+
+    \b
+    Examples:
+      ariane namesrv
+      ariane namesrv --listen 0.0.0.0:9876 --log-format json
+      ariane namesrv -c namesrv.conf --print-config > ariane.toml
+    """
+    from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
+    from ariane.settings import load
+
+    loaded = load(
+        NameserverSettings,
+        section="nameserver",
+        file=file,
+        environ=os.environ,
+        flags=_listen_flags(listen),
+        unsupported=UNSUPPORTED,
+    )
+    _begin_log(log_level, log_format, loaded.warnings)
+    if print_config:
+        from ariane.cli.config.load import to_toml
+
+        click.echo(to_toml(loaded.settings, "nameserver"), nl=False)
+        return
+
+    from ariane.cli.servers.run import run_server
+    from ariane.nameserver.server import serve
+
+    run_server("namesrv", partial(serve, loaded.settings))
+
+
+@click.command()
+@click.option(
+    "-c", "--config", "file", type=click.Path(path_type=Path), help="Settings file: TOML, or RocketMQ's broker.conf."
+)
+@click.option(
+    "-n",
+    "--namesrv",
+    metavar="HOST:PORT[;HOST:PORT]",
+    help="Nameservers to register with. Without it and without a setting: $NAMESRV_ADDR, as in Apache.",
+)
+@click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
+@click.option("--advertise", metavar="HOST[:PORT]", help="Address that clients are told, when it is another one.")
+@click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="Directory of the messages.")
+@log_options
+@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
+@click.option("-m", "--print-important", is_flag=True, help="Print the settings that differ from defaults and leave.")
+@collector_asleep()
+def broker(
+    file: Path | None,
+    namesrv: str | None,
+    listen: Address | None,
+    advertise: str | None,
+    store: Path | None,
+    log_level: str,
+    log_format: str,
+    print_config: bool,
+    print_important: bool,
+) -> None:
+    """Run a broker in the foreground until Ctrl-C or SIGTERM.
+
+    It keeps messages under --store, listens on its port and on the VIP port two below it, and registers with every
+    nameserver. It prints one line on stdout when it is ready; its log goes to stderr. A settings file of Apache
+    RocketMQ works as it is: keys that Ariane does not use are told in the log.
+
+    \b
+    Examples:
+      ariane broker -n 127.0.0.1:9876
+      ariane broker -c broker.conf --listen 0.0.0.0:10911 --advertise 10.0.0.5
+      ariane broker -c broker.conf --print-config > ariane.toml
+    """
+    from ariane.cli.config.load import load_broker_settings
+
+    flags = _listen_flags(listen) | _advertise_flags(advertise) | {"namesrv_addr": namesrv, "store.root": store}
+    loaded = load_broker_settings(file, os.environ, flags)
+    _begin_log(log_level, log_format, loaded.warnings)
+    if print_config or print_important:
+        from ariane.cli.config.load import to_toml
+
+        names = {name for name, origin in loaded.origins.items() if origin != "default"}
+        click.echo(to_toml(loaded.settings, "broker", names if print_important else None), nl=False)
+        return
+
+    from ariane.broker.server import serve
+    from ariane.cli.servers.run import run_server
+
+    run_server("broker", partial(serve, loaded.settings))
+
+
+def _begin_log(level: str, form: str, warnings: tuple[str, ...]) -> None:
+    configure(level, LogForm(form), sys.stderr)
+    for warning in warnings:
+        log.warning("setting ignored", extra={"setting": warning})
+
+
+def _listen_flags(listen: Address | None) -> dict[str, object]:
+    return {"host": listen.host or None, "port": listen.port} if listen else {}
+
+
+def _advertise_flags(text: str | None) -> dict[str, object]:
+    """`HOST`, `HOST:PORT` or `[::1]:PORT`; a bare IPv6 address is all host."""
+    if text is None:
+        return {}
+    if text.count(":") != 1 and not text.startswith("["):
+        return {"advertised_host": text}
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--advertise'") from error
+    return {"advertised_host": address.host, "advertised_port": address.port}

@@ -1,0 +1,99 @@
+"""`ariane sql`: questions to topics and store directories, in SQL."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from ariane.cli.common.connection import Connection, connected
+from ariane.cli.common.output import Form, output_option
+from ariane.cli.common.parameters import FORMS, moment_or
+
+if TYPE_CHECKING:
+    pass
+
+_TIME = moment_or()
+
+
+@click.command()
+@click.argument("query", required=False, metavar="QUERY|-")
+@click.option(
+    "-f", "--file", type=click.File(encoding="utf-8"), help="Take the query from a file instead of the command line."
+)
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Read a store directory, of ours or of Apache RocketMQ's, instead of asking brokers; can be repeated.",
+)
+@click.option("--since", metavar="TIME", callback=_TIME, help=f"Only messages stored then or later: {FORMS}.")
+@click.option("--until", metavar="TIME", callback=_TIME, help="Only messages stored before.")
+@click.option("-t", "--tags", metavar="'A || B'", help="Only messages with one of these tags.")
+@click.option("-k", "--keys", metavar="KEY[,KEY]", help="Only messages with one of these keys.")
+@click.option("--limit-scan", type=click.IntRange(1), metavar="N", help="Scan at most so many messages of each topic.")
+@click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="duckdb answers at once; spark is for what is too large for one process, and speaks Spark's SQL.",
+)
+@click.option("--master", metavar="URL", help="With --engine spark: the cluster; without it, every core here.")
+@connected
+@output_option()
+def sql(
+    query: str | None,
+    file: TextIO | None,
+    stores: tuple[Path, ...],
+    since: int | None,
+    until: int | None,
+    tags: str | None,
+    keys: str | None,
+    limit_scan: int | None,
+    engine: str,
+    master: str | None,
+    connection: Connection,
+    form: Form,
+) -> int:
+    """Ask topics in SQL, without consuming them. A topic is a table; names such as "%RETRY%billing" go in quotes.
+
+    Columns are topic, brokerName, queueId, queueOffset, msgId, tags, keys, body, bornTimestamp and storeTimestamp.
+    Others are there when they are named: body_text and body_json (null when the body is none), properties,
+    reconsumeTimes, storeSize and more, see docs/sql.md. The tables topics, queues and groups tell about the cluster.
+
+    What was scanned, and whether that is everything, is said on stderr. --since, --until, --tags and --keys make a scan
+    shorter; a condition in the query does not. Exits with 1 when messages were damaged or gone.
+
+    \b
+    Examples:
+      ariane sql "select tags, count(*) from orders group by tags"
+      ariane sql "select body_json->>'user' u, sum((body_json->>'amount')::double) from orders group by u" --since -1h
+      ariane sql 'select * from "%DLQ%billing" limit 5' -o jsonl
+      ariane sql --store store "select count(*) from orders"
+      ariane sql - -o csv < report.sql
+    """
+    text = _query_text(query, file)
+    from ariane.cli.sql.run import print_answer
+    from ariane.sql.tables import Wanted
+
+    wanted = Wanted(since_ms=since, until_ms=until, tags=_words(tags, "||"), keys=_words(keys, ","), limit=limit_scan)
+    if master is not None and engine != "spark":
+        raise click.UsageError("--master is for --engine spark", click.get_current_context())
+    return print_answer(text, connection, stores, wanted, form, master, by_spark=engine == "spark")
+
+
+def _query_text(query: str | None, file: TextIO | None) -> str:
+    if (query is None) == (file is None):
+        raise click.UsageError("give a query, - for stdin, or --file", click.get_current_context())
+    text = file.read() if file is not None else sys.stdin.read() if query == "-" else query
+    if not text or not text.strip():
+        raise click.UsageError("the query is empty", click.get_current_context())
+    return str(text)
+
+
+def _words(text: str | None, separator: str) -> frozenset[str] | None:
+    """None for everything: no option, or a star among the tags."""
+    words = frozenset(word.strip() for word in (text or "").split(separator)) - {""}
+    return None if not words or "*" in words else words

@@ -1,0 +1,321 @@
+"""`ariane topic`: list, create, change, delete, and see where they are and how full."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from ariane.cli.common.admin import ask, broker_rows, confirm, place_options, tell_missing, yes_option
+from ariane.cli.common.connection import Connection, connected
+from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.tree import topic
+from ariane.client.admin import Admin
+from ariane.client.admin.requests import Broker, Failure
+from ariane.client.admin.topics import TopicStats
+from ariane.errors import ClientError
+from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.model.route import TopicRoute
+from ariane.model.topic import Permission, TopicConfig
+from ariane.store.offline.annotate import time_text
+
+# --- topic_rows ---
+#
+# A topic as `ariane topic` tells it: what is known of it, and the rows that show it.
+
+Kind = Literal["topic", "retry", "dead letter", "system"]
+
+STATS_COLUMNS = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastStored")
+
+_PERMISSIONS = {"rw": 6, "r": 4, "w": 2, "none": 0}
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    configs: Mapping[Broker, TopicConfig]
+    stats: TopicStats
+    groups: list[str]
+    system: list[str]
+    failures: tuple[Failure, ...]
+
+    @property
+    def messages(self) -> int | None:
+        return self.stats.count
+
+    def messages_at(self, broker: Broker) -> int | None:
+        """None when that broker did not tell."""
+        queues = [one for one in self.stats.queues if one.queue.broker_name == broker.name]
+        return sum(one.count for one in queues) if queues or self.stats.is_complete else None
+
+
+async def view_topic(admin: Admin, name: str) -> TopicView:
+    """NoRoute when there is no such topic."""
+    route = await admin.topics.route(name)
+    stats, configs = await admin.topics.stats(name), await admin.topics.configs(name)
+    known = {data.broker_name for data in route.broker_datas}
+    missing = {failure.server: failure for failure in (*stats.failures, *configs.failures)}
+    return TopicView(
+        name=name,
+        configs={broker: config for broker, config in configs.answers.items() if broker.name in known},
+        stats=stats,
+        groups=await admin.topics.groups(name),
+        system=await admin.topics.system_names(),
+        failures=tuple(missing.values()),
+    )
+
+
+def kind_of(name: str, system: set[str]) -> Kind:
+    if name.startswith(RETRY_PREFIX):
+        return "retry"
+    if name.startswith(DEAD_LETTER_PREFIX):
+        return "dead letter"
+    return "system" if name in system else "topic"
+
+
+def permission(text: str) -> int:
+    return _PERMISSIONS[text]
+
+
+def permission_text(perm: int) -> str:
+    """In the words that --perm takes."""
+    letters = ("r" if perm & Permission.READ else "") + ("w" if perm & Permission.WRITE else "")
+    return letters or "none"
+
+
+def list_rows(kinds: Mapping[str, Kind]) -> Iterable[Row]:
+    return [{"topic": name, "kind": kind} for name, kind in kinds.items()]
+
+
+def long_rows(views: Iterable[TopicView], kinds: Mapping[str, Kind]) -> Iterable[Row]:
+    for view in views:
+        configs = list(view.configs.values())
+        yield {
+            "topic": view.name,
+            "kind": kinds[view.name],
+            "brokers": [broker.name for broker in view.configs],
+            "readQueueNums": sum(config.read_queue_nums for config in configs),
+            "writeQueueNums": sum(config.write_queue_nums for config in configs),
+            "perm": sorted({permission_text(config.perm) for config in configs}),
+            "messages": view.messages,
+            "groups": len(view.groups),
+        }
+
+
+def show_rows(view: TopicView) -> Iterable[Row]:
+    for broker, config in view.configs.items():
+        yield {
+            "topic": view.name,
+            "cluster": broker.cluster,
+            "brokerName": broker.name,
+            "address": broker.address,
+            "readQueueNums": config.read_queue_nums,
+            "writeQueueNums": config.write_queue_nums,
+            "perm": permission_text(config.perm),
+            "order": config.order,
+            "messages": view.messages_at(broker),
+            "groups": view.groups,
+        }
+
+
+def route_rows(route: TopicRoute) -> Iterable[Row]:
+    queues = {one.broker_name: one for one in route.queue_datas}
+    for data in sorted(route.broker_datas, key=lambda one: one.broker_name):
+        told = queues.get(data.broker_name)
+        yield {
+            "cluster": data.cluster,
+            "brokerName": data.broker_name,
+            "addresses": {str(broker_id): address for broker_id, address in sorted(data.broker_addrs.items())},
+            "readQueueNums": None if told is None else told.read_queue_nums,
+            "writeQueueNums": None if told is None else told.write_queue_nums,
+            "perm": None if told is None else permission_text(told.perm),
+            "orderTopicConf": route.order_topic_conf,
+        }
+
+
+def stats_rows(stats: TopicStats) -> Iterable[Row]:
+    for one in stats.queues:
+        yield {
+            "brokerName": one.queue.broker_name,
+            "queueId": one.queue.queue_id,
+            "minOffset": one.min_offset,
+            "maxOffset": one.max_offset,
+            "messages": one.count,
+            "lastStored": None if one.last_stored_ms is None else time_text(one.last_stored_ms),
+            "lastStoredTimestamp": one.last_stored_ms,
+        }
+
+
+# ---
+
+_QUEUES = 8  # as mqadmin's updateTopic
+_QUEUE_COUNT = click.IntRange(1, 65_535)
+_PERMISSION_CHOICE = click.Choice(["rw", "r", "w", "none"])
+
+
+@topic.command("list")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also retry, dead letter and system topics.")
+@click.option("-l", "--long", "is_long", is_flag=True, help="Also queues, permission and number of messages.")
+@click.option("--cluster", metavar="NAME", help="Only topics of this cluster.")
+@connected
+@output_option()
+def list_topics(everything: bool, is_long: bool, cluster: str | None, connection: Connection, form: Form) -> int:
+    """List the topics.
+
+    \b
+    Examples:
+      ariane topic list
+      ariane topic list --all --long -o csv
+    """
+
+    async def work(admin: Admin) -> tuple[dict[str, Kind], list[TopicView]]:
+        system = set(await admin.topics.system_names())
+        kinds = {name: kind_of(name, system) for name in await admin.topics.names(cluster=cluster)}
+        shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
+        return kinds, [await view_topic(admin, name) for name in shown] if is_long else []
+
+    kinds, views = ask(connection, work)
+    shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
+    render(long_rows(views, kinds) if is_long else list_rows(shown), form)
+    if len(shown) < len(kinds):
+        hidden = len(kinds) - len(shown)
+        click.echo(f"{hidden} retry, dead letter and system topics are not shown: --all shows them", err=True)
+    return tell_missing(failure for view in views for failure in view.failures)
+
+
+@topic.command("show", short_help="Show settings, messages and groups of a topic.")
+@click.argument("name", metavar="TOPIC")
+@connected
+@output_option()
+def show_topic(name: str, connection: Connection, form: Form) -> int:
+    """Show a topic's settings at each broker, its messages, and the groups that consume it.
+
+    \b
+    Examples:
+      ariane topic show orders
+      ariane topic show orders -o json
+    """
+    view = ask(connection, lambda admin: view_topic(admin, name))
+    render(show_rows(view), form)
+    return tell_missing(view.failures)
+
+
+@topic.command("create")
+@click.argument("name", metavar="TOPIC")
+@click.option("--read-queues", type=_QUEUE_COUNT, default=_QUEUES, show_default=True, help="Queues to consume from.")
+@click.option("--write-queues", type=_QUEUE_COUNT, default=_QUEUES, show_default=True, help="Queues to send to.")
+@click.option("--order", is_flag=True, help="Keep its queues even while a broker is down, for ordered messages.")
+@click.option(
+    "--perm", type=_PERMISSION_CHOICE, default="rw", show_default=True, help="Whether it may be read, written."
+)
+@click.option("--if-missing", is_flag=True, help="Do nothing, and succeed, when the topic is there.")
+@place_options
+@connected
+@output_option()
+def create_topic(
+    name: str, perm: str, if_missing: bool, connection: Connection, form: Form, **options: Any
+) -> int | None:
+    """Create a topic at every broker, or at those named. Refused when it is there already.
+
+    It returns when the nameserver knows of the topic, so the next send finds it.
+
+    \b
+    Examples:
+      ariane topic create orders
+      ariane topic create orders --read-queues 4 --write-queues 4 --order
+      ariane topic create audit --broker broker-a --if-missing
+    """
+
+    async def work(admin: Admin) -> list[dict[str, object]] | None:
+        where = {"cluster": options["cluster"], "broker": options["broker"]}
+        if if_missing and (await admin.topics.configs(name, **where)).answers:
+            return None
+        return broker_rows(await admin.topics.create(name, perm=permission(perm), **options))
+
+    made = ask(connection, work)
+    if made is None:
+        click.echo(f"topic {name} is there already", err=True)
+        return 0
+    render([{"topic": name, **row} for row in made], form)
+    return None
+
+
+@topic.command("update", short_help="Change what is named and nothing else.")
+@click.argument("name", metavar="TOPIC")
+@click.option("--read-queues", type=_QUEUE_COUNT, help="Queues to consume from.")
+@click.option("--write-queues", type=_QUEUE_COUNT, help="Queues to send to.")
+@click.option("--order/--no-order", default=None, help="Keep its queues even while a broker is down.")
+@click.option("--perm", type=_PERMISSION_CHOICE, help="Whether it may be read, written.")
+@place_options
+@connected
+@output_option()
+def update_topic(name: str, perm: str | None, connection: Connection, form: Form, **options: Any) -> None:
+    """Change what is named and nothing else, at every broker that has the topic or at those named.
+
+    To have fewer queues, first lower --write-queues, let the consumers finish, then lower --read-queues.
+
+    \b
+    Examples:
+      ariane topic update orders --write-queues 4
+      ariane topic update orders --perm r --broker broker-a
+    """
+    changes = options | {"perm": None if perm is None else permission(perm)}
+    if all(changes[one] is None for one in ("read_queues", "write_queues", "order", "perm")):
+        raise click.UsageError("nothing to change: name a setting", click.get_current_context())
+    done = ask(connection, lambda admin: admin.topics.update(name, **changes))
+    render([{"topic": name, **row} for row in broker_rows(done)], form)
+
+
+@topic.command("delete")
+@click.argument("name", metavar="TOPIC")
+@click.option("--cluster", metavar="NAME", help="Only at the brokers of this cluster.")
+@yes_option
+@connected
+@output_option()
+def delete_topic(name: str, cluster: str | None, yes: bool, connection: Connection, form: Form) -> None:
+    """Delete a topic with its messages and the offsets of its groups.
+
+    \b
+    Examples:
+      ariane topic delete orders
+      ariane topic delete orders --yes
+    """
+    view = ask(connection, lambda admin: view_topic(admin, name))
+    if kind_of(name, set(view.system)) == "system":
+        raise ClientError(f"{name} belongs to the system, which needs it: it is not deleted")
+    count = "an unknown number of" if view.messages is None else f"{view.messages:,}"
+    groups = f", consumed by {', '.join(view.groups)}" if view.groups else ""
+    confirm(f"Delete {name} with {count} messages{groups}?", yes=yes)
+    done = ask(connection, lambda admin: admin.topics.delete(name, cluster=cluster))
+    render([{"topic": name, **row} for row in broker_rows(done)], form)
+
+
+@topic.command("route")
+@click.argument("name", metavar="TOPIC")
+@connected
+@output_option()
+def route_of_topic(name: str, connection: Connection, form: Form) -> None:
+    """Show which brokers have a topic, as the nameserver tells clients.
+
+    \b
+    Examples:
+      ariane topic route orders
+      ariane topic route orders -o json
+    """
+    render(route_rows(ask(connection, lambda admin: admin.topics.route(name))), form)
+
+
+@topic.command("stats")
+@click.argument("name", metavar="TOPIC")
+@connected
+@output_option()
+def stats_of_topic(name: str, connection: Connection, form: Form) -> int:
+    """Show where each queue of a topic begins and ends.
+
+    \b
+    Examples:
+      ariane topic stats orders
+      ariane topic stats orders -o jsonl
+    """
+    stats = ask(connection, lambda admin: admin.topics.stats(name))
+    render(stats_rows(stats), form, STATS_COLUMNS)
+    return tell_missing(stats.failures)

@@ -1,0 +1,61 @@
+"""A broker of `ariane up` in a process of its own: `python -m ariane.cli.up.child FLAGS`.
+
+It serves until its stdin ends. A pipe ends with the process that holds its other end, so no broker outlives the command
+that started it, not even one that was killed. On stdout it says one line: that it is ready, or why it is not.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from ariane.cli.servers.run import collector_asleep
+from ariane.errors import ArianeError, sole_cause
+from ariane.model.address import Address
+
+FAILED = "failed "
+EXIT_FAULT = 70
+
+
+@collector_asleep()
+def main(arguments: list[str]) -> int:
+    from ariane.cli.servers.run import run_server
+    from ariane.cli.up.command import up_broker_settings
+    from ariane.logs import LogForm, configure
+
+    flags, log_level = json.loads(arguments[0]), arguments[1]
+    configure(log_level, LogForm.TEXT, sys.stderr)
+    try:
+        run_server(flags["name"], partial(_serve, up_broker_settings(flags, os.environ)))
+    except Exception as error:  # the edge of the process: the parent tells it, in one sentence
+        return _fail(sole_cause(error))
+    return 0
+
+
+async def _serve(settings: object, stop: asyncio.Event, *, ready: Callable[[Address], None]) -> None:
+    from ariane.broker.server import serve
+    from ariane.broker.settings import BrokerSettings
+
+    assert isinstance(settings, BrokerSettings)
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+    loop.add_reader(stdin, _on_stdin, loop, stdin, stop)
+    await serve(settings, stop, ready=ready)
+
+
+def _on_stdin(loop: asyncio.AbstractEventLoop, stdin: int, stop: asyncio.Event) -> None:
+    if not os.read(stdin, 1024):
+        loop.remove_reader(stdin)
+        stop.set()
+
+
+def _fail(error: Exception) -> int:
+    told = {"kind": type(error).__name__, "text": str(error)}
+    sys.stdout.write(f"{FAILED}{json.dumps(told)}\n")
+    sys.stdout.flush()
+    return error.exit_status if isinstance(error, ArianeError) else EXIT_FAULT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

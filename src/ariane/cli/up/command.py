@@ -1,0 +1,166 @@
+"""`ariane up`: a nameserver and brokers in one command, to try things out and to develop against."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ariane.cli.common.connection import DATA, posted
+from ariane.cli.servers.run import collector_asleep
+from ariane.errors import SettingsError
+from ariane.logs import LogForm, configure
+
+if TYPE_CHECKING:
+    from ariane.broker.settings import BrokerSettings
+    from ariane.nameserver.settings import NameserverSettings
+
+
+# --- up_plan ---
+#
+# What `ariane up` will start: names, ports and directories, before anything runs.
+
+BROKERS_MAX = 16
+_PORT_DISTANCE = 10  # each broker also takes the port two below its own
+_PORT_MAX = 65_535
+_AUTO_CREATE = {"ARIANE_BROKER__AUTO_CREATE_TOPICS": "true"}
+"""Here the first send makes a topic: whoever tries things out has not planned them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpPlan:
+    data: Path
+    port: int
+    broker_port: int
+    brokers: int = 1
+
+    def __post_init__(self) -> None:
+        last = self.broker_port + (self.brokers - 1) * _PORT_DISTANCE
+        if last > _PORT_MAX:
+            raise SettingsError(f"{self.brokers} brokers from port {self.broker_port} on need port {last}: go lower")
+
+    @property
+    def names(self) -> list[str]:
+        return [f"broker-{letter}" for letter in "abcdefghijklmnop"[: self.brokers]]
+
+    @property
+    def idle(self) -> list[str]:
+        """Brokers that have messages here and are not started this time."""
+        known = sorted(path.name for path in self.data.glob("broker-?") if (path / "commitlog").is_dir())
+        return [name for name in known if name not in self.names]
+
+    def store(self, name: str) -> Path:
+        return self.data / name
+
+    def broker_flags(self, name: str, namesrv: str) -> dict[str, object]:
+        place = self.names.index(name) * _PORT_DISTANCE
+        return {
+            "name": name,
+            "port": self.broker_port + place if self.broker_port else 0,
+            "namesrv_addr": namesrv,
+            "store.root": str(self.store(name)),
+        }
+
+    def nameserver(self, environ: Mapping[str, str]) -> "NameserverSettings":
+        from ariane.nameserver.settings import NameserverSettings
+        from ariane.settings import load
+
+        flags = {"port": self.port, "kv_config_path": str(self.data / "namesrv" / "kvConfig.json")}
+        return load(
+            NameserverSettings, section="nameserver", file=None, environ=environ, flags=flags, unsupported={}
+        ).settings
+
+
+def up_broker_settings(flags: Mapping[str, object], environ: Mapping[str, str]) -> "BrokerSettings":
+    from ariane.cli.config.load import load_broker_settings
+
+    return load_broker_settings(None, {**_AUTO_CREATE, **environ}, flags).settings
+
+
+# ---
+
+_PORT = click.IntRange(0, 65_535)
+
+
+@click.command(short_help="Run a nameserver and a broker here, until Ctrl-C.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DATA,
+    show_default=True,
+    metavar="DIR",
+    help="Where messages and settings are kept.",
+)
+@click.option("--tmp", is_flag=True, help="Keep nothing: a throw-away directory instead of --data.")
+@click.option("--port", type=_PORT, default=9876, show_default=True, help="Port of the nameserver; 0 for a free one.")
+@click.option(
+    "--broker-port",
+    type=_PORT,
+    default=10911,
+    show_default=True,
+    help="Port of the first broker, which also takes the one two below; the next broker is ten above. 0 for free ones.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, BROKERS_MAX),
+    default=1,
+    show_default=True,
+    help="How many brokers; from two on, each is a process of its own.",
+)
+@click.option("--demo", is_flag=True, help="Feed the topic `orders` with a stream of orders, 1 % of them bad.")
+@click.option(
+    "--demo-rate",
+    type=click.FloatRange(min=0.01, max=100_000),
+    default=20.0,
+    show_default=True,
+    metavar="N",
+    help="Events a second of --demo.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="Least urgent lines to log on stderr.",
+)
+@collector_asleep()
+def up(
+    data: Path, tmp: bool, port: int, broker_port: int, brokers: int, demo: bool, demo_rate: float, log_level: str
+) -> None:
+    """Run a nameserver and a broker in the foreground until Ctrl-C: everything to try Ariane out.
+
+    The first send makes a topic. Other commands in this directory find these servers by themselves. When all are ready,
+    the first line on stdout says so, then come the addresses and what to try next. For servers of your own making see
+    `ariane namesrv` and `ariane broker`.
+
+    \b
+    Examples:
+      ariane up
+      ariane up --tmp --demo
+      ariane up --data shop --brokers 3
+    """
+    from ariane.cli.servers.run import run_server
+    from ariane.cli.up.run import Session
+
+    configure(log_level, LogForm.TEXT, sys.stderr)
+    with _directory(data, tmp) as directory, posted(directory) as notice:
+        plan = UpPlan(data=directory, port=port, broker_port=broker_port, brokers=brokers)
+        session = Session(plan, notice, demo_rate if demo else None, log_level)
+        run_server("up", session.serve)
+
+
+@contextmanager
+def _directory(data: Path, tmp: bool) -> Iterator[Path]:
+    if not tmp:
+        yield data
+        return
+    directory = Path(tempfile.mkdtemp(prefix="ariane-up-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

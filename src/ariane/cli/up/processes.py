@@ -1,0 +1,112 @@
+"""The brokers of `ariane up --brokers N`: one process each, so that each can be killed to see what happens."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import click
+
+from ariane import errors
+from ariane.cli.up.child import FAILED
+from ariane.errors import ArianeError
+from ariane.lifecycle import background
+from ariane.model.address import Address
+
+STOP_TIMEOUT_S = 1.8
+"""What is not gone by then is killed: Ctrl-C ends everything within two seconds."""
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    name: str
+    process: asyncio.subprocess.Process
+    address: Address | None = None
+
+    @classmethod
+    async def start(cls, flags: Mapping[str, object], log_level: str) -> "BrokerProcess":
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "ariane.cli.up.child", json.dumps(flags), log_level),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches a whole group; who stops when is decided here
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        return cls(str(flags["name"]), process)
+
+    async def until_ready(self) -> Address:
+        """The error that ended it, when it did not come so far."""
+        assert self.process.stdout is not None
+        line = (await self.process.stdout.readline()).decode()
+        if " ready on " not in line:
+            raise _told(self.name, line)
+        self.address = Address.parse(line.split(" ready on ")[1].split()[0])
+        return self.address
+
+    def ask_to_stop(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    async def ended(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+
+@dataclass(slots=True)
+class BrokerProcesses:
+    """Made by `running`."""
+
+    members: list[BrokerProcess] = field(default_factory=list)
+    stopping: bool = False
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, flags: Iterable[Mapping[str, object]], log_level: str) -> AsyncIterator["BrokerProcesses"]:
+        """All of them ready; all of them gone at the end."""
+        processes = cls()
+        try:
+            for one in flags:
+                processes.members.append(await BrokerProcess.start(one, log_level))
+            for member in processes.members:
+                await member.until_ready()
+            async with background(*(partial(processes._watch, member) for member in processes.members)):
+                yield processes
+        finally:
+            await processes._stop()
+
+    async def _watch(self, member: BrokerProcess) -> None:
+        status = await member.process.wait()
+        if self.stopping:
+            return
+        if all(one.process.returncode is not None for one in self.members):
+            raise ArianeError(f"every broker has ended, the last with status {status}: start `ariane up` again")
+        click.echo(
+            f"{member.name} (pid {member.process.pid}) ended with status {status}; the others go on. Its messages are "
+            "on disk: start `ariane up` again to bring it back",
+            err=True,
+        )
+
+    async def _stop(self) -> None:
+        self.stopping = True
+        for member in self.members:
+            member.ask_to_stop()
+        await asyncio.gather(*(member.ended(STOP_TIMEOUT_S) for member in self.members))
+
+
+def _told(name: str, line: str) -> ArianeError:
+    if not line.startswith(FAILED):
+        return ArianeError(f"{name} ended before it was ready: see the lines above")
+    told = json.loads(line.removeprefix(FAILED))
+    kind = getattr(errors, told["kind"], ArianeError)
+    return (
+        kind(told["text"]) if issubclass(kind, ArianeError) and kind is not errors.RequestFailed else ArianeError(line)
+    )

@@ -1,0 +1,132 @@
+"""A running `ariane up`, from its servers to the lines that it prints."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import click
+
+from ariane.cli.common.connection import Notice
+from ariane.cli.up.command import UpPlan, up_broker_settings
+from ariane.cli.up.processes import BrokerProcesses
+from ariane.clock import Clock
+from ariane.errors import ListenFailed, sole_cause
+from ariane.lifecycle import background
+from ariane.model.address import Address
+from ariane.nameserver.server import serve
+from ariane.nameserver.settings import NameserverSettings
+from ariane.transport.listener import ANOTHER_ADDRESS
+
+# --- up_servers ---
+#
+# The servers of `ariane up`: a nameserver and one broker in one event loop, or a nameserver and broker processes.
+
+
+@dataclass(frozen=True, slots=True)
+class UpServers:
+    namesrv: Address
+    brokers: dict[str, Address]
+
+
+@asynccontextmanager
+async def servers_running(plan: UpPlan, log_level: str) -> AsyncIterator[UpServers]:
+    """Everything is ready when the body begins, and gone when it has ended."""
+    async with _nameserver(plan.nameserver(os.environ)) as namesrv:
+        brokers = _broker_here if plan.brokers == 1 else partial(_broker_processes, log_level=log_level)
+        with _port_cure("--broker-port"):
+            opening: AbstractAsyncContextManager[dict[str, Address]] = brokers(plan, str(namesrv))
+            async with opening as addresses:
+                yield UpServers(namesrv, addresses)
+
+
+@asynccontextmanager
+async def _nameserver(settings: NameserverSettings) -> AsyncIterator[Address]:
+    address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+    with _port_cure("--port"):
+        async with background(partial(serve, settings, asyncio.Event(), ready=address.set_result)):
+            yield await address
+
+
+@asynccontextmanager
+async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Address]]:
+    from ariane.broker.server import running  # not by the parent of broker processes: they start the sooner
+
+    (name,) = plan.names
+    settings = up_broker_settings(plan.broker_flags(name, namesrv), os.environ)
+    async with running(settings, Clock()) as broker:
+        yield {name: broker.address}
+
+
+@asynccontextmanager
+async def _broker_processes(plan: UpPlan, namesrv: str, log_level: str) -> AsyncIterator[dict[str, Address]]:
+    flags = [plan.broker_flags(name, namesrv) for name in plan.names]
+    async with BrokerProcesses.running(flags, log_level) as processes:
+        yield {one.name: one.address for one in processes.members if one.address is not None}
+
+
+@contextmanager
+def _port_cure(option: str) -> Iterator[None]:
+    """Servers know of `--listen` only; whoever started them all at once has another option for it."""
+    try:
+        yield
+    except Exception as error:
+        cause = sole_cause(error)
+        if not isinstance(cause, ListenFailed) or ANOTHER_ADDRESS not in str(cause):
+            raise
+        told = str(cause).replace(ANOTHER_ADDRESS, f"another with {option} PORT (0 takes a free one)")
+        raise ListenFailed(told) from error
+
+
+# ---
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    plan: UpPlan
+    notice: Notice
+    demo_rate: float | None
+    """None: no demo."""
+    log_level: str
+
+    async def serve(self, stop: asyncio.Event, *, ready: Callable[[Address], None]) -> None:
+        async with servers_running(self.plan, self.log_level) as servers, self._demo(str(servers.namesrv)):
+            self.notice.tell(str(servers.namesrv))
+            ready(servers.namesrv)
+            click.echo("\n".join(self._summary(servers)))
+            await stop.wait()
+
+    @asynccontextmanager
+    async def _demo(self, namesrv: str) -> AsyncIterator[None]:
+        if self.demo_rate is None:
+            yield
+            return
+        from ariane.cli.up.demo_orders import OrderStream, feed
+
+        async with background(partial(feed, namesrv, self.demo_rate, Clock(), OrderStream())):
+            yield
+
+    def _summary(self, servers: UpServers) -> list[str]:
+        facts = {"nameserver": str(servers.namesrv)}
+        facts |= {name: str(address) for name, address in servers.brokers.items()}
+        facts["data"] = str(self.plan.data)
+        if self.demo_rate is not None:
+            facts["demo"] = f"{self.demo_rate:g} events a second to the topic `orders`"
+        if self.plan.idle:
+            facts["not started"] = f"{', '.join(self.plan.idle)}, which have data here: start them with --brokers"
+        width = max(map(len, facts))
+        return [
+            *(f"  {name:{width}}  {fact}" for name, fact in facts.items()),
+            "Ctrl-C stops everything. Next, in another terminal:",
+            *(f"  {line}" for line in next_commands(str(servers.namesrv))),
+        ]
+
+
+def next_commands(namesrv: str) -> list[str]:
+    return [
+        f"ariane send orders 'hello' -n {namesrv}",
+        f"ariane tail orders --from earliest -n {namesrv}",
+        f"ariane cluster -n {namesrv}",
+    ]

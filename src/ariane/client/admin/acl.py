@@ -1,0 +1,105 @@
+"""Accounts and white lists, for brokers with access control."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ariane.client.admin.requests import Broker, Desk, PerBroker
+from ariane.errors import ClientError
+from ariane.model.topic import DataVersion
+from ariane.wire.json.body import decode_json
+from ariane.wire.requests.acl import (
+    AccessRules,
+    AccessVersionAnswer,
+    DeleteAccount,
+    GetAccessRules,
+    GetAccessVersion,
+    UpdateAccount,
+    UpdateGlobalWhiteList,
+)
+
+
+class AccountAdmin:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def rules(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[AccessRules]:
+        """The accounts and white lists of each broker, without secrets: Apache's brokers tell them, we do not."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = (await self._desk.each(brokers, GetAccessRules())).some("reading accounts")
+        return answers.mapped(lambda answer: _without_secrets(answer.body))
+
+    async def versions(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[DataVersion]:
+        """Which edition of its rules each broker has: brokers of a cluster should not differ."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        return answers.mapped(lambda answer: decode_json(answer.version.encode(), DataVersion))
+
+    async def file_versions(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> PerBroker[dict[str | None, DataVersion]]:
+        """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        return answers.mapped(_by_file)
+
+    async def put(
+        self,
+        access_key: str,
+        *,
+        secret_key: str | None = None,
+        admin: bool = False,
+        white_address: str | None = None,
+        default_topic_perm: str | None = None,
+        default_group_perm: str | None = None,
+        topic_perms: Mapping[str, str] | None = None,
+        group_perms: Mapping[str, str] | None = None,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> list[Broker]:
+        """Makes an account or changes what is named; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        ask = UpdateAccount(
+            access_key=access_key,
+            secret_key=secret_key,
+            white_remote_address=white_address,
+            admin=admin,
+            default_topic_perm=default_topic_perm,
+            default_group_perm=default_group_perm,
+            topic_perms=_perms(topic_perms),
+            group_perms=_perms(group_perms),
+        )
+        return (await self._desk.each(brokers, ask)).all(f"putting account {access_key}")
+
+    async def delete(self, access_key: str, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        return (await self._desk.each(brokers, DeleteAccount(access_key))).all(f"deleting account {access_key}")
+
+    async def set_white_list(
+        self, addresses: Iterable[str], *, cluster: str | None = None, broker: str | None = None
+    ) -> list[Broker]:
+        """Addresses from which everybody may do everything. Replaces the list."""
+        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        ask = UpdateGlobalWhiteList(",".join(addresses))
+        return (await self._desk.each(brokers, ask)).all("setting the white list")
+
+
+def _by_file(answer: AccessVersionAnswer) -> dict[str | None, DataVersion]:
+    if answer.all_acl_file_version is None:
+        return {None: decode_json(answer.version.encode(), DataVersion)}
+    by_name = decode_json(answer.all_acl_file_version.encode(), dict[str, DataVersion])
+    return {name: version for name, version in by_name.items()}  # noqa: C416 - a dict of another type
+
+
+def _perms(perms: Mapping[str, str] | None) -> str | None:
+    if perms is None:
+        return None
+    for name in perms:
+        if "," in name or "=" in name:
+            raise ClientError(f"{name!r} is no name of a topic or a group: it has ',' or '='")
+    return ",".join(f"{name}={perm}" for name, perm in perms.items())
+
+
+def _without_secrets(rules: AccessRules) -> AccessRules:
+    accounts = [msgspec.structs.replace(account, secret_key=None) for account in rules.plain_access_configs]
+    return msgspec.structs.replace(rules, plain_access_configs=accounts)

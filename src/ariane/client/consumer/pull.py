@@ -1,0 +1,272 @@
+"""The pull consumer: the application says which queue, from which offset, and how many.
+
+async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
+    for queue in await consumer.queues("orders"):
+        result = await consumer.pull(queue, await consumer.fetch_offset(queue) or 0)
+        ...
+        consumer.update_offset(queue, result.next_offset)
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from ariane.client.consumer.allocation import AVERAGELY, Allocation
+from ariane.client.consumer.base import Consumer, GroupMember
+from ariane.client.consumer.message import Received
+from ariane.client.consumer.offsets import Beginning, GroupOffsets, OffsetTable, Start
+from ariane.client.consumer.pull_request import PullAsk, Puller, PullResult
+from ariane.client.consumer.queues import HeldQueue, HeldQueues, QueueJob
+from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
+from ariane.client.consumer.retry import SendBacks
+from ariane.client.consumer.subscriptions import ALL, subscription_of
+from ariane.client.core.instance import Instance
+from ariane.client.core.queue_bounds import QueueEnds, readable_queues
+from ariane.client.core.user_calls import UserCalls
+from ariane.client.settings import ClientSettings
+from ariane.clock import Clock
+from ariane.errors import SendFailed
+from ariane.lifecycle import background, every
+from ariane.model.group import ConsumeType, MessageModel, Subscription
+from ariane.model.route import MessageQueue
+
+_WAIT_S = 20.0
+_ATTEMPTS_MAX = 16
+
+
+@dataclass(slots=True)
+class PullParts:
+    puller: Puller
+    ends: QueueEnds
+    offsets: OffsetTable
+    member: GroupMember
+    rebalance: Rebalance
+
+
+class PullConsumer(Consumer[PullParts]):
+    def __init__(
+        self,
+        nameservers: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        model: MessageModel | str = MessageModel.CLUSTERING,
+        allocation: Allocation = AVERAGELY,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(nameservers, group, settings, clock)
+        self._model = MessageModel(model.upper())
+        self._allocation = allocation
+        self._listeners: list[tuple[str, QueuesChanged]] = []
+        self._jobs: Sequence[QueueJob] = ()
+
+    # --- queues -----------------------------------------------------------------------------------------------------
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of `topic`; NoRoute when it is not known."""
+        return readable_queues(topic, await self._running[0].routes.route(topic))
+
+    def on_queues_changed(self, topic: str, listener: QueuesChanged) -> None:
+        """Shares the queues of `topic` with the group, and tells `listener` all of them and those that are ours.
+
+        Apache calls this a MessageQueueListener. Register before `start()`.
+        """
+        self._listeners.append((topic, listener))
+
+    async def queues_in_balance(self, topic: str) -> list[MessageQueue]:
+        """The queues that fall to this member, of a topic that was registered with `on_queues_changed`."""
+        return sorted(self._running[1].member.held.of(topic))
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, expression: str = ALL, *, sql: str | None = None, count: int = 32
+    ) -> PullResult:
+        """What is there now, which may be nothing."""
+        return await self._pull(queue, offset, subscription_of(queue.topic, expression, sql=sql), count, 0.0)
+
+    async def pull_blocking(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        expression: str = ALL,
+        *,
+        sql: str | None = None,
+        count: int = 32,
+        wait_s: float = _WAIT_S,
+    ) -> PullResult:
+        """Waits up to `wait_s` at the broker for a message to come."""
+        return await self._pull(queue, offset, subscription_of(queue.topic, expression, sql=sql), count, wait_s)
+
+    async def _pull(
+        self, queue: MessageQueue, offset: int, subscription: Subscription, count: int, wait_s: float
+    ) -> PullResult:
+        ask = PullAsk(queue=queue, offset=offset, subscription=subscription, count=count, wait_s=wait_s)
+        return await self._running[1].puller.pull(ask)
+
+    async def send_back(self, message: Received, delay_level: int = 0) -> None:
+        """Has `message` delivered again later, to whoever subscribes to %RETRY%group."""
+        if not await SendBacks(self._running[0], self.group, _ATTEMPTS_MAX).send_back(message, delay_level):
+            raise SendFailed(f"no broker took message {message.message_id} back: see the log, and try again later")
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    async def fetch_offset(self, queue: MessageQueue, *, from_broker: bool = False) -> int | None:
+        """The group's offset as last updated here, else as the broker has it; None when there is none."""
+        offsets = self._running[1].offsets
+        known = None if from_broker else offsets.get(queue)
+        return known if known is not None else await offsets.load(queue)
+
+    def update_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Kept here and saved every 5 s; `commit()` saves at once."""
+        self._running[1].offsets.move(queue, offset)
+
+    async def commit(self) -> None:
+        await self._running[1].offsets.save()
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._running[1].ends.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return await self._running[1].ends.max_offset(queue)
+
+    async def search_offset(self, queue: MessageQueue, moment: datetime | int) -> int:
+        return await self._running[1].ends.search_offset(queue, moment)
+
+    async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
+        return await self._running[1].ends.earliest_store_time_ms(queue)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _opened(self, instance: Instance) -> AsyncIterator[PullParts]:
+        parts = self._build(instance)
+        for topic, listener in self._listeners:
+            parts.rebalance.on_change(partial(_only_of, topic, listener))
+        save_s = instance.settings.offsets_save_interval_s
+        async with background(partial(every, instance.clock, save_s, parts.offsets.save, save_s)):
+            async with parts.member.joined():
+                yield parts
+
+    def _build(self, instance: Instance) -> PullParts:
+        offsets = OffsetTable(GroupOffsets(instance, self.group))
+        topics = {topic: Subscription(topic=topic) for topic, _ in self._listeners}
+        held = HeldQueues(offsets, _by_hand, self._jobs)
+        rebalance = Rebalance(instance, self.group, self._model, self._allocation, topics.keys(), held)
+        member = GroupMember(
+            instance=instance,
+            group=self.group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            model=self._model,
+            start=Start.of("latest"),
+            subscriptions=topics,
+            offsets=offsets,
+            held=held,
+            rebalance=rebalance,
+        )
+        return PullParts(Puller(instance, self.group), QueueEnds(instance), offsets, member, rebalance)
+
+
+async def _by_hand(_queue: MessageQueue) -> Beginning:
+    return Beginning(0, "the application chooses its offsets")
+
+
+def _only_of(
+    wanted: str,
+    listener: QueuesChanged,
+    topic: str,
+    everything: frozenset[MessageQueue],
+    mine: frozenset[MessageQueue],
+) -> None:
+    if topic == wanted:
+        listener(topic, everything, mine)
+
+
+# --- scheduled_pull ---
+#
+# Pulling on a schedule: the queues are shared out for the application, which pulls each of them in a callback.
+#
+#     consumer = ScheduledPullConsumer("127.0.0.1:9876", group="audit")
+#
+#     @consumer.register("orders")
+#     async def pull(queue, context):
+#         result = await context.consumer.pull(queue, await context.consumer.fetch_offset(queue) or 0)
+#         context.consumer.update_offset(queue, result.next_offset)
+#         context.next_delay_s = 0.0 if result.messages else 1.0
+#
+# Apache calls this MQPullConsumerScheduleService.
+
+log = logging.getLogger(__name__)
+
+_NEXT_DELAY_S = 0.2  # as in Apache's client
+_AFTER_FAILURE_S = 1.0
+_THREADS = 20
+
+
+@dataclass(slots=True)
+class PullContext:
+    """What a callback is given beside its queue, and where it says when it wants to be called again."""
+
+    consumer: "ScheduledPullConsumer"
+    next_delay_s: float = _NEXT_DELAY_S
+
+
+Callback = Callable[[MessageQueue, PullContext], Any]
+C = TypeVar("C", bound=Callback)
+
+
+class ScheduledPullConsumer(PullConsumer):
+    """A queue's callback is never called twice at a time. A callback that raises is called again after a second."""
+
+    def __init__(
+        self,
+        nameservers: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        model: MessageModel | str = MessageModel.CLUSTERING,
+        allocation: Allocation = AVERAGELY,
+        threads: int = _THREADS,
+        settings: ClientSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(nameservers, group=group, model=model, allocation=allocation, settings=settings, clock=clock)
+        self._callbacks: dict[str, Callback] = {}
+        self._user = UserCalls(threads)
+        self._jobs = (self._run,)
+
+    def register(self, topic: str) -> Callable[[C], C]:
+        """Makes the function below it the callback for the queues of `topic`. Register before `start()`."""
+
+        def register(callback: C) -> C:
+            self._callbacks[topic] = callback
+            self.on_queues_changed(topic, _nobody)
+            return callback
+
+        return register
+
+    @asynccontextmanager
+    async def _opened(self, instance: Instance) -> AsyncIterator[PullParts]:
+        async with super()._opened(instance) as parts:
+            try:
+                yield parts
+            finally:
+                self._user.close()
+
+    async def _run(self, held: HeldQueue) -> None:
+        clock = self._running[0].clock
+        while True:
+            context = PullContext(self)
+            try:
+                await self._user.call(self._callbacks[held.queue.topic], held.queue, context)
+            except Exception:  # the edge of a user's callback
+                log.exception("pull callback failed", extra={"queue": held.queue})
+                context.next_delay_s = _AFTER_FAILURE_S
+            await clock.sleep(max(0.0, context.next_delay_s))
+
+
+def _nobody(_topic: str, _everything: frozenset[MessageQueue], _mine: frozenset[MessageQueue]) -> None:
+    """The callbacks are enough."""

@@ -1,0 +1,61 @@
+"""What a consumer wants of each topic, in the form that brokers read."""
+
+from collections.abc import Sequence
+
+from ariane.client.consumer.message import Received
+from ariane.errors import ClientError
+from ariane.model.group import ExpressionType, Subscription
+from ariane.model.ids import topic_fault
+from ariane.wire.hashes import java_hash
+
+ALL = "*"
+
+
+def subscription_of(topic: str, expression: str = ALL, *, sql: str | None = None, version: int = 0) -> Subscription:
+    """`expression` is tags joined by `||`, or `*`; `sql` is a condition over properties, checked by the broker."""
+    fault = topic_fault(topic)
+    if fault is not None:
+        raise ClientError(f"cannot subscribe: {fault}")
+    if sql is not None:
+        return _by_sql(topic, expression, sql, version)
+    tags = _tags_of(topic, expression)
+    return Subscription(
+        topic=topic,
+        sub_string=expression.strip() if tags else ALL,
+        tags_set=tags,
+        code_set=list(dict.fromkeys(map(java_hash, tags))),
+        sub_version=version,
+    )
+
+
+def passes(subscription: Subscription, message: Received) -> bool:
+    """The broker compares hashes of tags, and two tags may share one: the text decides here."""
+    return not _looks_at_tags(subscription) or message.tags in subscription.tags_set
+
+
+def passing(subscription: Subscription, messages: Sequence[Received]) -> Sequence[Received]:
+    """Those of `messages` that pass; all, without a look at each, where the tags do not matter."""
+    if not _looks_at_tags(subscription):
+        return messages
+    return [message for message in messages if message.tags in subscription.tags_set]
+
+
+def _looks_at_tags(subscription: Subscription) -> bool:
+    return bool(subscription.tags_set) and subscription.expression_type == ExpressionType.TAG
+
+
+def _tags_of(topic: str, expression: str) -> list[str]:
+    if not expression.strip() or expression.strip() == ALL:
+        return []
+    tags = list(dict.fromkeys(filter(None, (tag.strip() for tag in expression.split("||")))))
+    if not tags:
+        raise ClientError(f"the subscription {expression!r} of {topic} names no tag: write 'a || b', or '*' for all")
+    return tags
+
+
+def _by_sql(topic: str, expression: str, sql: str, version: int) -> Subscription:
+    if expression != ALL:
+        raise ClientError(f"{topic}: tags and sql exclude each other; in sql a tag is the property TAGS")
+    if not sql.strip():
+        raise ClientError(f"{topic}: the sql expression is empty; leave it out to get every message")
+    return Subscription(topic=topic, sub_string=sql, expression_type=ExpressionType.SQL92, sub_version=version)

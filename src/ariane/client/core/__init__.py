@@ -1,0 +1,1 @@
+"""A client instance: connections, routes, heartbeats, identity."""

@@ -1,0 +1,79 @@
+"""Who a client is: `ip@instance[@unit]`. Brokers tell the members of a group apart by it."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from ariane.client.settings import ClientSettings
+from ariane.model.address import Address
+from ariane.settings import Secret
+from ariane.wire.frame import Command
+from ariane.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content_to_sign, sign
+
+_LOOPBACK = "127.0.0.1"
+
+
+async def client_ip(settings: ClientSettings) -> str:
+    """The address from which the first nameserver that has a route is reached."""
+    if settings.client_ip is not None:
+        return settings.client_ip
+    for nameserver in settings.nameserver_list:
+        found = await _address_towards(Address.parse(nameserver))
+        if found is not None:
+            return found
+    return _LOOPBACK
+
+
+def client_id(ip: str, settings: ClientSettings) -> str:
+    """Two clients of one group with the same id would consume the same queues.
+
+    A process id alone is not enough: processes in containers that share an address are all number 1.
+    """
+    instance = settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}"
+    return "@".join(part for part in (ip, instance, settings.unit_name) if part)
+
+
+async def _address_towards(address: Address) -> str | None:
+    """Connecting a datagram socket sends nothing, but chooses the address that a packet would leave from."""
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
+        return _source_address(infos)
+    except OSError:  # no such host, or no network: the nameserver may come later
+        return None
+
+
+def _source_address(infos: Sequence[tuple[int, int, int, str, tuple[object, ...]]]) -> str:
+    family, kind, protocol, _, target = infos[0]
+    with closing(socket.socket(family, kind, protocol)) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+# --- signing ---
+#
+# The access signature on everything a client sends, one-way calls and heartbeats included.
+
+
+class Signer:
+    def __init__(self, access_key: str, secret_key: Secret, security_token: Secret | None = None) -> None:
+        self._access_key = access_key
+        self._secret_key = secret_key
+        self._security_token = security_token
+
+    @classmethod
+    def of(cls, settings: ClientSettings) -> "Signer | None":
+        """None for a client without an access key."""
+        if settings.access_key is None or settings.secret_key is None:
+            return None
+        return cls(settings.access_key, settings.secret_key, settings.security_token)
+
+    def sign(self, command: Command) -> None:
+        """Adds who we are, and the proof over all header fields and the body."""
+        ext = command.ext | {ACCESS_KEY: self._access_key}
+        if self._security_token is not None:
+            ext[SECURITY_TOKEN] = self._security_token.reveal()
+        content = content_to_sign(ext, command.body, with_unique_key_query=False)
+        command.ext_texts = ext | {SIGNATURE: sign(self._secret_key.reveal(), content)}

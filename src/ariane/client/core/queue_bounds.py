@@ -1,0 +1,68 @@
+"""Where queues begin and end, and where in them a moment lies: asked of the broker that holds them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ariane.client.core.instance import Instance
+from ariane.errors import NoRoute
+from ariane.model.route import MASTER_ID, MessageQueue, TopicRoute
+from ariane.model.topic import Permission
+from ariane.wire.requests.offsets import GetEarliestStoreTime, GetMaxOffset, GetMinOffset, SearchOffset
+
+TIMEOUT_S = 6.0  # as in Apache's clients
+
+
+def readable_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """The queues that can be consumed. Unlike for sending, a broker whose master is down counts: a slave may serve."""
+    return [
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & Permission.READ
+        for queue_id in range(data.read_queue_nums)
+    ]
+
+
+def to_timestamp_ms(moment: datetime | int) -> int:
+    """A datetime without a zone is local time, as everywhere in Python."""
+    return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
+
+
+async def broker_of(instance: Instance, queue: MessageQueue) -> str:
+    """The master of the queue, or whoever of its broker name is left; NoRoute when nobody is."""
+    found = instance.routes.address_of(queue.broker_name, MASTER_ID)
+    if found is None:
+        await instance.routes.find(queue.topic, fresh=True)
+        found = instance.routes.address_of(queue.broker_name, MASTER_ID)
+    if found is None:
+        raise NoRoute(
+            f"no address is known for broker {queue.broker_name} of topic {queue.topic}: it is down, or no longer "
+            "part of the topic; it is looked for with every attempt"
+        )
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnds:
+    instance: Instance
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        address = await broker_of(self.instance, queue)
+        return (await self.instance.call(address, GetMinOffset(queue.topic, queue.queue_id), TIMEOUT_S)).offset
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        address = await broker_of(self.instance, queue)
+        return (await self.instance.call(address, GetMaxOffset(queue.topic, queue.queue_id), TIMEOUT_S)).offset
+
+    async def search_offset(self, queue: MessageQueue, moment: datetime | int) -> int:
+        """The first message not stored before `moment` (releases before 5.0: the nearest one)."""
+        address = await broker_of(self.instance, queue)
+        ask = SearchOffset(queue.topic, queue.queue_id, to_timestamp_ms(moment))
+        return (await self.instance.call(address, ask, TIMEOUT_S)).offset
+
+    async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
+        """When the oldest message that is still there was stored; None when the queue is empty."""
+        address = await broker_of(self.instance, queue)
+        ask = GetEarliestStoreTime(queue.topic, queue.queue_id)
+        timestamp = (await self.instance.call(address, ask, TIMEOUT_S)).timestamp
+        return timestamp if timestamp >= 0 else None

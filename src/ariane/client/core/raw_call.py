@@ -1,0 +1,49 @@
+"""A call whose frame its caller has written: one future, and one await between the two."""
+
+from asyncio import CancelledError, Future
+from collections.abc import Coroutine
+from typing import Any
+
+from ariane.transport.connection import Connection
+from ariane.wire.exchange import declaration_of, read_answer_to
+from ariane.wire.fields import Request
+from ariane.wire.frame import Command
+
+
+def short_call(
+    connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
+) -> Coroutine[Any, Any, Any]:
+    """The answer to a request of this kind, or the errors of `Instance.call`. The connection must take requests."""
+    return _answer(connection, kind, opaque, connection.ask(opaque, frame, timeout_s), timeout_s)
+
+
+class CallUnderWay:
+    """A call that was made ahead: its request has left, and its answer is awaited later, or not at all."""
+
+    __slots__ = ("_connection", "_kind", "_opaque", "_timeout_s", "_waiter")
+
+    def __init__(
+        self, connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
+    ) -> None:
+        self._connection, self._kind, self._opaque, self._timeout_s = connection, kind, opaque, timeout_s
+        self._waiter = connection.ask(opaque, frame, timeout_s)
+
+    def answer(self) -> Coroutine[Any, Any, Any]:
+        """To be awaited once; as that of `short_call`."""
+        return _answer(self._connection, self._kind, self._opaque, self._waiter, self._timeout_s)
+
+    def forget(self) -> None:
+        """Nobody will await the answer."""
+        self._connection.forget(self._opaque, self._waiter)
+
+
+async def _answer(
+    connection: Connection, kind: type[Request[Any]], opaque: int, waiter: "Future[Command]", timeout_s: float
+) -> Any:
+    try:
+        return read_answer_to(kind, await waiter)
+    except TimeoutError:
+        raise connection.no_answer(declaration_of(kind).code, timeout_s) from None
+    except CancelledError:
+        connection.forget(opaque, waiter)
+        raise

@@ -1,0 +1,1 @@
+"""Producers: preparing, batching, sending and retrying messages."""

@@ -1,0 +1,256 @@
+"""The straight line for sends: a usual message, or a batch of them, to a broker that is known and connected.
+
+One frame from a template, one future, one await. What goes wrong, or is not as usual, goes on in delivery.py, which has
+the other attempts, the other brokers and the words.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ariane.client.core.instance import Instance
+from ariane.client.core.raw_call import short_call
+from ariane.client.producer.delivery import Delivery
+from ariane.client.producer.message import Envelope, topic_trouble
+from ariane.client.producer.request import Batch, Parcel, Single
+from ariane.client.producer.result import SendResult, result_of, results_of
+from ariane.client.producer.settings import ProducerSettings
+from ariane.errors import RequestFailed, TransportError, WireError
+from ariane.model.ids import RETRY_PREFIX
+from ariane.model.message import RESERVED_PROPERTIES, Message
+from ariane.model.route import MessageQueue
+from ariane.wire.fast_frames import frame_of, frame_of_pieces, header_form
+from ariane.wire.message_id import UniqueKeys
+from ariane.wire.requests.send import SendBatch, SendMessageV2
+
+# --- send_template ---
+#
+# The headers of single sends and of batches, written once for each queue and filled in for each request.
+#
+# Of all that it says, only the opaque number, the time and the property text differ between two messages for one queue.
+# To fill them in takes 1.2 us; the general way, with its request and its fields, takes 6 us.
+
+_quoted = msgspec.json.Encoder().encode
+_TIME_MARK, _TEXT_MARK = 3_000_222_000, "the property text"
+_TIME = {b"%d" % _TIME_MARK: b"%d"}
+_MARKS = {**_TIME, _quoted(_TEXT_MARK): b"%b"}
+
+
+class SendTemplate:
+    __slots__ = ("_form",)
+
+    def __init__(self, queue: MessageQueue, settings: ProducerSettings, *, unit_mode: bool) -> None:
+        sample = SendMessageV2(
+            producer_group=settings.group,
+            topic=queue.topic,
+            default_topic=settings.template_topic,
+            default_topic_queue_nums=settings.template_queues,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=_TIME_MARK,
+            flag=0,
+            properties=_TEXT_MARK,
+            reconsume_times=0,
+            unit_mode=unit_mode,
+            batch=False,
+        )
+        self._form = header_form(sample, _MARKS)
+
+    def frame(self, opaque: int, now_ms: int, text: str, body: bytes) -> bytes | None:
+        """None when it takes the general way to write it, or to say why it cannot be."""
+        return None if self._form is None else frame_of(self._form % (opaque, now_ms, _quoted(text)), body)
+
+
+class BatchTemplate:
+    """The property text of a batch says only whether to wait for the disk, so just the number and the time differ."""
+
+    __slots__ = ("_form",)
+
+    def __init__(self, queue: MessageQueue, settings: ProducerSettings, *, wait_stored: bool, unit_mode: bool) -> None:
+        sample = Batch(
+            topic=queue.topic,
+            unique_keys=[],
+            bodies=[],
+            texts=[],
+            flags=[],
+            wait_stored=wait_stored,
+            unit_mode=unit_mode,
+        )
+        self._form = header_form(sample.request(queue, settings, _TIME_MARK), _TIME)
+
+    def frame(self, opaque: int, now_ms: int, batch: Batch) -> bytes | None:
+        """None when it takes the general way to write it, or to say why it cannot be."""
+        return None if self._form is None else frame_of_pieces(self._form % (opaque, now_ms), *batch.pieces())
+
+
+# ---
+
+_TEMPLATES_MAX = 4096  # a program that sends to ever new topics must not fill the memory with them
+
+
+class StraightLine:
+    def __init__(self, instance: Instance, settings: ProducerSettings, delivery: Delivery, keys: UniqueKeys) -> None:
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._delivery = delivery
+        self._keys = keys
+        self._unit_mode = instance.settings.unit_mode
+        self._templates: dict[MessageQueue, SendTemplate] = {}
+        self._batch_templates: dict[tuple[MessageQueue, bool], BatchTemplate] = {}
+
+    async def send(self, message: Message, text: str, timeout_s: float | None) -> SendResult:
+        """`text` is what `usual_text` wrote for `message`."""
+        timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
+        now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        unique_key = self._keys.next_at(now_ms)
+        text = f"{text}UNIQ_KEY\x01{unique_key}\x02"
+        queues = self._delivery.known_queues(message.topic)
+        if queues is None:
+            return await self._general(message, unique_key, text, timeout_s, None)
+        queue = self._delivery.choose(queues)
+        connection = self._instance.ready_master(queue.broker_name)
+        if connection is None:
+            return await self._general(message, unique_key, text, timeout_s, queue)
+        opaque = connection.next_opaque()
+        frame = self._template(queue).frame(opaque, now_ms, text, message.body)
+        if frame is None:
+            return await self._general(message, unique_key, text, timeout_s, queue)
+        try:
+            answer = await short_call(connection, SendMessageV2, opaque, frame, self._limit_s(queues, timeout_s))
+        except (TransportError, RequestFailed, WireError) as error:
+            left_s = max(0.0, began + timeout_s - self._clock.monotonic())
+            parcel = self._parcel(message, unique_key, text)
+            (result,) = await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
+            return result
+        if self._settings.latency_fault:
+            self._delivery.took(queue, self._clock.monotonic() - began)
+        return result_of(answer, queue, unique_key)
+
+    async def send_parcel(self, parcel: Parcel, fixed: MessageQueue | None) -> list[SendResult]:
+        """What was gathered. All but a batch that may go to any queue takes the general way."""
+        queues = self._delivery.known_queues(parcel.topic)
+        if not isinstance(parcel, Batch) or fixed is not None or queues is None:
+            return await self._delivery.send(parcel, fixed)
+        began, timeout_s = self._clock.monotonic(), self._settings.send_timeout_s
+        queue = self._delivery.choose(queues)
+        connection = self._instance.ready_master(queue.broker_name)
+        if connection is None:
+            return await self._delivery.send(parcel, None, None, queue)
+        opaque = connection.next_opaque()
+        frame = self._batch_template(queue, wait_stored=parcel.wait_stored).frame(opaque, self._clock.now_ms(), parcel)
+        if frame is None:
+            return await self._delivery.send(parcel, None, None, queue)
+        try:
+            answer = await short_call(connection, SendBatch, opaque, frame, self._limit_s(queues, timeout_s))
+        except (TransportError, RequestFailed, WireError) as error:
+            left_s = max(0.0, began + timeout_s - self._clock.monotonic())
+            return await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
+        if self._settings.latency_fault:
+            self._delivery.took(queue, self._clock.monotonic() - began)
+        return results_of(answer, queue, parcel.unique_keys)
+
+    def _limit_s(self, queues: Sequence[MessageQueue], timeout_s: float) -> float:
+        """Half of the time while another broker could be tried, as in delivery.py."""
+        has_choice = self._settings.retries and queues[0].broker_name != queues[-1].broker_name
+        return timeout_s / 2 if has_choice else timeout_s
+
+    def _template(self, queue: MessageQueue) -> SendTemplate:
+        template = self._templates.get(queue)
+        if template is None:
+            if len(self._templates) >= _TEMPLATES_MAX:
+                self._templates.clear()
+            template = self._templates[queue] = SendTemplate(queue, self._settings, unit_mode=self._unit_mode)
+        return template
+
+    def _batch_template(self, queue: MessageQueue, *, wait_stored: bool) -> BatchTemplate:
+        template = self._batch_templates.get((queue, wait_stored))
+        if template is None:
+            if len(self._batch_templates) >= _TEMPLATES_MAX:
+                self._batch_templates.clear()
+            template = self._batch_templates[queue, wait_stored] = BatchTemplate(
+                queue, self._settings, wait_stored=wait_stored, unit_mode=self._unit_mode
+            )
+        return template
+
+    async def _general(
+        self, message: Message, unique_key: str, text: str, timeout_s: float, first: MessageQueue | None
+    ) -> SendResult:
+        """`first` has had its turn: another would leave queues without messages."""
+        (result,) = await self._delivery.send(self._parcel(message, unique_key, text), None, timeout_s, first)
+        return result
+
+    def _parcel(self, message: Message, unique_key: str, text: str) -> Single:
+        return Single(Envelope(message, unique_key, text, message.body, 0), unit_mode=self._unit_mode)
+
+
+# --- usual ---
+#
+# Usual messages, checked and written in one look: what nearly all messages are.
+#
+# A topic, a body of bytes that travels as it is, perhaps a key, a tag and some properties, all of printable text. What
+# has anything else goes the general way (envelope.py), which also finds the words for what is wrong; so nothing is
+# refused here. One look takes 0.8 us, the checks and texts of the general way 1.9 us.
+
+_TEXT_MAX = 8000  # characters: even at four bytes each, this much fits a record
+_WORD_MAX = 2000
+_LISTS = (list, tuple)
+
+
+def usual_text(message: Message, body_bytes_below: int) -> str | None:
+    """The property text of a usual message up to its unique key; None when it takes a closer look."""
+    body, text = message.body, ""
+    if (
+        type(message) is not Message
+        or type(body) is not bytes
+        or not 0 < len(body) < body_bytes_below
+        or message.sharding_key is not None
+        or message.delay_level
+        or message.deliver_at is not None
+        or message.flag
+        or not is_usual_topic(message.topic)
+    ):
+        return None
+    if message.properties:
+        for name, value in message.properties.items():
+            if not _is_text(name) or not _is_text(value) or name in RESERVED_PROPERTIES:
+                return None
+            text = f"{text}{name}\x01{value}\x02"
+    words = words_text(message.keys, message.tags)
+    if words is None or len(text) + len(words) > _TEXT_MAX:
+        return None
+    return f"{text}{words}WAIT\x01true\x02" if message.wait_stored else f"{text}{words}WAIT\x01false\x02"
+
+
+def words_text(keys: Any, tags: Any) -> str | None:
+    """The property text of a key and a tag, of either or of none; None when they take a closer look.
+
+    A word has no blanks, which part keys, and no separators, which do not print: every reader will see the same.
+    """
+    text = "" if tags is None else _tag_text(tags) if type(tags) is str else None
+    if type(keys) is not str:
+        if not keys:
+            return text
+        if type(keys) not in _LISTS or len(keys) != 1 or type(keys[0]) is not str or not keys[0]:
+            return None
+        keys = keys[0]
+    if text is None or " " in keys or not keys.isprintable() or len(keys) > _WORD_MAX:
+        return None
+    return f"KEYS\x01{keys}\x02{text}" if keys else text
+
+
+@lru_cache(maxsize=4096)  # consumers choose by tags, so a program has few
+def _tag_text(tag: str) -> str | None:
+    is_usual = tag and " " not in tag and tag.isprintable() and "||" not in tag and len(tag) <= _WORD_MAX
+    return f"TAGS\x01{tag}\x02" if is_usual else None
+
+
+def _is_text(text: object) -> bool:
+    return type(text) is str and text.isprintable() and text.strip() != ""
+
+
+@lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
+def is_usual_topic(topic: str) -> bool:
+    return topic_trouble(topic) is None and not topic.startswith(RETRY_PREFIX)

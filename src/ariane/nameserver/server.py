@@ -1,0 +1,75 @@
+"""The nameserver's whole life in one function."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ariane.clock import Clock
+from ariane.lifecycle import background, every
+from ariane.model.address import Address
+from ariane.nameserver.handlers import BrokerHandlers, ConfigHandlers, RouteAnswers, RouteHandlers
+from ariane.nameserver.key_values import KeyValues
+from ariane.nameserver.route_table import RouteTable
+from ariane.nameserver.settings import NameserverSettings
+from ariane.rpc.dispatcher import Dispatcher
+from ariane.rpc.handlers import HandlerTable
+from ariane.transport.server import Server
+
+# --- __init__ ---
+#
+# What a nameserver answers: one class per area, one table.
+
+
+def handler_table(settings: NameserverSettings, routes: RouteTable, pairs: KeyValues, clock: Clock) -> HandlerTable:
+    answers = RouteAnswers(
+        routes, pairs, with_order_conf=settings.order_message_enable, texts_max=2 * settings.topics_max
+    )
+    return HandlerTable.of(
+        BrokerHandlers(settings, routes, pairs, clock),
+        RouteHandlers(routes, answers),
+        ConfigHandlers(settings, pairs),
+    )
+
+
+# ---
+
+log = logging.getLogger(__name__)
+
+
+async def serve(
+    settings: NameserverSettings,
+    stop: asyncio.Event,
+    *,
+    ready: Callable[[Address], None],
+    clock: Clock | None = None,
+) -> None:
+    """Boot order reads downwards, stop order upwards. A job that fails stops the server with its error."""
+    clock = clock or Clock()
+    key_values = KeyValues(settings.kv_config_path)
+    routes = RouteTable(topics_max=settings.topics_max, brokers_max=settings.brokers_max)
+    dispatcher = Dispatcher(handler_table(settings, routes, key_values, clock))
+    address = Address(settings.host, settings.port)
+    async with (
+        background(
+            partial(
+                every, clock, settings.scan_interval_s, partial(_expire, routes, clock), settings.first_scan_delay_s
+            ),
+            partial(every, clock, settings.print_interval_s, partial(_print, key_values), settings.print_interval_s),
+        ),
+        Server.open(address, dispatcher.receive, settings.transport, settings.tls, clock) as server,
+    ):
+        ready(server.address)
+        await stop.wait()
+
+
+def _expire(routes: RouteTable, clock: Clock) -> None:
+    for broker in routes.expire(clock.monotonic()):
+        log.warning(
+            "broker dropped: silent for too long",
+            extra={"broker": broker.broker_name, "id": broker.broker_id, "address": broker.address},
+        )
+
+
+def _print(key_values: KeyValues) -> None:
+    log.debug("configuration", extra={"table": dict(key_values.table)})

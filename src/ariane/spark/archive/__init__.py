@@ -1,0 +1,1 @@
+"""Archives of topics: Parquet files with a commit log of their own."""

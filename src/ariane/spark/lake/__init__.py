@@ -1,0 +1,1 @@
+"""Sinks for Delta and Iceberg tables."""

@@ -1,0 +1,31 @@
+"""The sink to Delta tables, as Spark asks for it. Imports the rest only when it is used: see `ariane.spark`."""
+
+from typing import TYPE_CHECKING
+
+from ariane.spark.lake.source import LakeSink
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ariane.spark.lake.delta import DeltaLakeTable, DeltaOptions
+
+
+class DeltaSink(LakeSink):
+    """`df.write.format("ariane_delta")` and `.writeStream`: a Delta table without a JAR."""
+
+    how_to_read = "spark.read.parquet(*DeltaTable(path).file_uris()), with deltalake, or with duckdb"
+
+    @classmethod
+    def name(cls) -> str:
+        return "ariane_delta"
+
+    def lake_options(self) -> "DeltaOptions":
+        from ariane.spark.lake.delta import DeltaOptions
+        from ariane.spark.options.base import read_options
+
+        return read_options(DeltaOptions, self.options)
+
+    def table(self, schema: "StructType", *, overwrite: bool) -> "DeltaLakeTable":
+        from ariane.spark.lake.delta import DeltaLakeTable
+
+        return DeltaLakeTable.opened(self.lake_options(), schema, overwrite=overwrite)

@@ -1,0 +1,339 @@
+"""An Iceberg table to write to: what tasks need to know of it travels with them, and their files have its field ids."""
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException, schema_to_pyarrow
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ariane.errors import ArianeError, SettingsError
+from ariane.lifecycle import Backoff
+from ariane.settings import setting
+from ariane.spark.lake.base import Batch, LakeOptions, WrittenFile, write_file
+from ariane.spark.options.base import family_members, read_options
+
+# --- iceberg_schema ---
+#
+# Whether rows fit an Iceberg table: by the names and types of columns, told in the table's words.
+
+
+def check_columns(table: Table, name: str, schema: pa.Schema) -> None:
+    """SettingsError when the columns differ. Their order may, and so may whether they can be null: that is for rows."""
+    has, gets = _kinds(schema_to_pyarrow(table.schema())), _kinds(schema)
+    if has != gets:
+        wrong = sorted({column for column, _ in has.items() ^ gets.items()})
+        columns = ", ".join(f"{field.name} {field.field_type}" for field in table.schema().fields)
+        raise SettingsError(
+            f"columns {', '.join(wrong)} of the data frame do not fit table {name}: select what the table has, "
+            f"{columns}"
+        )
+
+
+def _kinds(schema: pa.Schema) -> dict[str, object]:
+    return {field.name: _kind(field.type) for field in schema}
+
+
+def _kind(type_: pa.DataType) -> object:
+    """Equal for Arrow types that Iceberg has one type for: it knows no small numbers, and no large texts."""
+    if pa.types.is_struct(type_):
+        return tuple((field.name, _kind(field.type)) for field in type_)
+    if pa.types.is_map(type_):
+        return "map", _kind(type_.key_type), _kind(type_.item_type)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return "list", _kind(type_.value_type)
+    if pa.types.is_int8(type_) or pa.types.is_int16(type_):
+        return "int32"
+    return str(type_).removeprefix("large_")
+
+
+# --- iceberg_options ---
+#
+# What the sink to Iceberg tables can be told.
+
+_CATALOG = "catalog."
+"""How options begin that pyiceberg declares: properties of its catalogs, and those of whoever reaches their files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergOptions(LakeOptions):
+    table: str | None = setting(
+        None, key=("table", "path"), doc="Its namespace and its name: lake.orders. Both are made when they are missing."
+    )
+    catalog: str = setting(
+        "default",
+        key="catalog",
+        doc="The catalog's name, under which pyiceberg's own configuration may say more. `catalog.uri`, "
+        "`catalog.warehouse`, `catalog.type` and all other properties of catalogs are options, too.",
+    )
+
+    def __post_init__(self) -> None:
+        LakeOptions.__post_init__(self)
+        if self.table is None:
+            raise SettingsError("no table is given: add the option table, or .save(table), or .start(table)")
+        if "/" in self.table:
+            raise SettingsError(
+                f"table {self.table[:200]} is a place: give namespace and name, such as lake.orders; the option "
+                "catalog.warehouse says where tables are"
+            )
+        if "." not in self.table or not all(self.table.split(".")):
+            raise SettingsError(f"table {self.table[:200]} is no name with a namespace: such as lake.orders expected")
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        assert self.table is not None, "checked when it was made"
+        return tuple(self.table.split("."))
+
+
+def read_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
+    return read_options(IcebergOptions, options, family=_CATALOG)
+
+
+def catalog_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Under the names that pyiceberg has for them. Passwords and tokens are among them."""
+    return family_members(options, _CATALOG)
+
+
+# --- iceberg_opening ---
+#
+# An Iceberg table by its name, made when it is missing, and refused when this sink cannot write it.
+
+_VERSION_MAX = 2
+
+
+def open_table(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
+    """SettingsError when rows of this schema cannot be written there."""
+    try:
+        table = catalog.load_table(options.identifier)
+    except NoSuchTableError:
+        table = _made(catalog, options, schema)
+    for location in (table.location(), table.location_provider().new_data_location("some.parquet")):
+        local_path(options, location)
+    if table.format_version > _VERSION_MAX:
+        raise SettingsError(
+            f"table {options.table} has format version {table.format_version}, which pyiceberg does not write yet: use "
+            f"one of version {_VERSION_MAX}"
+        )
+    if not table.spec().is_unpartitioned():
+        columns = ", ".join(field.name for field in table.spec().fields)
+        raise SettingsError(
+            f"table {options.table} is partitioned by {columns}, which this sink does not write: use another"
+        )
+    check_columns(table, str(options.table), schema)
+    return table
+
+
+def local_path(options: IcebergOptions, location: str) -> Path:
+    """SettingsError when it is not in a directory, or in one that each process would look for somewhere else."""
+    scheme, _, path = PyArrowFileIO.parse_location(location)
+    if scheme != "file" or not (location.startswith("file:") or Path(location).is_absolute()):
+        raise SettingsError(
+            f"table {options.table} is at {location[:200]}: this sink writes to directories that the driver and every "
+            "executor see under the same path, such as catalog.warehouse=/data/lake"
+        )
+    return Path(path)
+
+
+def _made(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
+    """Looked at before it is made, so that no table is left where it would be refused. Only its namespace may be."""
+    catalog.create_namespace_if_not_exists(options.identifier[:-1])
+    try:
+        staged = catalog.create_table_transaction(options.identifier, schema)
+    except UnsupportedPyArrowTypeException as error:
+        raise SettingsError(
+            f"column {error.field.name} cannot be in an Iceberg table, which knows no {error.field.type}: cast it to "
+            "another type, or leave it out"
+        ) from error
+    except ValueError as error:  # columns without a type, namespaces within namespaces
+        raise SettingsError(
+            f"table {options.table} cannot be made ({error}): change the data frame or the name, or make the table "
+            "yourself"
+        ) from error
+    local_path(options, staged.table_metadata.location)
+    try:
+        return staged.commit_transaction()
+    except (CommitFailedException, TableAlreadyExistsError):  # somebody else has just made it
+        return catalog.load_table(options.identifier)
+
+
+# --- iceberg_commits ---
+#
+# One commit for each batch, which adds its files and sets a property of the table to the batch's number.
+#
+# Properties, unlike snapshots, do not expire: the table knows for ever what it has. A catalog takes a commit only if
+# the table's branch is where the commit began. So of two writers of one batch one is refused, and finds the property
+# when it looks again.
+
+_ATTEMPTS = 10
+
+
+def is_there(table: Table, batch: Batch) -> bool:
+    version = table.properties.get(_property(batch))
+    return version is not None and int(version) >= batch.version
+
+
+def commit(
+    catalog: Catalog, options: IcebergOptions, locations: list[str], batch: Batch | None, *, overwrite: bool
+) -> None:
+    """Nothing, when the table has the batch already."""
+    backoff = Backoff()
+    for _ in range(_ATTEMPTS):
+        table = catalog.load_table(options.identifier)
+        if batch is not None and is_there(table, batch):
+            return
+        try:
+            _commit_once(table, locations, batch, overwrite=overwrite)
+        except CommitFailedException as error:
+            refused = error
+            sleep(backoff.next_s())
+        else:
+            return
+    raise ArianeError(
+        f"table {options.table} was changed by others during each of {_ATTEMPTS} commits, and has nothing of this "
+        "batch: run it again, or let fewer programs write at a time"
+    ) from refused
+
+
+def _commit_once(table: Table, locations: list[str], batch: Batch | None, *, overwrite: bool) -> None:
+    """pyiceberg would try again by itself, on the new state of the table, and never look whether this has the batch."""
+    unrepeated = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": unrepeated})  # only here: the catalog has its own
+    with table.transaction() as transaction:
+        if overwrite and any(True for _ in table.scan().plan_files()):
+            transaction.delete(AlwaysTrue())
+        if locations:
+            transaction.add_files(locations, check_duplicate_files=False)  # their names are drawn by chance
+        if batch is not None:
+            transaction.set_properties({_property(batch): str(batch.version)})
+
+
+def _property(batch: Batch) -> str:
+    return f"ariane.txn.{batch.app_id}"
+
+
+# --- iceberg_catalog ---
+#
+# Catalogs of Iceberg tables: how to reach one, without telling anybody its passwords.
+
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.utils.config import Config
+except ImportError as error:
+    raise SettingsError('the sink to Iceberg tables needs pyiceberg: pip install "ariane[spark,iceberg]"') from error
+
+_OWN = {"py-io-impl": "ariane.spark.lake.iceberg_io.SyncedFileIO"}
+_PLAIN = frozenset({"type", "warehouse", "py-catalog-impl", "py-io-impl"})
+"""Properties that hold no secret, and are the point of many a message."""
+
+_PASSWORD = re.compile(r"://[^:@/]*:(.+)@")
+
+
+@dataclass(frozen=True)
+class CatalogPlace:
+    name: str
+    properties: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, given: Mapping[str, str]) -> "CatalogPlace":
+        """With what pyiceberg's configuration says here: a file of the driver's that no executor needs to have."""
+        return cls(name, {**_OWN, **(Config().get_catalog_config(name) or {}), **given})
+
+    @contextmanager
+    def opened(self) -> Iterator[Catalog]:
+        """Whatever goes wrong with it is told without its secrets."""
+        with self._load() as catalog:
+            try:
+                yield catalog
+                return
+            except Exception as error:
+                if self._without_secrets(str(error)) == str(error):
+                    raise
+                told = self._told(error)
+        raise ArianeError(f"catalog {self.name} says {told}") from None
+
+    def _load(self) -> Catalog:
+        try:
+            return load_catalog(self.name, **self.properties)
+        except Exception as error:
+            # Of any type, by the library of whichever catalog it is; and its words, or the cause's, may hold an
+            # address with a password. So neither is handed on as it is.
+            told = self._told(error)
+        raise SettingsError(
+            f"catalog {self.name} cannot be opened ({told}): check the options catalog.uri, catalog.warehouse and "
+            f"catalog.type, or what pyiceberg's configuration says of {self.name}"
+        )
+
+    def _told(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {self._without_secrets(str(error))}"
+
+    def _without_secrets(self, told: str) -> str:
+        """Values are shown as the names of their options."""
+        for name, text in sorted(_leaves(self.properties), key=lambda leaf: len(leaf[1]), reverse=True):
+            if text and name not in _PLAIN:
+                told = told.replace(text, f"<catalog.{name}>")
+        return told
+
+
+def _leaves(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Values by name, and passwords within addresses."""
+    for name, value in properties.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+            continue
+        yield prefix + name, str(value)
+        for password in _PASSWORD.findall(str(value)):
+            yield from ((prefix + name, password), (prefix + name, unquote(password)))
+
+
+# ---
+
+
+@dataclass(frozen=True)
+class IcebergLakeTable:
+    options: IcebergOptions
+    place: CatalogPlace
+    overwrite: bool
+    schema: pa.Schema
+    """Of its files: the table's columns with their ids, by which readers know them whatever they are renamed to."""
+    location: str
+    properties: dict[str, str]
+
+    @classmethod
+    def opened(
+        cls, options: IcebergOptions, place: CatalogPlace, schema: StructType, *, overwrite: bool
+    ) -> "IcebergLakeTable":
+        """A new table takes nulls in all columns, as Spark's own do: one query knows more of them than the next."""
+        rows = to_arrow_schema(schema.toNullable(), timezone="UTC")
+        with place.opened() as catalog:
+            table = open_table(catalog, options, rows)
+        return cls(options, place, overwrite, schema_to_pyarrow(table.schema()), table.location(), table.properties)
+
+    def has_batch(self, batch: Batch) -> bool:
+        with self.place.opened() as catalog:
+            return is_there(catalog.load_table(self.options.identifier), batch)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFile | None:
+        """Where the table's own properties put its files."""
+        places = load_location_provider(self.location, self.properties)
+        location = places.new_data_location(f"{uuid.uuid4()}.{self.options.compression}.parquet")
+        rows = (batch.select(self.schema.names).cast(self.schema) for batch in batches)
+        return write_file(location, local_path(self.options, location), rows, self.options.compression)
+
+    def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
+        if files or self.overwrite:
+            locations = [file.location for file in files]
+            with self.place.opened() as catalog:
+                commit(catalog, self.options, locations, batch, overwrite=self.overwrite)

@@ -1,0 +1,38 @@
+"""The sink to Iceberg tables, as Spark asks for it. Imports the rest only when it is used: see `ariane.spark`."""
+
+from typing import TYPE_CHECKING
+
+from ariane.spark.lake.source import LakeSink
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ariane.spark.lake.iceberg import IcebergLakeTable, IcebergOptions
+
+
+class IcebergSink(LakeSink):
+    """`df.write.format("ariane_iceberg")` and `.writeStream`: an Iceberg table without a JAR."""
+
+    how_to_read = (
+        "spark.read.parquet(*(one.file.file_path for one in table.scan().plan_files())), with pyiceberg, or with duckdb"
+    )
+
+    @classmethod
+    def name(cls) -> str:
+        return "ariane_iceberg"
+
+    def lake_options(self) -> "IcebergOptions":
+        from ariane.spark.lake.iceberg import read_iceberg_options
+
+        return read_iceberg_options(self.options)
+
+    def table(self, schema: "StructType", *, overwrite: bool) -> "IcebergLakeTable":
+        from ariane.spark.lake.iceberg import (
+            CatalogPlace,  # first of all: it tells when pyiceberg is missing
+            IcebergLakeTable,
+            catalog_properties,
+        )
+
+        options = self.lake_options()
+        place = CatalogPlace.of(options.catalog, catalog_properties(self.options))
+        return IcebergLakeTable.opened(options, place, schema, overwrite=overwrite)

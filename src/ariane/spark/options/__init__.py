@@ -1,0 +1,1 @@
+"""Options of the Spark source and sinks."""

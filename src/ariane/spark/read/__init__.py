@@ -1,0 +1,1 @@
+"""Reading topics and stores in Spark, as batches and streams."""

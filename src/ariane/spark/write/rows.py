@@ -1,0 +1,332 @@
+"""Rows as messages: each column of the sink's schema checked and put where brokers and consumers look for it."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from ariane.client.producer.message import check_message, check_topic
+from ariane.errors import MessageRejected, RecordError, SettingsError
+from ariane.model.message import Message, Property
+from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+
+# --- unique_keys ---
+#
+# Unique keys that a repeated task makes again, so that duplicates can be told from new messages.
+#
+#     10 bytes  hash of query, micro-batch, partition and row number / 65536
+#      4 bytes  0, where a producer's key has the time since the month began
+#      2 bytes  row number modulo 65536
+#
+# The layout is that of a producer's unique key: tools search for a key from the time in it on, and 0 is before every
+# message of the month. Rows of a partition must come in the same order each time for this to hold.
+
+KEYS_PER_PREFIX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    query: str
+    batch: str
+    partition: int
+
+
+class TaskKeys:
+    def __init__(self, identity: TaskIdentity) -> None:
+        self._identity = identity
+        self._row = 0
+        self._prefix = ""
+
+    def next(self) -> str:
+        low = self._row % KEYS_PER_PREFIX
+        if low == 0:
+            self._prefix = self._prefix_for(self._row // KEYS_PER_PREFIX)
+        self._row += 1
+        return f"{self._prefix}{low:04X}"
+
+    def take(self, count: int) -> Iterator[tuple[str, int, int]]:
+        """The next keys, as prefix, number of the first and how many: the rest of each is its number in hex."""
+        while count > 0:
+            block, low = divmod(self._row, KEYS_PER_PREFIX)
+            some = min(count, KEYS_PER_PREFIX - low)
+            self._prefix = self._prefix_for(block)
+            self._row += some
+            count -= some
+            yield self._prefix, low, some
+
+    def _prefix_for(self, block: int) -> str:
+        one = self._identity
+        text = "\x00".join((one.query, one.batch, str(one.partition), str(block)))
+        return hashlib.sha256(text.encode()).hexdigest()[:20].upper() + "00000000"
+
+
+# ---
+
+_TEXT = (StringType,)
+_WHOLE = (IntegerType, LongType, ShortType)
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "body": (BinaryType, StringType),
+    "topic": _TEXT,
+    "tags": _TEXT,
+    "keys": (StringType, ArrayType),
+    "shardingKey": _TEXT,
+    "brokerName": _TEXT,
+    "queueId": _WHOLE,
+    "delayLevel": _WHOLE,
+    "deliverTimestamp": (TimestampType,),
+    "properties": (MapType,),
+}
+
+
+class Outgoing(NamedTuple):
+    topic: str
+    body: bytes
+    properties: bytes
+    sharding_key: str | None
+    queue_id: int | None
+    broker_name: str | None
+    travels_alone: bool
+    """A delayed message cannot be part of a batch."""
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.properties) + 22
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """SettingsError, before anything is sent, when rows of this schema cannot be messages."""
+    for field in schema.fields:
+        wanted = COLUMNS.get(field.name)
+        if wanted is None:
+            raise SettingsError(
+                f"column {field.name} is none that a message has: leave it out with .drop({field.name!r}), or put it "
+                f"into body or properties. There are {', '.join(COLUMNS)}"
+            )
+        if not isinstance(field.dataType, wanted):
+            kinds = " or ".join(_kind_name(kind) for kind in wanted)
+            raise SettingsError(f"column {field.name} is {field.dataType.simpleString()}, but must be {kinds}")
+    names = set(schema.names)
+    if "body" not in names:
+        raise SettingsError(
+            "the data frame has no column body, which every message needs: make one, for example with "
+            "to_json(struct(*)) AS body"
+        )
+    if topic is None and "topic" not in names:
+        raise SettingsError("no topic is given: add the option topic, or a column topic")
+    if topic is not None:
+        check_topic(topic)
+    for one, other in (("shardingKey", "queueId"), ("delayLevel", "deliverTimestamp")):
+        if {one, other} <= names:
+            raise SettingsError(f"columns {one} and {other} exclude each other: leave one out")
+
+
+def _kind_name(kind: type[DataType]) -> str:
+    return {MapType: "map", ArrayType: "array"}.get(kind) or kind().simpleString()
+
+
+def messages_of(batch: pa.RecordBatch, topic: str | None, keys: TaskKeys) -> Iterator[Outgoing]:
+    """MessageRejected names the first row that can never be sent."""
+    columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+    nothing = [None] * batch.num_rows
+    get: Callable[[str], list[Any]] = lambda name: columns.get(name, nothing)  # noqa: E731
+    rows = zip(
+        get("body"),
+        get("topic"),
+        get("tags"),
+        get("keys"),
+        get("shardingKey"),
+        get("queueId"),
+        get("brokerName"),
+        get("delayLevel"),
+        get("deliverTimestamp"),
+        get("properties"),
+        strict=True,
+    )
+    for row in rows:
+        yield _message(row, topic, keys.next())
+
+
+def _message(row: tuple[Any, ...], default_topic: str | None, unique_key: str) -> Outgoing:
+    body, topic, tags, words, sharding_key, queue_id, broker, level, deliver_at, properties = row
+    topic = topic or default_topic
+    if topic is None or body is None:
+        raise MessageRejected(
+            f"a row has no {'body' if body is None else 'topic'}: fill the column, or filter such rows"
+        )
+    message = Message(
+        topic=topic,
+        body=body.encode() if isinstance(body, str) else body,
+        tags=tags or None,
+        keys=words or (),
+        properties=dict(properties) if properties else {},
+        sharding_key=sharding_key or None,
+        delay_level=level or 0,
+        deliver_at=deliver_at,
+    )
+    check_message(message)
+    return Outgoing(
+        topic,
+        message.body,
+        _property_bytes(message, unique_key),
+        message.sharding_key,
+        queue_id,
+        broker,
+        bool(message.delay_level) or message.deliver_at is not None,
+    )
+
+
+def _property_bytes(message: Message, unique_key: str) -> bytes:
+    properties = dict(message.properties)
+    if message.key_list:
+        properties[Property.KEYS] = " ".join(message.key_list)
+    if message.tags is not None:
+        properties[Property.TAGS] = message.tags
+    if message.sharding_key is not None:
+        properties[Property.SHARDING_KEY] = message.sharding_key
+    if message.delay_level:
+        properties[Property.DELAY] = str(message.delay_level)
+    if message.deliver_at is not None:
+        assert isinstance(message.deliver_at, int)
+        properties[Property.TIMER_DELIVER_MS] = str(message.deliver_at)
+    properties[Property.WAIT] = "true"
+    properties[Property.UNIQUE_KEY] = unique_key
+    try:
+        return encode_properties(properties)
+    except RecordError as error:
+        raise MessageRejected(str(error)) from None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+# --- encoded_rows ---
+#
+# Rows as the body of a batch send, column by column: no Python for each row.
+#
+#     4 size | 4 magic 0 | 4 crc 0 | 4 flag 0 | 4 body length | body | 2 properties length | properties
+#
+# For rows that have a body and nothing but tags and keys beside, which are most. The data buffer of the joined column
+# goes over the wire as it is; each message ends where the column's offsets say. Everything else goes message by
+# message, through `outgoing.py`, which also finds the words for what is wrong: here a row that looks odd is only
+# noticed.
+
+_HEAD = np.dtype([("size", ">i4"), ("zeros", "V12"), ("body", ">i4")])
+_FIXED_BYTES = _HEAD.itemsize + 2
+_COLUMNS = frozenset({"body", "tags", "keys"})
+_ODD_TEXT = r"[\x01\x02]|\|\||^\s+$|^ | $|  "
+_BODY_BYTES_MAX = 1024 * 1024  # larger ones travel alone
+
+
+class EncodedRows(NamedTuple):
+    data: memoryview
+    ends: np.ndarray[Any, Any]
+    """Where each message begins in `data`, and where the last one ends."""
+
+    def pieces(self, count_max: int, bytes_max: int) -> Iterator[tuple[int, bytes]]:
+        """How many messages, and their bytes; a message that is larger than `bytes_max` is alone."""
+        ends, start, count = self.ends, 0, len(self.ends) - 1
+        while start < count:
+            fit = int(np.searchsorted(ends, ends[start] + bytes_max, "right")) - 1
+            end = min(max(fit, start + 1), start + count_max, count)
+            yield end - start, bytes(self.data[ends[start] : ends[end]])
+            start = end
+
+
+def can_encode(schema: pa.Schema) -> bool:
+    """Arrays of keys, maps, queues and delays are for the other way."""
+    text = (pa.types.is_string, pa.types.is_large_string)
+    return set(schema.names) <= _COLUMNS and all(
+        any(is_text(field.type) for is_text in text) for field in schema if field.name != "body"
+    )
+
+
+def encode_rows(batch: pa.RecordBatch, keys: TaskKeys) -> EncodedRows | None:
+    """None when some row needs a closer look; then no key is used up."""
+    body = batch.column("body").cast(pa.binary())
+    if body.null_count or not _are_sendable(body):
+        return None
+    texts = [(name.upper(), batch.column(name)) for name in ("keys", "tags") if name in batch.schema.names]
+    if any(_is_odd(column) for _, column in texts):
+        return None
+    pieces = [_property(name, column) for name, column in texts]
+    unique = _unique_keys(keys, batch.num_rows)
+    properties = pc.binary_join_element_wise(*pieces, "WAIT\x01true\x02UNIQ_KEY\x01", unique, "\x02", "")
+    properties = properties.cast(pa.binary())
+    lengths, bodies = _lengths(properties), _lengths(body)
+    if lengths.size and lengths.max() > PROPERTIES_BYTES_MAX:
+        return None
+    joined = pc.binary_join_element_wise(_heads(bodies, lengths), body, _shorts(lengths), properties, b"")
+    ends = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
+    return EncodedRows(memoryview(joined.buffers()[2]), ends)
+
+
+def _are_sendable(body: pa.BinaryArray) -> bool:
+    lengths = _lengths(body)
+    return not lengths.size or (lengths.min() > 0 and int(lengths.max()) <= _BODY_BYTES_MAX)
+
+
+def _is_odd(column: pa.StringArray) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, _ODD_TEXT)).as_py())
+
+
+def _property(name: str, column: pa.StringArray) -> pa.StringArray:
+    """`NAME 0x01 value 0x02`, or nothing where the column has no value."""
+    column = column.cast(pa.string())
+    text = pc.binary_join_element_wise(f"{name}\x01", column, "\x02", "")
+    has_none = pc.or_kleene(pc.is_null(column), pc.equal(column, ""))
+    return pc.if_else(has_none, "", text)
+
+
+def _unique_keys(keys: TaskKeys, count: int) -> pa.StringArray:
+    pieces = [
+        pc.binary_join_element_wise(prefix, _low_parts().slice(low, some), "") for prefix, low, some in keys.take(count)
+    ]
+    return pa.concat_arrays(pieces) if pieces else pa.array([], pa.string())
+
+
+@cache
+def _low_parts() -> pa.StringArray:
+    """0000 to FFFF. Of bytes, because pyarrow imports pandas to look at a list."""
+    text = "".join([f"{low:04X}" for low in range(KEYS_PER_PREFIX)]).encode()
+    offsets = np.arange(0, len(text) + 1, 4, dtype=np.int32)
+    return pa.StringArray.from_buffers(KEYS_PER_PREFIX, pa.py_buffer(offsets.tobytes()), pa.py_buffer(text))
+
+
+def _lengths(column: pa.BinaryArray) -> np.ndarray[Any, Any]:
+    return np.diff(np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1])
+
+
+def _heads(bodies: np.ndarray[Any, Any], properties: np.ndarray[Any, Any]) -> pa.BinaryArray:
+    heads = np.zeros(len(bodies), _HEAD)
+    heads["size"] = bodies + properties + _FIXED_BYTES
+    heads["body"] = bodies
+    return _fixed(heads)
+
+
+def _shorts(lengths: np.ndarray[Any, Any]) -> pa.BinaryArray:
+    return _fixed(lengths.astype(">i2"))
+
+
+def _fixed(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
+    kind = pa.binary(values.dtype.itemsize)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values.tobytes())]).cast(pa.binary())

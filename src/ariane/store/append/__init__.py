@@ -1,0 +1,1 @@
+"""Appending messages: drafts in, records out."""

@@ -1,0 +1,165 @@
+"""The checksums of one commit log file, block by block, in a small file of the same name beside it.
+
+RocketMQ's record has a checksum of its body alone. Here every byte of the log is summed, and none of it is changed:
+
+    offset  bytes  field
+         0      8  "ARIANE S"
+         8      8  base             physical offset of the log file's first byte
+        16      4  fileBytes        of the log file
+        20      4  blockBytes       of a block; the last one of the file may be shorter
+        24      4  CRC-32 of the above, 31 bits
+        28      4  zeros
+    then 16 bytes for each block of the log file, all zero while nothing is known of it:
+         0      8  coveredTo        the block's bytes are summed from its first one up to this physical offset
+         8      4  sum              their CRC-32, all 32 bits, unsigned
+        12      4  CRC-32 of the above, 31 bits
+
+A sum says how far it reaches, so bytes that are appended to its block do not make it wrong. It says where it belongs
+and has a checksum itself, so that damage to this file is not taken for damage to the log. And it never crosses a
+sector, so that a crash leaves the old one or the new one.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ariane.store.disk import Disk, File
+from ariane.wire.hashes import crc32
+
+_HEAD = struct.Struct(">8sqii")
+_CRC = struct.Struct(">i")
+_SUM = struct.Struct(">qI")
+_MAGIC = b"ARIANE S"
+_HEAD_BYTES = 32
+SUM_BYTES = 16
+_UNWRITTEN = bytes(SUM_BYTES)
+BLOCK_BYTES_MIN = 512
+"""With smaller ones the sums would take more than a thirtieth of the log."""
+
+
+class Sum(NamedTuple):
+    covered_to: int
+    crc: int
+
+
+NOT_KNOWN = Sum(0, 0)
+DAMAGED = Sum(-1, 0)
+"""What stands there was never written: the sums file itself has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How one log file is cut into blocks. Offsets are physical."""
+
+    base: int
+    file_bytes: int
+    block_bytes: int
+
+    @property
+    def count(self) -> int:
+        return -(-self.file_bytes // self.block_bytes)
+
+    @property
+    def end(self) -> int:
+        return self.base + self.file_bytes
+
+    def number_at(self, offset: int) -> int:
+        return (offset - self.base) // self.block_bytes
+
+    def begin_of(self, number: int) -> int:
+        return self.base + number * self.block_bytes
+
+    def end_of(self, number: int) -> int:
+        return min(self.begin_of(number + 1), self.end)
+
+    def whole_below(self, offset: int) -> int:
+        """Up to where blocks are whole, of the bytes below `offset`."""
+        return self.end if offset >= self.end else self.begin_of(self.number_at(offset))
+
+    def position_of(self, number: int) -> int:
+        """Where the sums file has the block's sum."""
+        return _HEAD_BYTES + number * SUM_BYTES
+
+    @property
+    def sums_bytes(self) -> int:
+        """Of the whole sums file."""
+        return self.position_of(self.count)
+
+    def pack(self) -> bytes:
+        head = _HEAD.pack(_MAGIC, self.base, self.file_bytes, self.block_bytes)
+        return (head + _CRC.pack(crc32(head))).ljust(_HEAD_BYTES, b"\0")
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Blocks | None":
+        """None when these 32 bytes are not what `pack` makes."""
+        if len(data) != _HEAD_BYTES:
+            return None
+        _, base, file_bytes, block_bytes = _HEAD.unpack_from(data)
+        blocks = cls(base, file_bytes, block_bytes)
+        return blocks if block_bytes >= BLOCK_BYTES_MIN and data == blocks.pack() else None
+
+
+class SumsFile:
+    """An open one, by `create_sums` or `open_sums`. Blocks are named by their numbers."""
+
+    def __init__(self, path: Path, file: File, blocks: Blocks) -> None:
+        self.path = path
+        self.blocks = blocks
+        self._file = file
+
+    def read(self, first: int = 0) -> list[Sum]:
+        """The sums of the blocks from `first` up to the last one that has any."""
+        data = self._file.read((self.blocks.count - first) * SUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
+        raws = [data[at : at + SUM_BYTES].ljust(SUM_BYTES, b"\0") for at in range(0, len(data), SUM_BYTES)]
+        return [self._unpack(raw, number) for number, raw in enumerate(raws, first)]
+
+    def _unpack(self, raw: bytes, number: int) -> Sum:
+        if raw == _UNWRITTEN:
+            return NOT_KNOWN
+        if raw[_SUM.size :] != _CRC.pack(crc32(raw[: _SUM.size])):
+            return DAMAGED
+        found = Sum(*_SUM.unpack_from(raw))
+        return found if self.blocks.begin_of(number) < found.covered_to <= self.blocks.end_of(number) else DAMAGED
+
+    def write(self, first: int, sums: Iterable[Sum]) -> None:
+        """The sums of blocks that follow each other, by one write."""
+        self._file.write(b"".join(map(_pack, sums)), self.blocks.position_of(first))
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _pack(found: Sum) -> bytes:
+    if found == NOT_KNOWN:
+        return _UNWRITTEN
+    raw = _SUM.pack(*found)
+    return raw + _CRC.pack(crc32(raw))
+
+
+def create_sums(disk: Disk, path: Path, blocks: Blocks) -> SumsFile:
+    file = disk.create(path, blocks.sums_bytes, allocated=0)
+    try:
+        file.write(blocks.pack(), 0)
+    except OSError:
+        file.close()
+        disk.remove(path)
+        raise
+    return SumsFile(path, file, blocks)
+
+
+def open_sums(disk: Disk, path: Path, base: int, file_bytes: int, *, writable: bool = False) -> SumsFile | None:
+    """None when the file is missing, damaged at its head, or not made for this log file."""
+    size = disk.size(path)
+    if size is None:
+        return None
+    file = disk.open(path, writable=writable)
+    blocks = Blocks.unpack(file.read(_HEAD_BYTES, 0))
+    if blocks is None or (blocks.base, blocks.file_bytes) != (base, file_bytes) or size != blocks.sums_bytes:
+        file.close()
+        return None
+    return SumsFile(path, file, blocks)

@@ -1,0 +1,324 @@
+"""The commit log: every record of the broker, one after the other, by physical offset.
+
+A record never crosses files. When it does not fit, the rest of the file becomes a blank record and the next file
+begins: so a file always keeps the eight bytes that a blank record needs. The next file is made ready by a thread while
+the active one fills, because taking its blocks may take long.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ariane.errors import StoreFull, StoreMismatch
+from ariane.store.blocking_io import (
+    ColdBytes,
+    Place,
+    Steps,
+    are_cached,
+    at_once,
+    fetch,
+    fetch_records,
+    is_record_cached,
+    joined,
+)
+from ariane.store.disk import Disk, File
+from ariane.store.layout import offset_name, offset_of
+from ariane.wire.record.layout import BLANK_BYTES_MIN, RECORD_BYTES_MAX, pack_blank
+
+# --- segments ---
+#
+# A run of files of equal size that together are one long array of bytes: the commit log, or one consume queue.
+#
+# name = offset of the first byte      00000000000000000000  00000000001073741824  00000000002147483648
+#                                      |--- segment_bytes --||-------------------||-------------------|
+
+
+@dataclass(eq=False, slots=True)
+class Segment:
+    base: int
+    path: Path
+    file: File
+    end: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.base + self.file.size
+
+
+class Segments:
+    """Oldest first, without gaps. Opens what is there; `add` appends, `drop_*` remove from either end."""
+
+    def __init__(self, disk: Disk, directory: Path, segment_bytes: int, *, writable: bool) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._writable = writable
+        self._segments: list[Segment] = []
+        for name in disk.names(directory):
+            base = offset_of(name)
+            if base is not None and not self._is_unfinished(name):
+                self._open(name, base)
+
+    def _is_unfinished(self, name: str) -> bool:
+        """A file whose name outlived a crash and whose size did not: nothing was ever written to it."""
+        path = self._directory / name
+        if self._disk.size(path):
+            return False
+        if self._writable:
+            self._disk.remove(path)
+        return True
+
+    def _open(self, name: str, base: int) -> None:
+        path = self._directory / name
+        size = self._disk.size(path)
+        if size != self._segment_bytes:
+            raise StoreMismatch(
+                f"{path} has {size} bytes, the settings say {self._segment_bytes}: set the size that the store was "
+                "written with, or move the file away"
+            )
+        if self._segments and base != self._segments[-1].end:
+            raise StoreMismatch(f"{path} does not follow {self._segments[-1].path}: a file between them is missing")
+        self._segments.append(Segment(base, path, self._disk.open(path, writable=self._writable)))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._segment_bytes
+
+    @property
+    def first(self) -> Segment | None:
+        return self._segments[0] if self._segments else None
+
+    @property
+    def last(self) -> Segment | None:
+        return self._segments[-1] if self._segments else None
+
+    @property
+    def base(self) -> int:
+        """The first offset that is there, 0 when nothing is."""
+        return self._segments[0].base if self._segments else 0
+
+    def find(self, offset: int) -> Segment | None:
+        """The segment that holds `offset`."""
+        segments = self._segments
+        index = (offset - segments[0].base) // self._segment_bytes if segments else -1
+        return segments[index] if 0 <= index < len(segments) else None
+
+    def before(self, offset: int) -> list[Segment]:
+        """The segments that end at or before `offset`."""
+        return [segment for segment in self._segments if segment.end <= offset]
+
+    def create(self, base: int, *, allocated: int) -> Segment:
+        """A new file, durable as an empty one. Changes nothing here, so a thread may do it; then `adopt` it."""
+        path = self._directory / offset_name(base)
+        file = self._disk.create(path, self._segment_bytes, allocated=allocated)
+        try:
+            file.sync()
+            self._disk.sync_directory(self._directory)
+        except OSError:  # nothing was ever in it; its name must not stand in the way of the next attempt
+            file.close()
+            self._disk.remove(path)
+            raise
+        return Segment(base, path, file)
+
+    def adopt(self, segment: Segment) -> None:
+        assert not self._segments or segment.base == self._segments[-1].end, "segments follow each other"
+        self._segments.append(segment)
+
+    def drop_first(self) -> Segment:
+        """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
+        return at_once(self.dropping_first())
+
+    def dropping_first(self) -> Steps[Segment]:
+        """The same step by step: to give back the blocks of a large file takes a while.
+
+        It is forgotten first, so nobody finds it any more while a thread removes it; and a number is never used again,
+        so its name is no other file's.
+        """
+        segment = self._segments.pop(0)
+        yield partial(self._remove, segment)
+        return segment
+
+    def drop_last(self) -> Segment:
+        segment = self._segments.pop()
+        self._remove(segment)
+        return segment
+
+    def _remove(self, segment: Segment) -> None:
+        segment.file.close()
+        self._disk.remove(segment.path)
+        self._disk.sync_directory(self._directory)  # one by one: a crash must not undo one removal and keep the next
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.file.close()
+        self._segments.clear()
+
+
+# ---
+
+_NOTHING = memoryview(b"")
+
+
+class CommitLog:
+    """Appends by `pwrite`, reads through a read-only mapping. Recovery calls `set_end` before the first append."""
+
+    def __init__(self, segments: Segments, executor: Executor | None = None) -> None:
+        self._segments = segments
+        self._executor = executor
+        self._end = segments.base
+        self._active: Segment | None = None
+        self._preparing: Future[Segment] | None = None
+        self._stale_to = 0
+        """Up to here a write that failed may have left whole records, which must not follow the next one."""
+        self.fresh_from = 0
+        """Behind this, all was written by this process a minute ago at most: it is in memory, the kernel is not asked.
+        The store moves it up with each checkpoint."""
+
+    @property
+    def segments(self) -> Segments:
+        return self._segments
+
+    @property
+    def min_offset(self) -> int:
+        return self._segments.base
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next record will begin, unless it has to begin a new file."""
+        return self._end
+
+    def set_end(self, offset: int) -> None:
+        """Recovery's finding: records end here."""
+        self._end = offset
+        self._active = self._segments.find(offset)
+
+    def room(self) -> int:
+        """Bytes of records that still fit the active file."""
+        return self._active.end - self._end - BLANK_BYTES_MIN if self._active is not None else 0
+
+    @property
+    def room_max(self) -> int:
+        """Bytes of records that fit a new file."""
+        return self._segments.segment_bytes - BLANK_BYTES_MIN
+
+    def append(self, records: bytes | bytearray | memoryview) -> int:
+        """Writes records that fit `room()`; their physical offset. StoreFull, and nothing taken, if they cannot be."""
+        active = self._active
+        assert active is not None, "roll() begins a file"
+        assert len(records) <= self.room(), "ask room() first"
+        offset = self._end
+        end = offset + len(records)
+        self._write(active, records if self._stale_to <= end else bytes(records) + bytes(self._stale_to - end))
+        self._end = end
+        self._stale_to = 0
+        return offset
+
+    def roll(self) -> None:
+        """Ends the active file with a blank record and begins the next. StoreFull, and nothing changed, if not."""
+        active = self._active
+        following = self._following(self._end if active is None else active.end)
+        if active is not None and self._end < active.end:
+            self._write(active, pack_blank(active.end - self._end))
+        self._active = following
+        self._end = following.base
+        self._stale_to = 0
+        self._prepare()
+
+    def _write(self, active: Segment, data: bytes | bytearray | memoryview) -> None:
+        try:
+            active.file.write(data, self._end - active.base)
+        except OSError as error:
+            self._stale_to = max(self._stale_to, self._end + len(data))
+            raise StoreFull(f"the commit log cannot be written: {error.strerror}") from error
+
+    def _following(self, base: int) -> Segment:
+        found = self._segments.find(base)
+        if found is not None:
+            return found
+        preparing, self._preparing = self._preparing, None
+        try:
+            segment = self._create(base) if preparing is None else preparing.result()
+        except OSError as error:
+            raise StoreFull(
+                f"no space for a commit log file of {self._segments.segment_bytes} bytes: {error.strerror}"
+            ) from error
+        self._segments.adopt(segment)
+        return segment
+
+    def _prepare(self) -> None:
+        active = self._active
+        if self._executor is not None and active is not None and self._segments.find(active.end) is None:
+            self._preparing = self._executor.submit(self._create, active.end)
+
+    def _create(self, base: int) -> Segment:
+        return self._segments.create(base, allocated=self._segments.segment_bytes)
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """`size` bytes at `offset`, none of them copied; None when they are not there (any more)."""
+        end = offset + size
+        segment = self._segments.find(offset)
+        if segment is None or end > self._end or end > segment.end:
+            return None
+        base = segment.base
+        return segment.file.view()[offset - base : end - base]
+
+    def window(self, offset: int) -> tuple[int, int, memoryview]:
+        """The file that holds `offset`, for who reads many records of it: where its bytes begin and end, and they."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            return 0, 0, _NOTHING
+        return segment.base, min(segment.end, self._end), segment.file.view()
+
+    # --- without waiting for the disk -------------------------------------------------------------------------------
+
+    def is_cached(self, places: Sequence[Place]) -> bool:
+        """Whether these records, in the order of the log, can be looked at without a wait for the disk.
+
+        Asks for the first and the last: what lies between was written between, and is read by who reads these. A
+        question for each of 32 records would cost three times what their pull does.
+        """
+        if not places or places[0][0] >= self.fresh_from:
+            return True
+        ends = places if len(places) == 1 else (places[0], places[-1])
+        return all(map(are_cached, self._parts(ends)))
+
+    def warm(self, places: Sequence[Place]) -> Steps[None]:
+        """So that they can (cold_reads.py)."""
+        if not self.is_cached(places):
+            yield partial(fetch, list(self._parts(joined(places))))
+
+    def warm_records(self, offsets: Sequence[int]) -> Steps[None]:
+        """The same for records of which nobody knows more than where they begin."""
+        cold = [part for offset in offsets if (part := self._cold_record(offset)) is not None]
+        if cold:
+            yield partial(fetch_records, cold)
+
+    def _cold_record(self, offset: int) -> ColdBytes | None:
+        segment = self._segments.find(offset)
+        if segment is None or offset >= self.fresh_from:
+            return None
+        size_max = min(segment.end - offset, RECORD_BYTES_MAX)
+        part = ColdBytes(segment.file, offset - segment.base, size_max)
+        return None if is_record_cached(part) else part
+
+    def _parts(self, places: Iterable[Place]) -> Iterator[ColdBytes]:
+        for offset, size in places:
+            segment = self._segments.find(offset)
+            if segment is not None and 0 < size <= RECORD_BYTES_MAX:
+                yield ColdBytes(segment.file, offset - segment.base, size)
+
+    def close(self) -> None:
+        """A file made ready but never used is removed, as Apache does on a clean stop."""
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None and preparing.exception() is None:
+            self._segments.adopt(preparing.result())
+        while self._segments.last is not None and self._segments.last.base > self._end:
+            self._segments.drop_last()
+        self._segments.close()

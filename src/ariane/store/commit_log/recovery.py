@@ -1,0 +1,480 @@
+"""Where the commit log really ends: after a clean stop, a crash of the process, a crash of the machine.
+
+Two kinds of bad record look alike and mean different things. Above what was durable it is a torn tail: nobody was told
+that it was stored, so the log ends before it. Below, it is corruption: messages behind it were acknowledged. Then its
+bytes are put aside for a human, the walk finds the next record, and nothing is cut off.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ariane.errors import StoreCorrupt
+from ariane.model.message import Property
+from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.store.checkpoint import Checkpoint, LastExit
+from ariane.store.commit_log.log import Segment, Segments
+from ariane.store.disk import Disk, File, replace_all
+from ariane.wire.hashes import POSITIVE_INT32, tags_code, whole_crc32_of_each
+from ariane.wire.record.layout import (
+    HOST_BITS,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    SEAL_NAME,
+    SIZE_AND_MAGIC,
+    TOPIC_BYTES_MAX_V1,
+    is_sealed,
+    seal_fault,
+)
+from ariane.wire.record.numpy_fields import HEAD_BYTES, at_every_byte, heads_at
+from ariane.wire.record.read import BlankRecord, BrokenRecord, RecordView, verify
+
+# --- usual_tails ---
+#
+# What stands behind the bodies of many records, joined: topics and properties, and what queues and index keep of them.
+#
+# The lengths in between become 0x02, which ends a property anyway. So each topic and each property follows one, and
+# ends before the next or with the last tail:
+#
+#     2 topic 2 2 name 1 value 2 name 1 value 2 │ 2 topic 2 2 name 1 value │ 2 topic 2 2 name 1 value 2
+#     record 0                                    record 1                   record 2, the last
+#
+# Only three names are looked for. The answer is that of `RecordView.dispatch_facts`: of two values the later one
+# counts, and an empty one is none.
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+_NAME_ENDS, _VALUE_ENDS = 1, 2
+_ROOM = bytes(16)
+"""Behind the tails, so that a name can be compared wherever one begins."""
+
+
+class Facts(NamedTuple):
+    tags_codes: list[int]
+    keys: list[Sequence[str]]
+    """Of each record, the unique key first."""
+
+
+class Tails(NamedTuple):
+    data: bytes
+    begins: Int64s
+    """Where each tail begins, and where the last one ends."""
+    topic_lengths: Int64s
+
+    @classmethod
+    def joined(cls, pieces: Iterable[memoryview], lengths: Int64s, topic_lengths: Int64s) -> "Tails":
+        data = bytearray().join(pieces)
+        begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        lengths_at = begins[:-1] + topic_lengths
+        places = np.frombuffer(data, np.uint8)
+        for at in (begins[:-1], lengths_at + 1, lengths_at + 2):
+            places[at] = _VALUE_ENDS
+        return cls(bytes(data), begins, topic_lengths)
+
+    def first(self, count: int) -> "Tails":
+        return Tails(self.data[: self.begins[count]], self.begins[: count + 1], self.topic_lengths[:count])
+
+    def count_plain(self) -> int:
+        """Tails before one that is not UTF-8, or that has a zero, as a page has that was lost (log_recovery.py).
+
+        Of what is not UTF-8 it is not known where it is: the first tail that is not ASCII counts.
+        """
+        if b"\0" not in self.data and (self.data.isascii() or _is_utf8(self.data)):
+            return len(self.topic_lengths)
+        first = int((np.frombuffer(self.data, np.int8) <= 0).argmax())
+        return int(np.searchsorted(self.begins, first, side="right")) - 1
+
+    def topics(self) -> list[str]:
+        begins = self.begins[:-1] + 1
+        return list(map(self._text_at(), map(slice, begins.tolist(), (begins + self.topic_lengths).tolist())))
+
+    @property
+    def _text_begins(self) -> Int64s:
+        return self.begins[:-1] + 3 + self.topic_lengths
+
+    def text(self, number: int) -> bytes:
+        """The properties of one record."""
+        return self.data[self._text_begins[number] : self.begins[number + 1]]
+
+    def _text_at(self) -> Callable[[slice], str]:
+        """What cuts out a text; where all is ASCII from one long text, which takes half the time."""
+        joined = self.data
+        return joined.decode().__getitem__ if joined.isascii() else lambda place: joined[place].decode()
+
+    # --- properties -------------------------------------------------------------------------------------------------
+
+    def facts(self) -> Facts:
+        data = np.frombuffer(self.data + _ROOM, np.uint8)
+        separators = np.append(np.flatnonzero(data == _VALUE_ENDS), len(self.data))
+        tags, unique_keys, keys = (
+            self._values(name, data, separators) for name in (Property.TAGS, Property.UNIQUE_KEY, Property.KEYS)
+        )
+        codes = {tag: tags_code(tag) for tag in set(tags)}
+        return Facts(list(map(codes.__getitem__, tags)), self._all_keys(unique_keys, keys))
+
+    def _all_keys(self, unique_keys: list[str | None], keys: list[str | None]) -> list[Sequence[str]]:
+        """The usual cases are one call for all: each message has a unique key, or keys, or both, and keys are one."""
+        if b" " not in self.data:
+            some = [column for column in (unique_keys, keys) if any(column)]
+            if not any(None in column for column in some):
+                return list(zip(*some, strict=True)) if some else [()] * len(keys)
+        return list(map(_together, unique_keys, keys))
+
+    def _values(self, name: str, data: npt.NDArray[np.uint8], separators: Int64s) -> list[str | None]:
+        """The value that each record has, None where there is none."""
+        begins, ends = _places_of(name.encode(), data, separators)
+        numbers = np.searchsorted(self._text_begins, begins, side="right") - 1
+        is_property = (numbers >= 0) & (begins < self.begins[numbers + 1])  # and no part of a strange topic
+        if not is_property.all():
+            numbers, begins, ends = numbers[is_property], begins[is_property], ends[is_property]
+        texts = map(self._text_at(), map(slice, begins.tolist(), ends.tolist()))
+        values: list[str | None] = [None] * len(self.topic_lengths)
+        if np.array_equal(numbers, np.arange(len(values))):
+            return list(texts)
+        for number, text in zip(numbers.tolist(), texts, strict=True):
+            values[number] = text
+        return values
+
+
+def _places_of(name: bytes, data: npt.NDArray[np.uint8], separators: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the values of this name begin and end."""
+    kind = np.dtype(f"<u{len(name)}")  # compared as one number, which is fast: the names have 4 and 8 letters
+    found = np.flatnonzero(at_every_byte(data.data, kind)[separators[:-1] + 1] == np.frombuffer(name, kind)[0])
+    name_ends, ends = separators[found] + 1 + len(name), separators[found + 1]
+    has_value = (data[name_ends] == _NAME_ENDS) & (name_ends + 1 < ends)
+    return name_ends[has_value] + 1, ends[has_value]
+
+
+def _together(unique_key: str | None, keys: str | None) -> Sequence[str]:
+    words = () if keys is None else (keys,) if " " not in keys else tuple(word for word in keys.split(" ") if word)
+    return words if unique_key is None else (unique_key, *words)
+
+
+def _is_utf8(joined: bytes) -> bool:
+    """Of all together, so of each: what separates them is no part of a character."""
+    try:
+        joined.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# --- usual_records ---
+#
+# Many records of the log at once, if they are of the usual kind: a start after a crash may have to read a million.
+#
+# Looked at one by one (wire/record/read.py), a record costs several times as much. The checks are the same. Whatever is
+# unusual, from an IPv6 host to a torn end, is left for that way to judge: records are taken up to it.
+#
+#     head with two IPv4 hosts | body | length topic length properties
+#                                     |<---------- tail ------------>|        version 1; topic and properties are text
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+RECORDS_MAX = 4096
+"""At once: a step for all of them costs little for each, and they are still in the cache at the next step."""
+_BYTES_MAX = 16 * 1024 * 1024
+_LENGTHS_BYTES = 3
+"""Of the topic, 1, and of the properties, 2."""
+
+
+class UsualRecords(NamedTuple):
+    """Records that follow each other: where each one is, and what queues and index keep of it."""
+
+    end: int
+    """Behind the last one, in the buffer."""
+    physical: list[int]
+    sizes: list[int]
+    topics: list[str]
+    queue_ids: list[int]
+    queue_offsets: list[int]
+    sys_flags: list[int]
+    timestamps_ms: list[int]
+    facts: Facts
+
+    def entry(self, number: int) -> tuple[int, int, int]:
+        """Of one of them, for its queue: physical offset, size, tags code."""
+        return self.physical[number], self.sizes[number], self.facts.tags_codes[number]
+
+
+class _Places(NamedTuple):
+    """Of each record's parts, in the buffer."""
+
+    starts: Int64s
+    body_ends: Int64s
+    topic_lengths: Int64s
+    ends: Int64s
+
+    def first(self, count: int) -> "_Places":
+        return _Places(*(part[:count] for part in self))
+
+
+def read_usual(view: memoryview, position: int, base: int, size_max: int) -> UsualRecords | None:
+    """Some usual records from `position` on; None when the first one is not usual.
+
+    `base` is the physical offset of the buffer's first byte: records must say that they belong where they are.
+    """
+    starts = _chain(view, position)
+    heads = heads_at(view, starts)
+    places = _places(view, starts, heads, base, size_max)
+    places = places.first(_count_whole(view, places, heads))
+    tails = Tails.joined(
+        _pieces(view, places.body_ends, places.ends), places.ends - places.body_ends, places.topic_lengths
+    )
+    count = _count_sealed(view, places.first(tails.count_plain()), tails)
+    topics = tails.first(count).topics()
+    if SCHEDULE_TOPIC in topics:  # their entries have the time of delivery where others have the tags' code
+        count = topics.index(SCHEDULE_TOPIC)
+    if not count:
+        return None
+    places, heads = places.first(count), heads[:count]
+    return UsualRecords(
+        end=int(places.ends[-1]),
+        physical=(places.starts + base).tolist(),
+        sizes=(places.ends - places.starts).tolist(),
+        topics=topics[:count],
+        queue_ids=heads["queueId"].tolist(),
+        queue_offsets=heads["queueOffset"].tolist(),
+        sys_flags=heads["sysFlag"].tolist(),
+        timestamps_ms=heads["storeTimestamp"].tolist(),
+        facts=tails.first(count).facts(),
+    )
+
+
+def _chain(view: memoryview, position: int) -> Int64s:
+    """Where records of version 1 begin, each where the size of the one before leads; of the last only the head may be
+    there."""
+    starts: list[int] = []
+    unpack, last = SIZE_AND_MAGIC.unpack_from, min(position + _BYTES_MAX, len(view) - RECORD_BYTES_MIN)
+    for _ in range(RECORDS_MAX):
+        if position > last:
+            break
+        size, magic = unpack(view, position)
+        if magic != MAGIC_V1 or size < RECORD_BYTES_MIN:
+            break
+        starts.append(position)
+        position += size
+    return np.array(starts, np.int64)
+
+
+def _places(view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int) -> _Places:
+    """Up to the first record whose lengths do not add up, or that belongs elsewhere. Before a length is followed, it is
+    known to lead to a place inside the record, and the record to be inside the buffer."""
+    sizes, bodies = heads["size"].astype(np.int64), heads["bodyLength"].astype(np.int64)
+    ends, body_ends = starts + sizes, starts + HEAD_BYTES + bodies
+    odd = (heads["sysFlag"] & HOST_BITS) != 0
+    odd |= heads["physicalOffset"] != starts + base
+    odd |= (sizes > size_max) | (ends > len(view)) | (bodies < 0) | (body_ends + _LENGTHS_BYTES > ends)
+    count = _count_before(odd)
+    bytes_ = np.frombuffer(view, np.uint8)
+    topics = bytes_[body_ends[:count]].astype(np.int64)
+    places = _Places(starts, body_ends, topics, ends).first(count)
+    texts = places.ends - places.body_ends - topics - _LENGTHS_BYTES
+    places = places.first(_count_before((topics > TOPIC_BYTES_MAX_V1) | (texts < 0)))
+    length_at = places.body_ends + 1 + places.topic_lengths
+    stored = bytes_[length_at].astype(np.int64) << 8 | bytes_[length_at + 1]
+    return places.first(_count_before(stored != texts[: len(stored)]))
+
+
+def _count_whole(view: memoryview, places: _Places, heads: npt.NDArray[np.void]) -> int:
+    """Records before the first one whose body is not what was written."""
+    begins, ends = places.starts + HEAD_BYTES, places.body_ends
+    found = np.fromiter(whole_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
+    return _count_before((found != heads["bodyCRC"][: len(begins)]) & (begins < ends))
+
+
+def _count_sealed(view: memoryview, places: _Places, tails: Tails) -> int:
+    """Records before the first one with a seal that says that it is not what was written."""
+    if SEAL_NAME in tails.data:
+        for number, record in enumerate(_pieces(view, places.starts, places.ends)):
+            text = tails.text(number)
+            if is_sealed(text) and seal_fault(record, text) is not None:
+                return number
+    return len(places.starts)
+
+
+def _pieces(view: memoryview, begins: Int64s, ends: Int64s) -> Iterator[memoryview]:
+    return map(view.__getitem__, map(slice, begins.tolist(), ends.tolist()))
+
+
+def _count_before(odd: Bools) -> int:
+    """How many there are before the first odd one."""
+    first = int(odd.argmax()) if len(odd) else 0
+    return first if len(odd) and odd[first] else len(odd)
+
+
+# ---
+
+log = logging.getLogger(__name__)
+
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_ZERO_CHUNK = 1024 * 1024
+_APACHE_SLACK_MS = 3_000
+_ALONE_MIN = 8
+"""How many records are looked at one by one behind an unusual one; twice as many each time there is another at once."""
+
+
+@dataclass(slots=True)
+class LogWalk:
+    """Walks records from `start` to the end of the log and remembers what it met on the way."""
+
+    disk: Disk
+    segments: Segments
+    start: int
+    durable_to: int
+    size_max: int
+    quarantine: Path
+    end: int = 0
+    last_timestamp_ms: int = 0
+    records: int = 0
+    quarantined: list[Path] = field(default_factory=list)
+    _alone: int = 0
+    _alone_next: int = _ALONE_MIN
+
+    def whole_records(self) -> Iterator[RecordView | UsualRecords]:
+        """Every whole record, many at once where they are usual; `end` is set when they are exhausted."""
+        self.end = position = self.start
+        files_end = self.segments.last.end if self.segments.last is not None else 0
+        if self.start > files_end:
+            raise StoreCorrupt(
+                f"the commit log was durable up to {self.start}, but its files end at {files_end}: restore them. Or, "
+                "to begin anew without those messages, remove `checkpoint`, `consumequeue` and `index`"
+            )
+        while (segment := self.segments.find(position)) is not None:
+            usual = self._usual(segment, position)
+            if usual is not None:
+                self.records += len(usual.physical)
+                self.last_timestamp_ms = max(self.last_timestamp_ms, *usual.timestamps_ms)
+                yield usual
+                self.end = position = segment.base + usual.end
+                continue
+            verdict = verify(segment.file.view(), position - segment.base, size_max=self.size_max)
+            if isinstance(verdict, RecordView) and self._is_whole(verdict, position):
+                self.records += 1
+                self.last_timestamp_ms = max(self.last_timestamp_ms, verdict.store_timestamp_ms)
+                yield verdict
+                position += verdict.size
+            elif isinstance(verdict, BlankRecord) and position + verdict.size == segment.end:
+                position = segment.end
+                continue  # a blank alone does not move the end: nothing follows it yet
+            elif position < self.durable_to:
+                position = self._pass_corruption(segment, position, verdict)
+            else:
+                return
+            self.end = position
+
+    def _usual(self, segment: Segment, position: int) -> UsualRecords | None:
+        """None when the next record is to be looked at alone: behind an unusual one there are often more of them."""
+        if self._alone:
+            self._alone -= 1
+            return None
+        usual = read_usual(segment.file.view(), position - segment.base, segment.base, self.size_max)
+        if usual is None:
+            self._alone = self._alone_next
+            self._alone_next = min(2 * self._alone_next, RECORDS_MAX)
+        else:
+            self._alone_next = _ALONE_MIN
+        return usual
+
+    def _is_whole(self, view: RecordView, position: int) -> bool:
+        """A record may end on a page that a power cut lost, and its checksum covers the body alone. Such a page reads
+        as zeros, which no topic and no property text holds.
+        """
+        if view.physical_offset != position:
+            return False  # an old record, from a log that went on differently
+        return position < self.durable_to or not ("\0" in view.topic or b"\0" in view.property_text)
+
+    def _pass_corruption(self, segment: Segment, position: int, verdict: object) -> int:
+        """Puts the damaged bytes aside; where the next whole record begins."""
+        reason = verdict.reason if isinstance(verdict, BrokenRecord) else "a record that belongs elsewhere"
+        following = _next_record(segment, position, min(self.durable_to, segment.end), self.size_max)
+        if following is None:
+            raise StoreCorrupt(
+                f"{segment.path}: byte {position - segment.base} should begin a record and does not ({reason}), and no "
+                f"record follows up to {self.durable_to}, below which all was durable. Restore the file from a copy or "
+                "a replica; `ariane store verify` shows what is damaged"
+            )
+        kept = self.quarantine / f"{position:020d}-{following - position}"
+        self.disk.make_directory(self.quarantine)
+        replace_all(self.disk, kept, bytes(segment.file.view()[position - segment.base : following - segment.base]))
+        self.quarantined.append(kept)
+        log.error(
+            "corruption below the durable offset: bytes put aside",
+            extra={"file": str(segment.path), "offset": position, "bytes": following - position, "reason": reason},
+        )
+        return following
+
+
+def _next_record(segment: Segment, position: int, end: int, size_max: int) -> int | None:
+    """The first offset after `position` where a whole record says that it belongs there; `end` of a file counts too."""
+    view = segment.file.view()
+    data = bytes(view[position - segment.base : end - segment.base])
+    at = 1
+    while True:
+        hits = [hit for magic in _MAGICS if (hit := data.find(magic, at + 4)) >= 0]
+        if not hits:
+            return segment.end if end == segment.end else None
+        at = min(hits) - 4
+        found = verify(view, position - segment.base + at, size_max=size_max)
+        if isinstance(found, RecordView) and found.physical_offset == position + at:
+            return position + at
+        at += 1
+
+
+def start_of_walk(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
+    """Where to begin: as far on as is known to be whole and dispatched. `queued_to`: how far the queues reach."""
+    if checkpoint.is_ours:
+        known = checkpoint.written_to if exit_ is LastExit.PROCESS_CRASH else checkpoint.dispatched_to
+        return max(segments.base, known)
+    return _start_like_apache(segments, checkpoint, exit_, max(segments.base, queued_to))
+
+
+def _start_like_apache(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
+    """A store that Apache wrote, or a log that came alone: by files, because its checkpoint has only times."""
+    files = list(segments)
+    if exit_ is LastExit.CLEAN:
+        return min(files[max(0, len(files) - 3)].base, queued_to) if files else 0
+    safe_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - _APACHE_SLACK_MS
+    for segment in reversed(files):
+        first = verify(segment.file.view(), 0, check_body_crc=False)
+        if isinstance(first, RecordView) and 0 < first.store_timestamp_ms <= safe_ms:
+            return segment.base
+    return segments.base
+
+
+def end_log(segments: Segments, end: int) -> None:
+    """Makes `end` the end: files beyond it go, and what stands behind it in its own file is zeroed and synced.
+
+    Otherwise old records there, whole by themselves, would come back behind new ones after the next crash.
+    """
+    while segments.last is not None and segments.last.base > end:
+        segments.drop_last()
+    segment = segments.find(end)
+    if segment is not None and _zero_from(segment.file, end - segment.base):
+        segment.file.sync()
+
+
+def _zero_from(file: File, position: int) -> bool:
+    """Whether anything had to be zeroed. Ranges that were never written are skipped."""
+    changed = False
+    zeros = bytes(_ZERO_CHUNK)
+    for start, end in list(_data_chunks(file, position)):
+        data = file.read(end - start, start)
+        if data != zeros[: len(data)]:
+            file.write(zeros[: len(data)], start)
+            changed = True
+    return changed
+
+
+def _data_chunks(file: File, position: int) -> Iterator[tuple[int, int]]:
+    """Ranges that may hold something, to be listed before one is read: the kernel reads ahead, and counts what it has
+    read as data. One read would lead to the next, through a gigabyte of zeros that was only allocated."""
+    while (start := file.next_data(position)) is not None:
+        position = start + min(_ZERO_CHUNK - start % _ZERO_CHUNK, file.size - start)
+        yield start, position

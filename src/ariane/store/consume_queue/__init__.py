@@ -1,0 +1,1 @@
+"""Consume queues: entries, files, one queue, all queues."""

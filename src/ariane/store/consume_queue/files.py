@@ -1,0 +1,397 @@
+"""The files of one consume queue as one long array of bytes, opened only while they are used.
+
+    00000000000000000000  00000000000006000000  00000000000012000000
+    |--- segment_bytes --||-------------------||-------------------|
+    ^ base                             data, then zeros up to here ^ end
+
+Queues are derived from the commit log, so nothing here waits for the disk: whoever needs a queue durable syncs what
+`take_unsynced` lists, in a thread. Two things hold after any crash all the same:
+
+* The run has no gap. A directory is synced before its names change a second time, so a crash can undo only the last
+  name that was made or removed.
+* A file whose name is durable and whose size is not comes back empty. Nothing from there on was durable: it goes.
+"""
+
+import resource
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
+from ariane.store.blocking_io import ColdBytes, Steps, are_cached, fetch_entries
+from ariane.store.consume_queue.entry import ENTRY_BYTES, FILLER
+from ariane.store.disk import Disk, File, Unsynced
+from ariane.store.layout import offset_name, offset_of
+
+# --- open_files ---
+#
+# The open files of all consume queues: a few at a time, however many queues there are.
+#
+# Every queue has at least one file, and a process may only have so many descriptors. So a queue names its file each
+# time it needs it, and whichever was not named for longest is closed to make room.
+
+OPEN_FILES_MAX = 512
+"""Half of the 1,024 descriptors that a process has unless told otherwise; connections need the others."""
+
+_WANTED = 16_384  # opening a queue's file again costs ten times the write that it is opened for
+
+
+def affordable_open_files() -> int:
+    """Half of what the process may have open, after raising its own soft limit; at most what helps."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2 * _WANTED:
+        soft = 2 * _WANTED if hard == resource.RLIM_INFINITY else min(2 * _WANTED, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(OPEN_FILES_MAX, min(_WANTED, soft // 2))
+
+
+class OpenFiles:
+    """For one thread. Paths are strings, because making and hashing a Path costs more than the read it is made for."""
+
+    def __init__(self, disk: Disk, limit: int = OPEN_FILES_MAX) -> None:
+        assert limit > 0
+        self._disk = disk
+        self._limit = limit
+        self._files: OrderedDict[str, File] = OrderedDict()  # used longest ago first
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, path: str) -> File:
+        """The file, open for reading and writing; only until the next call here, which may close it."""
+        file = self._files.get(path)
+        if file is None:
+            self._make_room()
+            file = self._files[path] = self._disk.open(Path(path), writable=True)
+        elif len(self._files) >= self._limit:  # before that none is closed, and who was last does not matter
+            self._files.move_to_end(path)
+        return file
+
+    def create(self, path: str, size: int) -> File:
+        """A new sparse file of zeros, open as by `get`."""
+        self._make_room()
+        file = self._files[path] = self._disk.create(Path(path), size, allocated=0)
+        return file
+
+    def remove(self, path: str) -> None:
+        """Closes and unlinks the file. That it is gone already is no error: a removal may be repeated after a crash."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+        with suppress(FileNotFoundError):
+            self._disk.remove(Path(path))
+
+    def close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _make_room(self) -> None:
+        while len(self._files) >= self._limit:
+            self._files.popitem(last=False)[1].close()
+
+
+# ---
+
+_FILLERS = FILLER * 4096
+_BLOCK_BYTES = 4096
+
+# Stands in a directory while all its files are removed: a crash meanwhile leaves a removal to finish, not a queue with
+# gaps.
+_REMOVING = "removing"
+
+
+class QueueFiles:
+    __slots__ = (
+        "_disk", "_names", "_names_in_doubt", "_new_names", "_open_files", "_path", "_path_base", "_read_base",
+        "_read_path", "_unsynced_from", "base", "directory", "end", "segment_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, disk: Disk, open_files: OpenFiles, directory: Path, segment_bytes: int, new_names: set[Path]
+    ) -> None:
+        """`new_names` collects the directories above this one that a new queue's name was added to, not yet synced."""
+        assert segment_bytes % ENTRY_BYTES == 0
+        self._new_names = new_names
+        self._disk = disk
+        self._open_files = open_files
+        self._names: Unsynced | None = None  # the last change of a name here
+        self._names_in_doubt = False
+        self._path_base, self._path = -1, ""  # of the file that was written last
+        self._read_base, self._read_path = -1, ""  # and of the one that was read last
+        self._unsynced_from: int | None = None  # the first file with bytes that were not synced
+        self.directory = str(directory)
+        self.segment_bytes = segment_bytes
+        self.base = self.end = 0
+        with self._failing_as(StoreError, "opened"):
+            self._load(disk.names(directory))
+
+    def __bool__(self) -> bool:
+        """Whether there is a file."""
+        return self.base < self.end
+
+    def path(self, base: int) -> str:
+        return f"{self.directory}/{offset_name(base)}"
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def _load(self, names: list[str]) -> None:
+        if _REMOVING in names:
+            self._remove_all(names)
+            return
+        bases = sorted(base for name in names if (base := offset_of(name)) is not None)
+        empty = [base for base in bases if self._admit(base) == 0]
+        if empty:
+            self._drop_last_until(empty[0])
+
+    def _admit(self, base: int) -> int:
+        """Adds a file that is there; its size."""
+        size = self._disk.size(Path(self.path(base)))
+        if size not in (0, self.segment_bytes):
+            raise StoreMismatch(
+                f"{self.path(base)} has {size} bytes, mappedFileSizeConsumeQueue says {self.segment_bytes}: set the "
+                "size that the store was written with, or move the file away"
+            )
+        if base % self.segment_bytes or (self and base != self.end):
+            raise StoreMismatch(
+                f"{self.path(base)} does not follow the file before it: restore the one that is missing, or move "
+                f"{self.directory} away"
+            )
+        self.base = self.base if self else base
+        self.end = base + self.segment_bytes
+        return size
+
+    # --- bytes ------------------------------------------------------------------------------------------------------
+
+    def read(self, position: int, length: int) -> bytes:
+        """Exactly `length` bytes, which the files must hold."""
+        at = position % self.segment_bytes
+        if at + length <= self.segment_bytes:
+            return self._read_one(position - at, at, length)
+        return b"".join(self._read_one(*part) for part in self._parts(position, length))
+
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """At or before the end, making files as needed. StoreFull when it fails: then the call may be repeated."""
+        at = position % self.segment_bytes
+        base = position - at
+        if at + len(data) <= self.segment_bytes and self.base <= base < self.end:
+            self._write_one(base, at, data)
+        else:
+            self._write_parts(position, data)
+
+    def _write_one(self, base: int, at: int, data: bytes | bytearray) -> None:
+        """The usual case in a straight line: a busy store does this for thousands of queues every second."""
+        path = self._path_to_write(base)
+        self._note_unsynced(base)
+        try:
+            self._open_files.get(path).write(data, at)
+        except OSError as error:
+            raise StoreFull(f"{path} cannot be written: {error.strerror}") from error
+
+    def _path_to_write(self, base: int) -> str:
+        if base != self._path_base:
+            self._path_base, self._path = base, self.path(base)
+        return self._path
+
+    def _write_parts(self, position: int, data: bytes | bytearray) -> None:
+        done = 0
+        with self._failing_as(StoreFull, "written"):
+            for base, at, length in self._parts(position, len(data)):
+                file = self._file(base, at)
+                self._note_unsynced(base)
+                file.write(data[done : done + length], at)
+                done += length
+
+    def zero_from(self, position: int) -> None:
+        """Zeroes what stands behind `position` in its file, so that no stale entry comes back behind new ones."""
+        if not self.base <= position < self.end:
+            return
+        at = position % self.segment_bytes
+        with self._failing_as(StoreFull, "written"):
+            if _zero_from(self._open_files.get(self.path(position - at)), at):
+                self._note_unsynced(position - at)
+
+    def _parts(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
+        """A range as base, position in the file and length, for each file that it touches."""
+        end = position + length
+        while position < end:
+            at = position % self.segment_bytes
+            step = min(end - position, self.segment_bytes - at)
+            yield position - at, at, step
+            position += step
+
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        """What `read` gives, if it is in one file and in the page cache. What cannot be read is `read`'s to tell."""
+        at = position % self.segment_bytes
+        if at + length > self.segment_bytes:
+            return None
+        with suppress(OSError):
+            return self._open_files.get(self._path_to_read(position - at)).read_cached(length, at)
+        return None
+
+    def _path_to_read(self, base: int) -> str:
+        if base != self._read_base:  # a path costs as much as the read itself
+            self._read_base, self._read_path = base, self.path(base)
+        return self._read_path
+
+    def _read_one(self, base: int, at: int, length: int) -> bytes:
+        path = self._path_to_read(base)
+        try:
+            data = self._open_files.get(path).read(length, at)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        if len(data) != length:
+            raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
+        return data
+
+    def warm(self, position: int, length: int) -> Steps[None]:
+        """So that `read` does not wait for the disk. What cannot be read is `read`'s to tell."""
+        for base, at, step in self._parts(position, length):
+            path = self._path_to_read(base)
+            if not self._is_cached(path, at, step):
+                yield partial(fetch_entries, self._disk, path, at, step)
+
+    def _is_cached(self, path: str, at: int, length: int) -> bool:
+        with suppress(OSError):
+            return are_cached(ColdBytes(self._open_files.get(path), at, length))
+        return True
+
+    def _file(self, base: int, at: int) -> File:
+        if self.base <= base < self.end:
+            return self._open_files.get(self.path(base))
+        return self._create(base) if self else self._create_first(base, at)
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def _create_first(self, base: int, at: int) -> File:
+        """For a queue that begins at `at` in its first file; without its fillers that file must not stay."""
+        self._new_names.update(self._disk.make_directory(Path(self.directory), synced=False))
+        self.base = self.end = base
+        file = self._create(base)
+        try:
+            for start in range(0, at, len(_FILLERS)):
+                file.write(_FILLERS[: at - start], start)
+        except OSError:
+            self._drop_last_until(base)
+            raise
+        return file
+
+    def _create(self, base: int) -> File:
+        assert base == self.end, "files follow each other"
+        self._before_name_change()
+        file = self._open_files.create(self.path(base), self.segment_bytes)
+        self._after_name_change()
+        self.end = base + self.segment_bytes
+        return file
+
+    def drop_before(self, position: int) -> Steps[int]:
+        """Removes the files that end at or before `position`, but never the last one; how many.
+
+        A file may be added behind them while a thread syncs the names: whichever of the two changes a crash undoes,
+        there is no gap.
+        """
+        count, is_synced = 0, False
+        with self._failing_as(StoreError, "removed"):
+            while self.base + self.segment_bytes <= min(position, self.end - 1):
+                if self._names_are_in_doubt and not is_synced:
+                    yield Unsynced(self._disk, self.directory, is_directory=True).sync
+                    is_synced = True
+                    continue  # the topic may have been deleted meanwhile
+                self._open_files.remove(self.path(self.base))
+                self._after_name_change()
+                self.base += self.segment_bytes
+                count, is_synced = count + 1, False
+        return count
+
+    def drop_from(self, position: int) -> None:
+        """Removes the files that begin at or after `position`, but never the first one: it tells where the queue is."""
+        with self._failing_as(StoreError, "removed"):
+            self._drop_last_until(max(position, self.base + 1))
+
+    def _drop_last_until(self, position: int) -> None:
+        while self and self.end - self.segment_bytes >= position:
+            self._remove(self.end - self.segment_bytes)
+            self.end -= self.segment_bytes
+
+    def _remove(self, base: int) -> None:
+        self._before_name_change()
+        self._open_files.remove(self.path(base))
+        self._after_name_change()
+
+    def destroy(self) -> None:
+        """Removes every file, and the directory unless something else is in it."""
+        directory = Path(self.directory)
+        with self._failing_as(StoreError, "removed"):
+            if self:
+                with suppress(OSError):  # on a full disk, files that make room go without the mark
+                    self._disk.create(directory / _REMOVING, 0, allocated=0).close()
+                    self._disk.sync_directory(directory)
+                self._remove_all(self._disk.names(directory))
+        self.base = self.end = 0
+        self._names = self._unsynced_from = None
+        with suppress(OSError):
+            self._disk.remove_directory(directory)
+
+    def _remove_all(self, names: list[str]) -> None:
+        for base in (base for name in names if (base := offset_of(name)) is not None):
+            self._open_files.remove(self.path(base))
+        self._disk.sync_directory(Path(self.directory))
+        self._open_files.remove(f"{self.directory}/{_REMOVING}")
+
+    # --- durability -------------------------------------------------------------------------------------------------
+
+    def take_unsynced(self) -> list[Unsynced]:
+        """What to sync so that everything until now is durable; a later call lists only what came after."""
+        start, self._unsynced_from = self._unsynced_from, None
+        bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
+        unsynced = [Unsynced(self._disk, self._path_to_write(base)) for base in bases]
+        if unsynced and self._names_in_doubt:
+            self._after_name_change()
+        if self._names is not None and not self._names.is_synced:
+            unsynced.append(self._names)
+        return unsynced
+
+    def doubt_from(self, position: int | None) -> None:
+        """What another process wrote may be in the page cache only: bytes from `position` on, and its last name.
+
+        Bytes count as not synced. The name is synced with the next bytes or before the next name, whichever is first:
+        most queues of a store that has many see neither for long.
+        """
+        self._names_in_doubt = True
+        if position is not None:
+            self._note_unsynced(position - position % self.segment_bytes)
+
+    def _note_unsynced(self, base: int) -> None:
+        if self._unsynced_from is None or base < self._unsynced_from:
+            self._unsynced_from = base
+
+    @property
+    def _names_are_in_doubt(self) -> bool:
+        return self._names_in_doubt or (self._names is not None and not self._names.is_synced)
+
+    def _before_name_change(self) -> None:
+        if self._names_are_in_doubt:
+            self._disk.sync_directory(Path(self.directory))
+
+    def _after_name_change(self) -> None:
+        self._names = Unsynced(self._disk, self.directory, is_directory=True)
+        self._names_in_doubt = False
+
+    @contextmanager
+    def _failing_as(self, kind: type[StoreError], what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise kind(f"{self.directory} cannot be {what}: {error.strerror}") from error
+
+
+def _zero_from(file: File, position: int) -> bool:
+    """Whether anything had to be zeroed. Block by block: reading into a hole would fill the page cache with zeros."""
+    changed = False
+    while (start := file.next_data(position)) is not None:
+        position = min(start - start % _BLOCK_BYTES + _BLOCK_BYTES, file.size)
+        if file.read(position - start, start).strip(b"\0"):
+            file.write(bytes(position - start), start)
+            changed = True
+    return changed

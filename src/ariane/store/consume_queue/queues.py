@@ -1,0 +1,242 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from sys import intern
+
+from ariane.errors import MessageRefused, StoreError
+from ariane.model.ids import topic_fault
+from ariane.store.blocking_io import Steps, at_once
+from ariane.store.consume_queue.entry import ENTRY_BYTES
+from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
+from ariane.store.consume_queue.new_entries import NewEntries
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.disk import Disk, Unsynced, sync_together
+from ariane.store.layout import Layout
+from ariane.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+_QUEUE_ID_MAX = 2**31 - 1
+_QUEUES_IN_A_TURN = 16
+_WRITES_IN_A_TURN = 128  # less than a millisecond
+
+SYNCED_EACH_MAX = 64
+"""Files and directories that are synced one by one. More are synced with all else on their file system, which takes
+less time than so many commits of its journal, and the same however many there are."""
+
+_NONE: Mapping[int, ConsumeQueue] = {}
+
+
+class ConsumeQueues:
+    """For one thread; only what `take_unsynced` lists is for another."""
+
+    def __init__(self, disk: Disk, layout: Layout, segment_bytes: int, open_files_max: int) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._segment_bytes = -(-segment_bytes // ENTRY_BYTES) * ENTRY_BYTES  # up to whole entries, as Apache does
+        self._open_files = OpenFiles(disk, open_files_max)
+        self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        """For the hot path to look at; all others ask `get`."""
+        self._new: NewEntries[ConsumeQueue] = NewEntries()
+        self.new_entries = self._new.packed
+        """For the hot path to add to."""
+        self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
+        self._file_system = disk.file_system(layout.root)  # before the first write, whose loss it must tell
+        self._in_doubt = False
+
+    @classmethod
+    def open(
+        cls, disk: Disk, layout: Layout, settings: StoreSettings, *, open_files_max: int = OPEN_FILES_MAX
+    ) -> "ConsumeQueues":
+        """Every queue that is there, recovered from its own files. How far they agree with the log is not known yet."""
+        queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
+        with ExitStack() as undo:
+            undo.callback(queues.close)
+            try:
+                queues._load()
+            except OSError as error:
+                raise StoreError(f"{layout.consume_queues} cannot be read: {error.strerror}") from error
+            undo.pop_all()
+        return queues
+
+    def _load(self) -> None:
+        root = self._layout.consume_queues
+        for topic in self._disk.names(root):
+            if (fault := topic_fault(topic)) is not None:
+                log.warning("ignored: no topic's directory", extra={"path": str(root / topic), "reason": fault})
+                continue
+            for name in self._disk.names(root / topic):
+                self._load_queue(topic, name)
+
+    def _load_queue(self, topic: str, name: str) -> None:
+        queue_id = _queue_id(name)
+        if queue_id is None:
+            path = self._layout.consume_queues / topic / name
+            log.warning("ignored: no queue's directory", extra={"path": str(path)})
+            return
+        self._make(topic, queue_id)
+        if self._file_system is not None and not self._file_system.holds(self._layout.queue(topic, queue_id)):
+            self._forget_file_system()  # somebody gave a queue a disk of its own
+
+    def _forget_file_system(self) -> None:
+        file_system, self._file_system = self._file_system, None
+        if file_system is not None:
+            file_system.close()
+
+    # --- looking up -------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.by_topic.get(topic, _NONE).get(queue_id)
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A new queue has no file until it is written. MessageRefused for a name that must not become a directory."""
+        queue = self.by_topic.get(topic, _NONE).get(queue_id)
+        return queue if queue is not None else self._make(topic, queue_id)
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        fault = topic_fault(topic)
+        if fault is not None:
+            raise MessageRefused(fault)
+        if not 0 <= queue_id <= _QUEUE_ID_MAX:
+            raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
+        directory = self._layout.queue(topic, queue_id)
+        files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
+        siblings = self.by_topic.setdefault(intern(topic), {})  # a key that need not be compared, if it is that
+        queue = ConsumeQueue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
+        queue.recover()
+        siblings[queue_id] = queue
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """As they are now: some may be removed on the way."""
+        return iter([queue for queues in self.by_topic.values() for queue in queues.values()])
+
+    def topics(self) -> list[str]:
+        return list(self.by_topic)
+
+    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues by id; none when there is no such topic."""
+        return self.by_topic.get(topic, _NONE)
+
+    # --- all of them ------------------------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> set[ConsumeQueue]:
+        """Those with entries to write; for reading."""
+        if self._new.packed:
+            self._new.deal()
+        return self._new.dirty
+
+    @property
+    def entries_added(self) -> int:
+        """How many, since the store was opened."""
+        return self._new.total
+
+    @property
+    def max_physical(self) -> int:
+        """Up to where the log has been dispatched, as far as entries can tell."""
+        return max((queue.max_physical for queue in self), default=0)
+
+    def write_dirty(self) -> None:
+        """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
+        at_once(self.writing_dirty())
+
+    def writing_dirty(self) -> Steps[None]:
+        """The same step by step; others get their turn after every few queues. Which ones is settled at the start."""
+        failures = []
+        for number, queue in enumerate(tuple(self.dirty), 1):
+            try:
+                queue.write()
+            except StoreError as error:
+                failures.append(error)
+            if number % _WRITES_IN_A_TURN == 0:
+                yield None
+        if failures:
+            raise failures[0]
+
+    def take_unsynced(self) -> list[Callable[[], None]]:
+        """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
+        names = [Unsynced(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
+        self._new_names.clear()
+        unsynced = [unsynced for queue in self for unsynced in queue.take_unsynced()] + names
+        was_in_doubt, self._in_doubt = self._in_doubt, False
+        if len(unsynced) <= SYNCED_EACH_MAX or self._file_system is None:
+            return [one.sync for one in unsynced]
+        # What another process wrote may have been lost before this one opened the file system.
+        return [partial(sync_together, self._file_system, unsynced, trust=not was_in_doubt)]
+
+    def doubt_from(self, physical: int) -> None:
+        """After a crash of the process: what was made of records behind `physical` may not be durable."""
+        for queue in self:
+            queue.doubt_from(physical)
+        self._in_doubt = True
+        root = self._layout.consume_queues
+        self._new_names.update((root, *(root / topic for topic in self.by_topic)))
+
+    def truncate(self, physical: int) -> None:
+        """The log ends at `physical` now."""
+        for queue in self:
+            queue.truncate(physical)
+
+    def drop_before(self, log_min: int) -> int:
+        """The log begins at `log_min` now. How many files were removed."""
+        return at_once(self.dropping_before(log_min))
+
+    def dropping_before(self, log_min: int) -> Steps[int]:
+        """The same step by step; others get their turn after every few queues."""
+        files = 0
+        for number, queue in enumerate(self, 1):
+            files += yield from queue.dropping_before(log_min)
+            if number % _QUEUES_IN_A_TURN == 0:
+                yield None
+        return files
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """With its files and its directory. Nothing happens when there is no such queue."""
+        queue = self.by_topic.get(topic, {}).pop(queue_id, None)
+        if queue is not None:
+            queue.destroy()
+            queue.leave()
+
+    def delete_topic(self, topic: str) -> None:
+        """With its extensions, should an Apache broker have written some."""
+        for queue_id in tuple(self.of_topic(topic)):
+            self.delete_queue(topic, queue_id)
+        if self.by_topic.pop(topic, None) is not None:
+            try:
+                self._remove_extensions(self._layout.consume_queue_extensions / topic)
+            except OSError as error:
+                raise StoreError(f"the extensions of topic {topic} cannot be removed: {error.strerror}") from error
+            with suppress(OSError):  # something that is not ours is in it
+                self._disk.remove_directory(self._layout.consume_queues / topic)
+
+    def _remove_extensions(self, directory: Path) -> None:
+        for queue in (directory / name for name in self._disk.names(directory)):
+            for name in self._disk.names(queue):
+                self._disk.remove(queue / name)
+            self._disk.remove_directory(queue)
+        with suppress(FileNotFoundError):
+            self._disk.remove_directory(directory)
+
+    def close(self) -> None:
+        """Lets go of the files. What `write_dirty` did not write is left to the log."""
+        self._open_files.close()
+        self._forget_file_system()
+
+
+def _topic_part(topic: str, siblings: Mapping[int, ConsumeQueue]) -> bytes:
+    """The topic as records hold it: of all its queues the same object. Legal names are ASCII, and short."""
+    sibling = next(iter(siblings.values()), None)
+    return bytes([len(topic)]) + topic.encode() if sibling is None else sibling.topic_part
+
+
+def _queue_id(name: str) -> int | None:
+    """The id that a directory is named by; None when it is not one that we would have made."""
+    if not (name.isascii() and name.isdigit()):
+        return None
+    queue_id = int(name)
+    return queue_id if str(queue_id) == name and queue_id <= _QUEUE_ID_MAX else None

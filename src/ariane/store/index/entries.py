@@ -1,0 +1,340 @@
+"""One index file: a hash table on disk from `topic#key` to physical offsets, chained newest first.
+
+    bytes 0 to 39: the header
+         0      8  beginTimestamp    store time of the first message, ms
+         8      8  endTimestamp      of the last
+        16      8  beginPhysical     physical offset of the first message
+        24      8  endPhysical       of the last
+        32      4  slotCount         how many slots are in use
+        36      4  entryCount        starts at 1: entry 0 is never used, so that 0 can mean "none"
+    then `slots` times 4 bytes: the newest entry of each slot, 0 for none
+    then `entries` times 20 bytes:
+         0      4  keyHash           absolute value of Java's String.hashCode of `topic#key`; slot = keyHash % slots
+         4      8  physicalOffset
+        12      4  seconds           since beginTimestamp, 0 to 2^31 - 1
+        16      4  previous          entry of the same slot, 0 for none
+
+No key is stored: a reader has to compare the key of the message that it finds. A file is named by the local time of its
+making, yyyyMMddHHmmssSSS.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from sys import intern
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.wire.hashes import java_hash
+
+HEADER = struct.Struct(">qqqqii")
+HEADER_BYTES = HEADER.size
+SLOT_BYTES = 4
+ENTRY = struct.Struct(">iqii")
+ENTRY_BYTES = ENTRY.size
+
+
+def file_bytes(slots: int, entries: int) -> int:
+    return HEADER_BYTES + slots * SLOT_BYTES + entries * ENTRY_BYTES
+
+
+def entries_position(slots: int) -> int:
+    return HEADER_BYTES + slots * SLOT_BYTES
+
+
+# --- key_hash ---
+#
+# The hash under which the index files a key, for one key or for many at once.
+#
+#     keyHash = |String.hashCode of `topic#key`|, and 0 where Java's Math.abs overflows
+#
+# For many keys, the texts `#key` stand joined in one array s of UTF-16 units. Multiplied by the powers of the inverse
+# of 31 (it is odd, so modulo 2^32 it has one), any stretch of it sums up to a hash, but for a factor:
+#
+#     hash of s[start:end] = sum of s[i] * 31^(end - 1 - i) = 31^(end - 1) * sum of s[i] * 31^-i
+#
+# and the topic goes in front as hash(topic) * 31^(end - start), so that it is hashed once and not with every key.
+
+Uint32s: TypeAlias = NDArray[np.uint32]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+_Units: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
+
+_MODULUS = 1 << 32
+_UNITS_MAX = 1 << 17  # of one pass: 3,000 keys of 40 characters
+_CACHED_TOPICS = 1 << 16  # more than brokers have: a name hashed anew for each message would cost as much as its append
+_CACHED_LENGTHS = 256
+_HASH_SIGN = ord("#")
+
+
+def _powers(base: int) -> Uint32s:
+    factors = np.full(_UNITS_MAX + 1, base, np.uint32)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint32)
+
+
+_POWERS = _powers(31)
+_INVERSE_POWERS = _powers(pow(31, -1, _MODULUS))
+
+
+class _TopicHashes(dict[str, int]):
+    """Java's hash of each topic alone, unsigned. A dict and no lru_cache, which costs twice as much to ask: it moves
+    the topic to the front of a list, and with thousands of topics each step of that is a miss of the CPU's cache."""
+
+    def __missing__(self, topic: str) -> int:
+        if len(self) >= _CACHED_TOPICS:
+            self.clear()
+        return self.setdefault(intern(topic), java_hash(topic) % _MODULUS)
+
+
+topic_hashes = _TopicHashes()
+topic_hash = topic_hashes.__getitem__
+"""Of one topic."""
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash of one `topic#key`."""
+    size = abs(java_hash(f"{topic}#{key}"))
+    return size if size < 1 << 31 else 0
+
+
+def column_hashes(topic: str, keys: NDArray[np.uint8]) -> Int32s:
+    """The hashes of keys of one length, a row for each, in ASCII: no text is made of them."""
+    length = keys.shape[1]
+    before = topic_hash(topic) * 31 + _HASH_SIGN  # of `topic#`, and so the same for all
+    hashes = row_hashes(keys) + np.uint32(before * pow(31, length, _MODULUS) % _MODULUS)
+    return np.maximum(np.abs(hashes.view(np.int32)), 0)
+
+
+def row_hashes(rows: NDArray[np.uint8]) -> Uint32s:
+    """Java's hash of each row of ASCII, unsigned; at most _UNITS_MAX columns."""
+    powers = _falling_powers(rows.shape[1])
+    hashes: Uint32s = np.einsum("ij,j->i", rows, powers, dtype=np.uint32)  # no copy of the rows, unlike `@`
+    return hashes
+
+
+@lru_cache(maxsize=_CACHED_LENGTHS)
+def _falling_powers(count: int) -> Uint32s:
+    """From 31^(count - 1) down to 1, in the order of memory: read backwards, they would take twice the time."""
+    return _POWERS[:count][::-1].copy()
+
+
+def key_hashes(topics: Uint32s, keys: Sequence[str]) -> Int32s:
+    """The hashes of many keys; `topics` holds the topic_hash that belongs to each."""
+    signed = _joined_hashes(topics, keys).view(np.int32)
+    return np.maximum(np.abs(signed), 0)
+
+
+def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+    joined = "#" + "#".join(keys)  # no stretch is empty, which reduceat could not sum
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    lengths += 1
+    if joined.isascii():
+        units: _Units = np.frombuffer(joined.encode("ascii"), np.uint8)
+    else:
+        units, lengths = _wide_units(joined, lengths)
+    if len(units) > _UNITS_MAX:
+        return _hashes_in_parts(topics, keys)
+    ends = lengths.cumsum()
+    sums = np.add.reduceat(units * _INVERSE_POWERS[: len(units)], ends - lengths, dtype=np.uint32)
+    hashes: Uint32s = sums * _POWERS[ends - 1] + topics * _POWERS[lengths]
+    return hashes
+
+
+def _wide_units(joined: str, lengths: Int64s) -> tuple[_Units, Int64s]:
+    """The UTF-16 units of the text, and the lengths in these rather than in characters."""
+    # surrogatepass: Java strings may hold a lone surrogate, and hash it like any other unit
+    characters = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<u4")
+    pairs = np.add.reduceat(characters > 0xFFFF, lengths.cumsum() - lengths, dtype=np.int64)
+    return np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), "<u2"), lengths + pairs
+
+
+def _hashes_in_parts(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+    """For more text than there are powers: half of the keys at a time, down to a single giant one."""
+    half = len(keys) // 2
+    if half:
+        return np.concatenate(
+            (_joined_hashes(topics[:half], keys[:half]), _joined_hashes(topics[half:], keys[half:])), dtype=np.uint32
+        )
+    units = 1 + len(keys[0].encode("utf-16-le", "surrogatepass")) // 2
+    total = int(topics[0]) * pow(31, units, _MODULUS) + java_hash("#" + keys[0])
+    return np.array([total % _MODULUS], np.uint32)
+
+
+# --- index_entries ---
+#
+# Many entries of an index at once, as arrays: from messages with keys to entries, and from entries to slots.
+#
+# Pure: no file is touched here. The layout is drawn in `ariane.store.index.entries`.
+
+KeyedMessage: TypeAlias = tuple[int, int, str, Sequence[str]]
+"""Physical offset, store timestamp in ms, topic, and the keys: the unique key first, then each word of KEYS."""
+
+Entries: TypeAlias = NDArray[Any]
+"""Rows of ENTRY_TYPE."""
+
+ENTRY_TYPE = np.dtype([("hash", ">i4"), ("physical", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+assert ENTRY_TYPE.itemsize == ENTRY_BYTES
+
+SLOT_TYPE = np.dtype(">i4")
+
+_SECONDS_MAX = 2**31 - 1
+
+
+class KeyRows(NamedTuple):
+    """A row for each key: parallel arrays, in the order of the log."""
+
+    hashes: Int32s
+    physical: Int64s
+    timestamps_ms: Int64s
+
+    @classmethod
+    def empty(cls, count: int) -> "KeyRows":
+        """To be filled."""
+        return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
+
+    def part(self, begin: int, end: int) -> "KeyRows":
+        return KeyRows(self.hashes[begin:end], self.physical[begin:end], self.timestamps_ms[begin:end])
+
+
+NO_ROWS = KeyRows.empty(0)
+
+
+def previous_entries(slots: Int32s, heads: Int32s, first_number: int) -> Int32s:
+    """For each new entry the number of the one before it in its slot: the slot's head, or a neighbour of this batch."""
+    previous = heads.copy()
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    repeats = ordered[1:] == ordered[:-1]
+    previous[order[1:][repeats]] = order[:-1][repeats] + first_number
+    return previous
+
+
+def seconds_since(begin_ms: int, timestamps_ms: Int64s) -> Int32s:
+    """Whole seconds as an entry can hold them; 0 while a file has no begin."""
+    if begin_ms <= 0:
+        return np.zeros(len(timestamps_ms), np.int32)
+    seconds = (timestamps_ms - begin_ms) // 1000
+    return np.minimum(np.maximum(seconds, 0), _SECONDS_MAX).astype(np.int32)
+
+
+def pack_entries(rows: KeyRows, seconds: Int32s, previous: Int32s) -> Entries:
+    entries = np.empty(len(rows.hashes), ENTRY_TYPE)
+    entries["hash"] = rows.hashes
+    entries["physical"] = rows.physical
+    entries["seconds"] = seconds
+    entries["previous"] = previous
+    return entries
+
+
+class Rebuilt(NamedTuple):
+    heads: Int32s
+    entry_count: int
+    """As in the header: one more than there are entries."""
+    last_physical: int
+    last_seconds: int
+    reached_limit: bool
+    """Whether the last entry that was kept stands before one at or behind the limit, and not before nonsense."""
+
+
+def rebuild(chunks: Iterable[Entries], slots: int, begin_physical: int, limit: int) -> Rebuilt:
+    """The slots made anew from the entries, from number 1 on, of messages before `limit`; nonsense is the end.
+
+    Slots hold nothing that the entries do not say: the head of a slot is the last entry whose hash falls into it. A
+    power cut may leave slots, header and entries on disk each in another state; but entries that were synced never
+    change again, so they are what can be believed.
+    """
+    heads: Int32s = np.zeros(slots, SLOT_TYPE)
+    number, physical, seconds = 1, begin_physical, 0
+    for entries in chunks:
+        sound = entries[: _sound_length(entries, number, physical)]
+        kept = sound[: np.searchsorted(sound["physical"], limit)]
+        heads[kept["hash"] % slots] = np.arange(number, number + len(kept))  # of one slot, the last one stays
+        if len(kept):
+            number, physical, seconds = number + len(kept), int(kept["physical"][-1]), int(kept["seconds"][-1])
+        if len(kept) < len(entries):
+            return Rebuilt(heads, number, physical, seconds, reached_limit=len(kept) < len(sound))
+    return Rebuilt(heads, number, physical, seconds, reached_limit=False)
+
+
+def _sound_length(entries: Entries, first_number: int, physical_min: int) -> int:
+    """How many of the leading entries make sense: offsets that never fall, and links that only lead back.
+
+    Zeros were never written, though they might be the first message of a log, with a key whose hash is 0: that one is
+    put again.
+    """
+    physical, previous = entries["physical"], entries["previous"]
+    numbers = np.arange(first_number, first_number + len(entries))
+    is_sound = (entries["hash"] >= 0) & (entries["seconds"] >= 0) & (previous >= 0) & (previous < numbers)
+    is_sound &= (physical >= physical_min) & ((physical > 0) | (entries["hash"] > 0))
+    is_sound[1:] &= physical[1:] >= physical[:-1]
+    return len(entries) if is_sound.all() else int(np.argmin(is_sound))
+
+
+# --- index_header ---
+#
+# What the header of an index file says, and how it changes. Pure values; the bytes are in `index_layout`.
+
+SECOND_MS = 1000
+
+
+class Header(NamedTuple):
+    """In the order of the layout."""
+
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_physical: int
+    end_physical: int
+    slot_count: int
+    entry_count: int
+
+    @classmethod
+    def following(cls, end_timestamp_ms: int, end_physical: int) -> "Header":
+        """Of a new file: it begins where the one before it ends, until its first entry says otherwise."""
+        return cls(end_timestamp_ms, end_timestamp_ms, end_physical, end_physical, slot_count=0, entry_count=1)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Header":
+        header = cls(*HEADER.unpack(data))
+        # Apache counts from 1, but the file says 0 until the first entry is there.
+        return header._replace(entry_count=max(header.entry_count, 1))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.entry_count == 1
+
+    def with_rows(self, rows: KeyRows, new_slots: int) -> "Header":
+        """After these rows were added, of which `new_slots` were the first of their slot."""
+        return Header(
+            begin_timestamp_ms=int(rows.timestamps_ms[0]) if self.is_empty else self.begin_timestamp_ms,
+            end_timestamp_ms=int(rows.timestamps_ms[-1]),
+            begin_physical=int(rows.physical[0]) if self.is_empty else self.begin_physical,
+            end_physical=int(rows.physical[-1]),
+            slot_count=self.slot_count + new_slots,
+            entry_count=self.entry_count + len(rows.hashes),
+        )
+
+    def cut(self, entry_count: int, slot_count: int, last_physical: int, last_seconds: int) -> "Header":
+        """After all entries from `entry_count` on were forgotten."""
+        end_ms = self.end_timestamp_ms
+        if last_physical == self.begin_physical:
+            end_ms = self.begin_timestamp_ms
+        elif entry_count < self.entry_count:
+            # An entry keeps the second only; the end of that second leaves no message outside.
+            end_ms = min(end_ms, self.begin_timestamp_ms + last_seconds * SECOND_MS + SECOND_MS - 1)
+        return self._replace(
+            end_timestamp_ms=end_ms, end_physical=last_physical, slot_count=slot_count, entry_count=entry_count
+        )
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether messages of that time may be in the file, even if the clock was once set back."""
+        return begin_ms <= max(self.begin_timestamp_ms, self.end_timestamp_ms) and end_ms >= self.begin_timestamp_ms
+
+    def times_ms(self, numbers: Int64s, seconds: Int32s) -> Int64s:
+        """When the messages of entries were stored, to the second.
+
+        The first entry is the begin itself: what it holds are the seconds since the end of the file before.
+        """
+        return self.begin_timestamp_ms + np.where(numbers > 1, seconds, 0).astype(np.int64) * SECOND_MS

@@ -1,0 +1,430 @@
+"""One file of the index: a batch of entries goes in at once, the chain of a slot comes out newest first.
+
+Entries are appended by plain writes. Header and slots are a mapping, because a batch touches as many places of it as
+it has keys; its blocks are taken beforehand, so that a full disk is an OSError of a call and never a SIGBUS.
+
+    stage     slots are read, entries written behind the last        may fail: nothing is seen of it
+    publish   header, then slots, in memory                          cannot fail
+
+Before them, who must not wait for the disk asks `cold`, and has a thread do what that tells.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.errors import StoreCorrupt, StoreFull, StoreMismatch
+from ariane.store.blocking_io import Errand
+from ariane.store.disk import Disk, File
+from ariane.store.index.entries import (
+    ENTRY_BYTES,
+    ENTRY_TYPE,
+    HEADER,
+    HEADER_BYTES,
+    SECOND_MS,
+    SLOT_BYTES,
+    SLOT_TYPE,
+    Entries,
+    Header,
+    Int32s,
+    Int64s,
+    KeyRows,
+    entries_position,
+    file_bytes,
+    pack_entries,
+    previous_entries,
+    rebuild,
+    seconds_since,
+)
+
+# --- index_pages ---
+#
+# Which pages of an index file the event loop may touch without a wait for the disk.
+#
+# Keys fall into slots all over a file of 20 MB, and most of its pages may have left memory since they were last
+# touched: each would be a page fault. So they are asked for before keys are put, and a thread fetches what is missing:
+#
+#     touched since the last sync        in memory: the kernel is not asked
+#     a few others                       asked for, page by page; those that are not there are fetched
+#     many others                        all slots are fetched, in order: one by one would take longer
+#
+# Entries are written behind the last one. A page that a write changes only in part is read first, so the first and the
+# last page of theirs are asked for as well.
+
+_PAGE_BYTES = 4096
+_SLOTS_OF_A_PAGE = _PAGE_BYTES // SLOT_BYTES
+_SLOTS_OF_HEADER = HEADER_BYTES // SLOT_BYTES
+assert HEADER_BYTES % SLOT_BYTES == 0, "no slot lies over two pages"
+_ASKED_MAX = 64
+_FETCHED_BYTES = 1 << 20
+_AHEAD_BYTES = 1 << 20
+"""Of the entries' places, what is fetched at once: the next rounds want it."""
+
+
+class IndexPages:
+    """Of one file. For the loop; the errands are for a thread."""
+
+    def __init__(self, file: File, slots: int, *, is_new: bool) -> None:
+        """Of a new file nothing has to be read: it is allocated and empty, and a hole behind its last entry."""
+        self._file = file
+        self._is_new = is_new
+        self._slots = np.int32(slots)
+        self._slots_end = entries_position(slots)
+        self._is_warm: NDArray[np.bool_] = np.full(-(-self._slots_end // _PAGE_BYTES), is_new)
+        self._are_all_warm = is_new
+
+    def cold(self, hashes: Int32s, begin: int, end: int) -> Errand | None:
+        """What has to be done before keys of these hashes are put, whose entries are written from `begin` to `end`.
+
+        None when that would not wait. What is asked for is taken to be touched: do it now.
+        """
+        pages = [] if self._are_all_warm else self._unknown(hashes)
+        is_many = len(pages) > _ASKED_MAX
+        cold_pages = [] if is_many else [page for page in pages if not self._is_cached(page * _PAGE_BYTES)]
+        # behind the first page, a file that another process began may hold what it forgot in a crash
+        cold_ends = [at for at in ((begin,) if self._is_new else (begin, end - 1)) if not self._is_cached(at)]
+        if is_many:
+            return partial(self._fetch_all, cold_ends)
+        if cold_pages or cold_ends:
+            return partial(self._fetch, cold_pages, cold_ends)
+        self._is_warm[pages] = True
+        return None
+
+    def _unknown(self, hashes: Int32s) -> list[int]:
+        """Pages of the header and of the slots, of which it is not known whether they are in memory."""
+        pages = (hashes % self._slots + _SLOTS_OF_HEADER) // _SLOTS_OF_A_PAGE
+        unknown = set(pages[~self._is_warm[pages]].tolist())
+        return sorted(unknown if self._is_warm[0] else unknown | {0})
+
+    def _is_cached(self, position: int) -> bool:
+        return self._file.read_cached(1, position) is not None
+
+    def synced(self) -> None:
+        """What was touched before may leave memory from now on."""
+        self._is_warm[:] = self._are_all_warm = False
+
+    # --- for a thread -------------------------------------------------------------------------------------------------
+
+    def _fetch(self, pages: list[int], ends: Iterable[int]) -> None:
+        for page in pages:
+            self._file.read(1, page * _PAGE_BYTES)
+        self._is_warm[pages] = True
+        self._fetch_ahead(ends)
+
+    def _fetch_all(self, ends: Iterable[int]) -> None:
+        for position in range(0, self._slots_end, _FETCHED_BYTES):
+            self._file.read(min(_FETCHED_BYTES, self._slots_end - position), position)
+        self._is_warm[:] = self._are_all_warm = True
+        self._fetch_ahead(ends)
+
+    def _fetch_ahead(self, ends: Iterable[int]) -> None:
+        for position in ends:
+            self._file.read(1 if self._is_new else _AHEAD_BYTES, position)
+
+
+# --- index_reader ---
+#
+# Reads slots and entries of an index file, whatever its bytes are. A thread may do so while entries are added.
+#
+# By plain reads and not through a mapping: while a page comes from the disk other threads run, and a file that somebody
+# cut short is a StoreCorrupt and not a SIGBUS.
+
+_SCANNED_ENTRIES = 50_000
+_SPAN_MIN = 204  # entries: 4 KiB
+_SPAN_MAX = 50_000
+_DENSE = 16
+
+
+class IndexReader:
+    def __init__(self, path: Path, file: File, slots: int) -> None:
+        self._path = path
+        self._file = file
+        self._slots = slots
+
+    def position(self, number: int) -> int:
+        """Where an entry stands in the file."""
+        return entries_position(self._slots) + number * ENTRY_BYTES
+
+    def head(self, slot: int) -> int:
+        """The number of the newest entry of a slot."""
+        return int.from_bytes(self._read(SLOT_BYTES, HEADER_BYTES + slot * SLOT_BYTES), "big", signed=True)
+
+    def chain(self, slot: int, head: int, entry_count: int) -> Iterator[tuple[Int64s, Entries]]:
+        """The entries of a slot and their numbers, newest first, those that stand near each other at a time.
+
+        All entries whose hash falls into a slot are in its chain, so only the way from one stretch of the file to the
+        next follows a link. A busy key has millions of entries: the denser they are, the longer the next stretch.
+        Every link must lead back: that ends any walk. StoreCorrupt where one does not.
+        """
+        number, above, span = head, entry_count, _SPAN_MIN
+        while number:
+            if not 0 < number < above:
+                raise StoreCorrupt(f"{self._path}: slot {slot} leads to entry {number}, but not from behind it")
+            first = max(number + 1 - span, 1)
+            entries = self._entries(first, number + 1)
+            places = np.flatnonzero(entries["hash"] % self._slots == slot)[::-1]
+            if not len(places) or places[0] != number - first:
+                raise StoreCorrupt(f"{self._path}: slot {slot} leads to entry {number}, which is of another slot")
+            yield places + first, entries[places]
+            above, number = first + int(places[-1]), int(entries["previous"][places[-1]])
+            span = min(span * 4, _SPAN_MAX) if len(places) >= _DENSE else _SPAN_MIN
+
+    def scan(self, entry_count: int) -> Iterator[Entries]:
+        """The entries from number 1 on, many at a time, as far as they can be read."""
+        for number in range(1, entry_count, _SCANNED_ENTRIES):
+            try:
+                yield self._entries(number, min(number + _SCANNED_ENTRIES, entry_count))
+            except StoreCorrupt:
+                return
+
+    def physical_at(self, number: int) -> int | None:
+        """The physical offset in an entry, None when it cannot be read."""
+        try:
+            return int(self._entries(number, number + 1)["physical"][0])
+        except StoreCorrupt:
+            return None
+
+    def _entries(self, first: int, end: int) -> Entries:
+        return np.frombuffer(self._read((end - first) * ENTRY_BYTES, self.position(first)), ENTRY_TYPE)
+
+    def _read(self, length: int, position: int) -> bytes:
+        try:
+            data = self._file.read(length, position)
+        except OSError as error:
+            raise StoreCorrupt(f"{self._path} cannot be read at byte {position}: {error.strerror}") from error
+        if len(data) != length:
+            raise StoreCorrupt(f"{self._path} ends at byte {position + len(data)}: it was cut short")
+        return data
+
+
+# ---
+
+_COPY_BYTES = 1 << 20
+
+
+class Shape(NamedTuple):
+    """The two numbers that all files of an index share."""
+
+    slots: int
+    entries: int
+
+
+class Staged(NamedTuple):
+    """Entries that are written but not yet visible."""
+
+    header: Header
+    slots: Int32s
+    first_number: int
+
+
+class IndexFile:
+    """One writer; `find` may run in a thread meanwhile."""
+
+    def __init__(self, path: Path, file: File, shape: Shape, header: Header, *, has_blocks: bool) -> None:
+        self.path = path
+        self.changes = 0
+        """Grows with every change, so that a sync knows what it has covered."""
+        self.changes_synced = -1  # what another process wrote may not be durable, either
+        self._file = file
+        self._shape = shape
+        self._header = header
+        self._has_blocks = has_blocks
+        self._one_taker = threading.Lock()
+        self._pages = IndexPages(file, shape.slots, is_new=has_blocks)
+        self._map: memoryview | None = None
+        self._reader = IndexReader(path, file, shape.slots)
+        self._sync_failed = False
+
+    @classmethod
+    def create(cls, disk: Disk, path: Path, shape: Shape, header: Header) -> "IndexFile":
+        file = disk.create(path, file_bytes(*shape), allocated=entries_position(shape.slots))
+        try:
+            file.sync()  # its size before its first entry: a file of another size that has entries is another broker's
+        except OSError:
+            file.close()
+            disk.remove(path)
+            raise
+        return cls(path, file, shape, header, has_blocks=True)
+
+    @classmethod
+    def open(cls, disk: Disk, path: Path, shape: Shape) -> "IndexFile | None":
+        """None when the file was never finished being made; StoreMismatch when it was made for another shape."""
+        file = disk.open(path, writable=True)
+        head = file.read(HEADER_BYTES, 0)
+        if file.size == file_bytes(*shape):
+            return cls(path, file, shape, Header.parse(head), has_blocks=False)
+        file.close()
+        if not any(head):
+            return None
+        raise StoreMismatch(
+            f"{path} has {file.size} bytes, {shape.slots} slots and {shape.entries} entries need {file_bytes(*shape)}: "
+            "set the numbers that the index was written with, or remove its directory to have it built anew"
+        )
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    @property
+    def is_empty(self) -> bool:
+        return self._header.is_empty
+
+    @property
+    def room(self) -> int:
+        """How many entries still fit."""
+        return max(self._shape.entries - self._header.entry_count, 0)
+
+    @property
+    def end_physical(self) -> int:
+        """The last message that this file, or the one before it, knows of; -1 for none."""
+        return self._header.end_physical if self._header.end_physical > 0 or not self.is_empty else -1
+
+    def cold(self, rows: KeyRows) -> Errand | None:
+        """What a thread has to do before `stage` and `publish`, so that they do not wait for the disk; None if nothing.
+
+        Asked again behind it, this may tell of more: others may have put keys meanwhile.
+        """
+        if not self._has_blocks:
+            return self._take_blocks
+        begin = self._reader.position(self._header.entry_count)
+        return self._pages.cold(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
+
+    def stage(self, rows: KeyRows) -> Staged:
+        """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
+        number = self._header.entry_count
+        slots = rows.hashes % np.int32(self._shape.slots)
+        heads = self._heads()[slots].astype(np.int32)
+        heads[heads.view(np.uint32) >= number] = 0  # negative ones are large then, and no entry either
+        previous = previous_entries(slots, heads, number)
+        entries = pack_entries(rows, self._seconds(rows), previous)
+        self._file.write(entries.tobytes(), self._reader.position(number))
+        return Staged(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
+
+    def publish(self, staged: Staged) -> None:
+        """Shows what was staged last. The header first: a reader in a thread that sees a head then sees its entry."""
+        assert self._map is not None, "stage() maps the slots"
+        self._header = staged.header
+        HEADER.pack_into(self._map, 0, *staged.header)
+        # of entries in the same slot the last one stays
+        self._heads()[staged.slots] = np.arange(staged.first_number, staged.header.entry_count)
+        self.changes += 1
+        if not self.room:
+            self._map = None
+
+    def _seconds(self, rows: KeyRows) -> Int32s:
+        begin_ms = self._header.begin_timestamp_ms
+        if not self.is_empty:
+            return seconds_since(begin_ms, rows.timestamps_ms)
+        # As Apache counts: the first entry still from the end of the file before, the others from the first.
+        seconds = seconds_since(int(rows.timestamps_ms[0]), rows.timestamps_ms)
+        seconds[:1] = seconds_since(begin_ms, rows.timestamps_ms[:1])
+        return seconds
+
+    def _heads(self) -> Int32s:
+        """The slots as an array over the mapping."""
+        if self._map is None:
+            self._take_blocks()
+            self._map = self._file.writable_view(entries_position(self._shape.slots))
+        return np.frombuffer(self._map, SLOT_TYPE, offset=HEADER_BYTES)
+
+    def _take_blocks(self) -> None:
+        """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0.
+
+        A thread may do it before anything is put. Who comes meanwhile waits: what was read here must not be written
+        over something newer, nor to a file that was closed.
+        """
+        end = entries_position(self._shape.slots)
+        with self._one_taker:
+            if self._has_blocks:
+                return
+            for position in range(0, end, _COPY_BYTES):
+                self._file.write(self._file.read(min(_COPY_BYTES, end - position), position), position)
+            self._has_blocks = True
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets, newest first, under that hash and time. StoreCorrupt where a chain breaks off.
+
+        An entry knows its second only. Apache takes the begin of that second for the time, and so misses messages of
+        the first second of a query; here they are found, at the price of those stored up to a second earlier.
+        """
+        slot = key_hash % self._shape.slots
+        head = self._head(slot)
+        header = self._header  # looked at after the head, so that it knows the entry
+        for numbers, entries in self._reader.chain(slot, head, min(header.entry_count, self._shape.entries)):
+            times_ms = header.times_ms(numbers, entries["seconds"])
+            found = (entries["hash"] == key_hash) & (times_ms <= end_ms) & (times_ms > begin_ms - SECOND_MS)
+            yield from entries["physical"][found].tolist()
+            if times_ms[-1] <= begin_ms - SECOND_MS:
+                return
+
+    def _head(self, slot: int) -> int:
+        mapped = self._map  # the writer may let go of it between two looks
+        if mapped is None:
+            return self._reader.head(slot)
+        position = HEADER_BYTES + slot * SLOT_BYTES
+        return int.from_bytes(mapped[position : position + SLOT_BYTES], "big", signed=True)
+
+    def begins_as_told(self) -> bool:
+        """Whether header and first entry agree. Both are written once, so they do in a file that was ever synced."""
+        if self._header.begin_timestamp_ms < 0:  # no clock tells that, and no query would find what is counted from it
+            return False
+        return self.is_empty or self._reader.physical_at(1) == self._header.begin_physical
+
+    def is_sound(self) -> bool:
+        """Whether the header agrees with the first and the last entry."""
+        if self._header.entry_count > self._shape.entries or not self.begins_as_told():
+            return False
+        return self.is_empty or self._reader.physical_at(self._header.entry_count - 1) == self._header.end_physical
+
+    def keep_before(self, physical: int) -> int:
+        """Forgets the messages from `physical` on, and makes header and slots anew from the entries that stay.
+
+        Returns `physical`, or less when an entry made no sense: it ends what stays, and because the message before it
+        may have lost some of its keys, that one goes as well.
+        """
+        begin, end = self._header.begin_physical, min(self._header.entry_count, self._shape.entries)
+        rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+        if rebuilt.entry_count < end and not rebuilt.reached_limit:
+            physical = min(physical, rebuilt.last_physical)
+            rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+        slot_count = int(np.count_nonzero(rebuilt.heads))
+        header = self._header.cut(rebuilt.entry_count, slot_count, rebuilt.last_physical, rebuilt.last_seconds)
+        self._rewrite(header, rebuilt.heads.tobytes())
+        return physical
+
+    def _rewrite(self, header: Header, slots: bytes) -> None:
+        try:
+            self._file.write(HEADER.pack(*header) + slots, 0)
+        except OSError as error:
+            raise StoreFull(f"{self.path} cannot be written: {error.strerror}") from error
+        self._header, self._has_blocks, self._map = header, True, None
+        self.changes += 1
+
+    def sync(self) -> None:
+        """Makes all of it durable, for a thread to call.
+
+        After one failure it fails for good: the kernel has dropped what it could not write, so a later success would
+        say nothing.
+        """
+        if self._sync_failed:
+            raise OSError(None, "an earlier sync failed")
+        try:
+            self._file.sync()
+        except OSError:
+            self._sync_failed = True
+            raise
+
+    def synced(self, changes: int) -> None:
+        """On the loop: the sync that began when there were so many changes is done."""
+        self.changes_synced = changes
+        self._pages.synced()
+
+    def close(self) -> None:
+        with self._one_taker:
+            self._map = None
+            self._file.close()

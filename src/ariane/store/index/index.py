@@ -1,0 +1,463 @@
+"""The index: from a topic and a key to the physical offsets of messages, newest first.
+
+It is derived from the commit log: what is lost here can be put again from there. A run of files, each with its own
+hash table; only the newest takes entries, and a full one is followed by the next.
+
+    dispatch --> put --------> newest file       (one writer: the event loop)
+    a query  --> query ------> newest to oldest  (may run in a thread, under a lease)
+    a timer  --> syncing ----> changed files     (the sync itself runs in a thread)
+
+No key is stored. Whoever asks compares the key of each message that is found.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from ariane.store.blocking_io import Errand, Steps, at_once
+from ariane.store.disk import Disk
+from ariane.store.index.entries import Header, KeyedMessage, KeyRows, key_hash
+from ariane.store.index.file import IndexFile, Shape, Staged
+from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.layout import Layout
+from ariane.store.settings import StoreSettings
+
+# --- index_directory ---
+#
+# The files of the index, oldest first: found, made, dropped, synced and closed.
+
+log = logging.getLogger(__name__)
+
+_NAME_DIGITS = 17
+
+
+@dataclass(slots=True)
+class SyncPlan:
+    """The files that changed since they were last synced, each with the number of changes it had at this moment."""
+
+    disk: Disk
+    files: list[tuple[IndexFile, int]]
+    directory: Path | None
+    """To be synced when names came or went."""
+    is_done: bool = False
+
+    def run(self) -> None:
+        """Blocks; for a thread. StoreReadOnly when a sync failed, and then the index is not durable any further."""
+        try:
+            for file, _ in self.files:
+                file.sync()
+            if self.directory is not None:
+                self.disk.sync_directory(self.directory)
+        except OSError as error:
+            raise StoreReadOnly(
+                f"the index cannot be made durable: {error.strerror}; repair the disk and start again, then the index "
+                "is rebuilt from the last good point"
+            ) from error
+        self.is_done = True
+
+
+class IndexDirectory:
+    def __init__(self, disk: Disk, path: Path, shape: Shape, now_local_name: Callable[[], str]) -> None:
+        self.files: list[IndexFile] = []
+        """Replaced and never changed in place, because threads read it."""
+        self._disk = disk
+        self._path = path
+        self._shape = shape
+        self._now_local_name = now_local_name
+        self._name_changes, self._name_changes_synced = 0, -1
+        self._leases = 0
+        self._retired: list[IndexFile] = []
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def open_all(self) -> None:
+        """Finds the files; those that were never finished go. StoreError when they cannot be opened or do not fit."""
+        try:
+            self._disk.make_directory(self._path)
+            for name in self._disk.names(self._path):
+                if _is_index_name(name) and (file := self._open(name)) is not None:
+                    self.files.append(file)
+        except OSError as error:
+            self.close()
+            raise StoreError(f"the index in {self._path} cannot be opened: {error.strerror}") from error
+        except StoreError:
+            self.close()
+            raise
+        # By offset and not by name: a name made in the hour when summer time ends may be smaller than an older one.
+        self.files.sort(key=lambda file: (file.header.begin_physical, file.path.name))
+
+    def _open(self, name: str) -> IndexFile | None:
+        path = self._path / name
+        file = IndexFile.open(self._disk, path, self._shape)
+        if file is None:
+            log.warning("index file was never finished, removed", extra={"path": str(path)})
+            self._disk.remove(path)
+        return file
+
+    def create(self, header: Header, after: Iterable[IndexFile]) -> IndexFile:
+        """A new file, not yet one of `files`; `after` are others of that kind. OSError when there is no space."""
+        path = self._path / self._new_name(after)
+        return IndexFile.create(self._disk, path, self._shape, header)
+
+    def _new_name(self, after: Iterable[IndexFile]) -> str:
+        """The local time, moved on when it is not behind every name in use: Apache reads files in order of names."""
+        last = max((int(file.path.name) for file in (*self.files, *after)), default=0)
+        return f"{max(int(self._now_local_name()), last + 1):0{_NAME_DIGITS}d}"
+
+    def adopt(self, created: list[IndexFile]) -> None:
+        self.files = [*self.files, *created]
+        self._name_changes += 1
+
+    def discard(self, created: Iterable[IndexFile]) -> None:
+        """Removes files that were not adopted."""
+        for file in created:
+            file.close()
+            with suppress(OSError):  # it has no entries, so the next start does not mind it
+                self._disk.remove(file.path)
+
+    def drop(self, file: IndexFile, *, durably: bool = False) -> None:
+        """Unlinks a file, and closes it when no thread can be using it. StoreError when it cannot be unlinked."""
+        at_once(self.dropping(file))
+        if durably:
+            with self._failing_for(file):
+                self._disk.sync_directory(self._path)
+
+    def dropping(self, file: IndexFile) -> Steps[None]:
+        """The same step by step: to give back the blocks of a large file takes a while.
+
+        It is closed before it is unlinked, if it can be: whoever of the two is last gives the blocks back.
+        """
+        with self._failing_for(file):
+            self.files = [other for other in self.files if other is not file]
+            self._retired.append(file)
+            self._close_retired()
+            yield partial(self._unlink, file.path)
+            self._name_changes += 1
+
+    def _unlink(self, path: Path) -> None:
+        with suppress(FileNotFoundError):  # somebody was faster
+            self._disk.remove(path)
+
+    @contextmanager
+    def _failing_for(self, file: IndexFile) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(f"{file.path} cannot be removed: {error.strerror}") from error
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """While it lasts, threads may use the files: those that are dropped meanwhile are closed only afterwards."""
+        self._leases += 1
+        try:
+            yield
+        finally:
+            self._leases -= 1
+            self._close_retired()
+
+    @contextmanager
+    def syncing(self) -> Iterator[SyncPlan]:
+        with self.lease():
+            name_changes = self._name_changes
+            directory = self._path if name_changes != self._name_changes_synced else None
+            changed = [(file, file.changes) for file in self.files if file.changes != file.changes_synced]
+            plan = SyncPlan(self._disk, changed, directory)
+            yield plan
+            if plan.is_done:
+                self._name_changes_synced = name_changes
+                for file, changes in changed:
+                    file.synced(changes)
+
+    def close(self) -> None:
+        self._retired.extend(self.files)
+        self.files = []
+        self._close_retired()
+
+    def _close_retired(self) -> None:
+        if self._leases:
+            return
+        for file in self._retired:
+            file.close()
+        self._retired.clear()
+
+
+def _is_index_name(name: str) -> bool:
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+# --- index_recovery ---
+#
+# Which files of an index can be believed, and up to where, when a store is opened.
+#
+# What is not believed is forgotten, in every file, so that the index is that of the log up to some message. Putting the
+# messages behind it then leaves neither a hole nor a second entry.
+
+
+class Cut(NamedTuple):
+    kept: list[IndexFile]
+    dropped: list[IndexFile]
+    """Newest first. To be removed in this order, so that a crash on the way leaves no gap between files."""
+    damaged_from: int | None = None
+    """From which message on an index is lost that should be there; None when nothing is."""
+
+
+def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
+    """Forgets all messages from `limit` on.
+
+    After a crash the newest file that stays is made anew from its entries, unless it was full: only the slots of a
+    full file cannot have been on their way to the disk after the sync that `limit` stands for.
+    """
+    kept = [file for file in files if not file.is_empty]
+    dropped = [file for file in files if file.is_empty]
+    damaged_from = None
+    while kept:
+        last = kept[-1]
+        if last.is_empty or last.header.begin_physical >= limit:
+            dropped.append(kept.pop())
+        elif last.end_physical < limit and not (crashed and last.room):
+            break
+        else:
+            found = _cut_file(last, limit)
+            if found < limit:
+                damaged_from = limit = found
+            if not last.is_empty:
+                break
+    return Cut(kept, dropped, damaged_from)
+
+
+def cut_damage(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]) -> Cut:
+    """Drops the first file that is not sound, with all that were made after it: messages are put to the end only.
+
+    After it by name, because what a damaged header says of the order means nothing. The last message before it goes,
+    too: some of its keys may be in what was dropped.
+    """
+    damaged = [file for file in files if not is_sound(file)]
+    if not damaged:
+        return Cut(list(files), [])
+    first = min(file.path.name for file in damaged)
+    older = [file for file in files if file.path.name < first]
+    newer = sorted((file for file in files if file.path.name >= first), key=lambda file: file.path.name, reverse=True)
+    limit = max((file.end_physical for file in older if not file.is_empty), default=0)
+    for file in damaged:
+        _warn(file, limit)
+    result = cut(older, limit, crashed=False)
+    return Cut(result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from)
+
+
+def _cut_file(file: IndexFile, limit: int) -> int:
+    found = file.keep_before(limit)
+    if found < limit:
+        _warn(file, found)
+    return found
+
+
+def _warn(file: IndexFile, limit: int) -> None:
+    log.warning("index file damaged, dropped from here on", extra={"path": str(file.path), "begin": limit})
+
+
+# ---
+
+
+class IndexHits(NamedTuple):
+    offsets: list[int]
+    """Physical offsets, newest first. Some may belong to another key with the same hash."""
+    last_update_timestamp_ms: int
+    """Store time of the last message of the index, 0 when there is none."""
+    last_update_physical: int
+
+
+class Index:
+    def __init__(self, directory: IndexDirectory) -> None:
+        self._directory = directory
+        self._end_physical = _end_of(directory.files)
+        self.damaged_from: int | None = None
+        """From which message on damage has cost entries, of those that were believed to be safe."""
+
+    @classmethod
+    def open(cls, disk: Disk, layout: Layout, settings: StoreSettings, now_local_name: Callable[[], str]) -> "Index":
+        """Opens every file. `now_local_name` is the local time as yyyyMMddHHmmssSSS, by which files are named.
+
+        Call `after_clean_stop` or `after_crash` next: they say what of it counts.
+        """
+        shape = Shape(settings.index_slots, settings.index_entries)
+        directory = IndexDirectory(disk, layout.index, shape, now_local_name)
+        directory.open_all()
+        return cls(directory)
+
+    @property
+    def end_physical(self) -> int:
+        """The last message that is in the index, -1 for none.
+
+        Dispatch may begin again there or anywhere before: what is known is skipped.
+        """
+        return self._end_physical
+
+    def after_clean_stop(self) -> None:
+        """Believes every file whose header fits its entries; see `end_physical` for what has to be put again."""
+        self._apply(cut_damage(self._directory.files, IndexFile.is_sound))
+
+    def after_crash(self, durable_physical: int) -> None:
+        """Believes only what a sync covered: the messages before `durable_physical`. The others have to be put again.
+
+        The caller's record of that number must not be behind the end of the log when new messages are put: or a second
+        crash would believe old entries that stand where new ones had been.
+        """
+        self._apply(cut_damage(self._directory.files, IndexFile.begins_as_told))
+        self._apply(cut(self._directory.files, durable_physical, crashed=True))
+        self._apply(cut_damage(self._directory.files, IndexFile.is_sound))
+
+    def truncate(self, physical: int) -> None:
+        """Forgets all messages from `physical` on, because the log ends there."""
+        self._apply(cut(self._directory.files, physical, crashed=False))
+
+    def _apply(self, result: Cut) -> None:
+        for file in result.dropped:
+            self._directory.drop(file, durably=True)  # one by one: no crash may leave a gap
+        if result.damaged_from is not None:
+            known = self.damaged_from
+            self.damaged_from = result.damaged_from if known is None else min(known, result.damaged_from)
+        self._end_physical = _end_of(self._directory.files)
+
+    def durable_at(self, timestamp_ms: int) -> int:
+        """What `after_crash` may be told of a store that Apache wrote, from its checkpoint's indexMsgTimestamp.
+
+        Apache syncs a file when it is full, and only then moves that timestamp.
+        """
+        files = self._directory.files
+        return max(
+            (file.end_physical for file in files if file.header.end_timestamp_ms <= timestamp_ms and not file.room),
+            default=0,
+        )
+
+    def put(self, messages: Iterable[KeyedMessage]) -> None:
+        """As `put_columns`."""
+        self.put_columns(KeyColumns.of(messages))
+
+    def put_columns(self, columns: KeyColumns) -> None:
+        """Indexes messages in the order of the log, all or none: StoreFull when there is no space, then try again.
+
+        The caller leaves out messages of rolled-back transactions, as Apache does.
+        """
+        rows = columns.rows(self._end_physical)
+        if not len(rows.hashes):
+            return
+        created: list[IndexFile] = []
+        try:
+            staged = self._stage(rows, created)
+        except OSError as error:
+            self._directory.discard(created)
+            raise StoreFull(f"the index in {self._directory.path} cannot be written: {error.strerror}") from error
+        for file, part in staged:
+            file.publish(part)
+        if created:
+            self._directory.adopt(created)
+        self._end_physical = int(rows.physical[-1])
+
+    def cold(self, columns: KeyColumns) -> Errand | None:
+        """What a thread has to do so that `put_columns` does not wait for old bytes; None if nothing. See IndexFile.
+
+        A file that is full is followed by a new one, of which there is nothing old.
+        """
+        newest = self._directory.files[-1:]
+        if not newest or not newest[0].room:
+            return None
+        rows = columns.rows(self._end_physical)
+        return newest[0].cold(rows.part(0, newest[0].room)) if len(rows.hashes) else None
+
+    def _stage(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, Staged]]:
+        """Each file that the rows go to, with its part of them."""
+        staged = []
+        newest = self._directory.files[-1:]
+        file = newest[0] if newest and newest[0].room else None
+        begin = 0
+        while begin < len(rows.hashes):
+            if file is None:
+                file = self._directory.create(self._following(rows, begin), created)
+                created.append(file)
+            end = begin + file.room
+            staged.append((file, file.stage(rows.part(begin, end))))
+            begin, file = end, None
+        return staged
+
+    def _following(self, rows: KeyRows, begin: int) -> Header:
+        """Of a file for the rows from `begin` on: it goes on from the file before, as these rows will have left it."""
+        if begin:
+            return Header.following(int(rows.timestamps_ms[begin - 1]), int(rows.physical[begin - 1]))
+        if self._directory.files:
+            header = self._directory.files[-1].header
+            return Header.following(header.end_timestamp_ms, header.end_physical)
+        return Header.following(0, 0)
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> IndexHits:
+        """At most `max_num` messages stored between two times, both included.
+
+        As in Apache, a file that began before `begin_ms` is the last to be looked at. A broken chain ends the search
+        in its file, with a warning: what the other files know is still an answer.
+        """
+        files = self._directory.files
+        wanted = key_hash(topic, key)
+        offsets: list[int] = []
+        for file in reversed(files):
+            if len(offsets) >= max_num:
+                break
+            if file.is_empty:
+                continue
+            if file.header.overlaps(begin_ms, end_ms):
+                _collect(file, wanted, max_num, begin_ms, end_ms, offsets)
+            if file.header.begin_timestamp_ms < begin_ms:
+                break
+        newest = files[-1].header if files else Header.following(0, 0)
+        return IndexHits(offsets, newest.end_timestamp_ms, newest.end_physical)
+
+    def drop_before(self, min_physical: int) -> None:
+        """Removes the oldest files while they hold only messages that the log has lost; never the newest file."""
+        at_once(self.dropping_before(min_physical))
+
+    def dropping_before(self, min_physical: int) -> Steps[None]:
+        """The same step by step."""
+        for file in self._directory.files[:-1]:
+            if file.end_physical >= min_physical:
+                return
+            yield from self._directory.dropping(file)
+
+    def lease(self) -> AbstractContextManager[None]:
+        """While it lasts, a thread may `query`: files that are dropped meanwhile are closed only afterwards.
+
+        Entered and left on the event loop, around the call of the thread.
+        """
+        return self._directory.lease()
+
+    def syncing(self) -> AbstractContextManager[SyncPlan]:
+        """A plan whose `run` is for a thread. When it has run, all that was put before this call is durable.
+
+        with index.syncing() as plan:
+            await in_a_thread(plan.run)
+        """
+        return self._directory.syncing()
+
+    def close(self) -> None:
+        """Header and slots are always up to date in the file; to have them durable, sync first."""
+        self._directory.close()
+
+
+def _end_of(files: Sequence[IndexFile]) -> int:
+    return max((file.end_physical for file in files), default=-1)
+
+
+def _collect(file: IndexFile, wanted: int, max_num: int, begin_ms: int, end_ms: int, offsets: list[int]) -> None:
+    """Adds what a file knows; a message once, even when two of its keys have the same hash."""
+    try:
+        for physical in file.find(wanted, begin_ms, end_ms):
+            if len(offsets) >= max_num:
+                return
+            if not offsets or offsets[-1] != physical:
+                offsets.append(physical)
+    except StoreCorrupt as error:
+        log.warning("index chain broken", extra={"reason": str(error)})

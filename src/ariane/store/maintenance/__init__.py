@@ -1,0 +1,1 @@
+"""Background work of a store: flush, derived files, recovery, retention."""

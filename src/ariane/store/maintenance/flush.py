@@ -1,0 +1,172 @@
+"""When an append is durable: one sync for all who wait (group commit), or one every so often.
+
+`Flusher` knows how far the log is durable and who waits; `sync_now` is the step that a thread or a test calls. The
+first error of a sync is final: the kernel drops what it could not write and the next sync would succeed without it
+(PostgreSQL's "fsyncgate"). So the store becomes read-only and everybody who waits learns that the outcome is unknown.
+"""
+
+import asyncio
+import heapq
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+
+from ariane.errors import StoreReadOnly
+from ariane.store.commit_log.log import CommitLog
+from ariane.store.settings import FlushDiskType, StoreSettings
+
+log = logging.getLogger(__name__)
+
+_PAGE_BYTES = 4096
+_SUMMED_BYTES_MIN = 2 * 1024 * 1024
+"""What is summed at once: a sum is a small write, which would cost as much as the sums of a single block."""
+
+
+class Flusher:
+    def __init__(self, commit_log: CommitLog, flushed_to: int, on_error: Callable[[OSError], None]) -> None:
+        """`flushed_to` is what the checkpoint vouches for: what another process wrote behind it may not be durable."""
+        self._log = commit_log
+        self._on_error = on_error
+        self._failure: StoreReadOnly | None = None
+        self._sync_error: OSError | None = None
+        self._one_at_a_time = threading.Lock()
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._ticket = count()
+        self.flushed_to = min(flushed_to, commit_log.max_offset)
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are written and not yet durable."""
+        return self._log.max_offset - self.flushed_to
+
+    def wait_durable(self, offset: int) -> "asyncio.Future[None]":
+        """Done when everything below `offset` is durable; StoreReadOnly when a sync has failed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            future.set_exception(self._failure)
+        elif offset <= self.flushed_to:
+            future.set_result(None)
+        else:
+            heapq.heappush(self._waiters, (offset, next(self._ticket), future))
+        return future
+
+    @property
+    def has_waiters(self) -> bool:
+        return bool(self._waiters)
+
+    def sync_now(self) -> int:
+        """Syncs every file with new bytes; how far the log is durable then. Blocks, and may run in a thread.
+
+        Never again after an error. And one thread at a time: of two who sync the same file at once, the kernel tells
+        only one that bytes were lost, and the other would believe that all is well.
+        """
+        with self._one_at_a_time:
+            if self._sync_error is not None:
+                raise self._sync_error
+            try:
+                return self._sync_files()
+            except OSError as error:
+                self._sync_error = error
+                raise
+
+    def _sync_files(self) -> int:
+        end = self._log.max_offset
+        for segment in tuple(self._log.segments):
+            if segment.end > self.flushed_to and segment.base < end:
+                segment.file.sync()
+        return end
+
+    def flushed(self, end: int) -> None:
+        """Takes the outcome of a sync: on the loop, like everything that touches waiters."""
+        self.flushed_to = max(self.flushed_to, end)
+        while self._waiters and self._waiters[0][0] <= self.flushed_to:
+            _, _, future = heapq.heappop(self._waiters)
+            if not future.done():
+                future.set_result(None)
+
+    def failed(self, error: OSError) -> None:
+        """Takes the failure of any sync, of queues and index as well: on the loop. The first one decides."""
+        if self._failure is not None:
+            return
+        self._sync_error = error
+        self._failure = StoreReadOnly(
+            f"a sync of the commit log failed ({error.strerror}): what is on disk is unknown, so the store takes no "
+            "more writes. Check the disk and restart; messages not acknowledged may or may not be there"
+        )
+        waiters, self._waiters = self._waiters, []
+        for _, _, future in waiters:
+            if not future.done():
+                future.set_exception(self._failure)
+        self._on_error(error)
+
+
+class FlushThread:
+    """Runs a Flusher's syncs in one thread: at once while somebody waits, else by interval and pages."""
+
+    def __init__(self, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool]) -> None:
+        self._flusher = flusher
+        self._sum_some = sum_some
+        self._summed_to = 0
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._wanted = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="ariane-flush", daemon=True)
+
+    @classmethod
+    @asynccontextmanager
+    async def running(
+        cls, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool] = lambda durable_to: False
+    ) -> AsyncIterator["FlushThread"]:
+        """`sum_some` is told how far the log is durable; it does a little, and tells whether there is more to do."""
+        thread = cls(flusher, settings, sum_some)
+        thread._thread.start()
+        try:
+            yield thread
+        finally:
+            thread._stopped = True
+            thread._wanted.set()
+            await asyncio.to_thread(thread._thread.join)
+
+    def wake(self) -> None:
+        """Somebody waits for a sync."""
+        self._wanted.set()
+
+    def _run(self) -> None:
+        quiet_ms = 0
+        settings = self._settings
+        while not self._stopped:
+            asked = self._wanted.wait(settings.flush_interval_ms / 1000)
+            self._wanted.clear()
+            quiet_ms = 0 if asked else quiet_ms + settings.flush_interval_ms
+            if self._is_due(asked, quiet_ms):
+                quiet_ms = 0
+                if not self._sync():
+                    return
+
+    def _is_due(self, asked: bool, quiet_ms: int) -> bool:
+        behind = self._flusher.behind
+        if asked or self._settings.flush_disk_type is FlushDiskType.SYNC:
+            return behind > 0
+        enough = behind >= self._settings.flush_least_pages * _PAGE_BYTES
+        return behind > 0 and (enough or quiet_ms >= self._settings.flush_thorough_interval_ms)
+
+    def _sync(self) -> bool:
+        try:
+            end = self._flusher.sync_now()
+        except OSError as error:
+            self._loop.call_soon_threadsafe(self._flusher.failed, error)
+            return False
+        self._loop.call_soon_threadsafe(self._flusher.flushed, end)
+        if end - self._summed_to >= _SUMMED_BYTES_MIN:
+            self._sum(end)
+        return True
+
+    def _sum(self, durable_to: int) -> None:
+        """Until somebody waits for a sync: who does, does not wait for this."""
+        while self._sum_some(durable_to):
+            if self._wanted.is_set():
+                return
+        self._summed_to = durable_to

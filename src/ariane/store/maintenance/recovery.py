@@ -1,0 +1,142 @@
+"""Opens every part of a store and brings them into step.
+
+The three ways in which files can disagree after a stop:
+
+    the log is ahead of queues or index       its records are dispatched again
+    queues or index are ahead of the log      they are cut
+    a file ends in the middle of a record     the log ends before it (log_recovery.py)
+
+How far back to begin is known: after a crash of the process from the written mark (a second old at most), after a crash
+of the machine from the checkpoint (a minute), after a clean stop from the end. Only for a store that Apache wrote last
+is it found by the files' times, as Apache does it.
+"""
+
+import logging
+import time
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+from ariane.clock import Clock
+from ariane.model.system_topics import parse_levels
+from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkpoint, write_checkpoint
+from ariane.store.commit_log.checksum_writer import LogSums, cut_sums
+from ariane.store.commit_log.log import CommitLog, Segments
+from ariane.store.commit_log.recovery import LogWalk, end_log, start_of_walk
+from ariane.store.consume_queue.files import affordable_open_files
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.disk import Disk
+from ariane.store.dispatch import Dispatcher
+from ariane.store.index.index import Index
+from ariane.store.layout import Layout
+from ariane.store.settings import StoreSettings
+from ariane.wire.record.layout import RECORD_BYTES_MAX
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Parts:
+    disk: Disk
+    layout: Layout
+    commit_log: CommitLog
+    queues: ConsumeQueues
+    index: Index | None
+    dispatcher: Dispatcher
+    checkpoint: Checkpoint
+    last_timestamp_ms: int
+    sums: LogSums | None
+
+
+def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str) -> Parts:
+    layout = Layout.under(settings.root, settings.commit_log_path)
+    for directory in (layout.root, layout.commit_log, layout.consume_queues, layout.index, layout.config):
+        disk.make_directory(directory)
+        disk.sync_directory(
+            directory.parent
+        )  # it may have been made by a run that was killed before it synced the name
+    exit_ = last_exit(disk, layout.abort, boot)
+    checkpoint = read_checkpoint(disk, layout.checkpoint)
+    segments = Segments(disk, layout.commit_log, settings.segment_bytes, writable=True)
+    queues = ConsumeQueues.open(disk, layout, settings, open_files_max=affordable_open_files())
+    index = Index.open(disk, layout, settings, partial(_local_name, clock)) if settings.index_enable else None
+    dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
+    walk = LogWalk(
+        disk=disk,
+        segments=segments,
+        start=start_of_walk(segments, checkpoint, exit_, queues.max_physical),
+        durable_to=checkpoint.flushed_to,
+        size_max=RECORD_BYTES_MAX,
+        quarantine=layout.quarantine,
+    )
+    began = time.perf_counter()
+    if exit_ is LastExit.CLEAN:
+        if index is not None:
+            index.after_clean_stop()
+    else:
+        queues.truncate(walk.start)
+        queues.doubt_from(checkpoint.dispatched_to)
+        if index is not None:
+            index.after_crash(walk.start if checkpoint.is_ours else index.durable_at(checkpoint.index_timestamp_ms))
+    if index is not None:
+        _tell_missing(index, segments.base, walk.start, layout)
+    records = dispatcher.follow(walk.whole_records())
+    queues.truncate(walk.end)
+    if index is not None:
+        index.truncate(walk.end)
+    cut_sums(disk, layout.commit_log_sums, segments, min(walk.end, _summed_to(checkpoint, exit_, walk.end)))
+    end_log(segments, walk.end)
+    queues.drop_before(segments.base)
+    commit_log = CommitLog(segments, executor)
+    commit_log.set_end(walk.end)
+    if disk.size(layout.checkpoint) is None:
+        checkpoint = write_checkpoint(disk, layout.checkpoint, checkpoint)
+    log.info(
+        "store opened",
+        extra={
+            "last_exit": exit_.value, "from": walk.start, "end": walk.end, "dispatched": records,
+            "quarantined": len(walk.quarantined), "ms": round((time.perf_counter() - began) * 1000),
+        },
+    )  # fmt: skip
+    last_ms = max(walk.last_timestamp_ms, checkpoint.store_timestamp_ms)
+    unsummed_from = min(walk.start, checkpoint.dispatched_to) if checkpoint.is_ours else walk.start
+    sums = _open_sums(disk, layout, segments, settings.sum_block_bytes, unsummed_from, walk.end)
+    return Parts(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
+
+
+def _summed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
+    """Up to where block sums are without gaps: a power cut may have kept one that was not synced and lost one before.
+
+    What is behind it was walked just now, and is summed again.
+    """
+    return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.is_ours else end
+
+
+def _open_sums(
+    disk: Disk, layout: Layout, segments: Segments, block_bytes: int, begin: int, end: int
+) -> LogSums | None:
+    if not block_bytes:
+        return None
+    disk.make_directory(layout.commit_log_sums)
+    return LogSums(disk, layout.commit_log_sums, segments, block_bytes, begin, end)
+
+
+def _tell_missing(index: Index, begin: int, start: int, layout: Layout) -> None:
+    """What the index should know of messages before the walk's start, and does not.
+
+    It is not filled here: that would mean to walk the whole log, and a broker that is down for minutes is worse than
+    one that does not find some old messages by their keys.
+    """
+    missing_from = begin if index.end_physical < 0 else index.damaged_from
+    if missing_from is not None and missing_from < start:
+        log.warning(
+            "the index lacks old messages: they are not found by key until you stop the broker and run "
+            f"`ariane store rebuild {layout.root} --index`",
+            extra={"from": missing_from, "to": start},
+        )
+
+
+def _local_name(clock: Clock) -> str:
+    """What an index file made now is called: local time, yyyyMMddHHmmssSSS."""
+    now_ms = clock.now_ms()
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms / 1000)) + f"{now_ms % 1000:03d}"

@@ -1,0 +1,142 @@
+"""Which files go, and when: by age at an hour of the day, by disk use, or by hand.
+
+    disk use     above 75 %   files that are old enough go, whatever the hour
+                 above 85 %   the oldest go, old enough or not; but not one that holds messages which still wait
+                 above 90 %   the oldest go whatever they hold, and writes are refused until there is room again
+
+The active commit log file is never deleted. Messages that wait are delayed ones and half messages: nobody has seen them
+yet, and the broker tells where the oldest of them is (`held_by`). Queues and index follow the log's new beginning. A
+slice that a reader holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ariane.errors import SettingsError
+from ariane.store.blocking_io import Steps
+from ariane.store.commit_log.log import CommitLog, Segment
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.disk import Disk
+from ariane.store.index.index import Index
+from ariane.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+
+FILES_PER_ROUND = 10
+_HOUR_MS = 3_600_000
+
+
+Holder = Callable[[], Steps[int | None]]
+"""The physical offset of the oldest record that somebody still needs; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    files: int
+    min_offset: int
+    used_ratio: float
+    writes_allowed: bool
+
+
+class Retention:
+    def __init__(
+        self,
+        disk: Disk,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        settings: StoreSettings,
+        local_hour: Callable[[int], int],
+    ) -> None:
+        self._disk = disk
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._settings = settings
+        self._local_hour = local_hour
+        self._hours = _hours(settings.delete_when)
+        self._holders: list[Holder] = []
+        self._told_of = -1  # the file that was last said to be kept
+
+    def held_by(self, holder: Holder) -> None:
+        """Whom to ask before a file goes that is not old enough."""
+        self._holders.append(holder)
+
+    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Steps[Cleaned]:
+        """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
+        used = self._disk.used_ratio(self._settings.root)
+        settings = self._settings
+        forced = settings.clean_forcibly and used > settings.force_clean_ratio
+        is_due = by_hand or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
+        must = used > settings.refuse_writes_ratio
+        files = 0
+        if is_due:
+            held_from = (yield from self._held_from(dispatched_to)) if forced else dispatched_to
+            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, forced=forced, must=must)
+        if files:
+            yield from self._follow()
+            used = self._disk.used_ratio(settings.root)
+        return Cleaned(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
+
+    def _is_the_hour(self, now_ms: int) -> bool:
+        return self._local_hour(now_ms) in self._hours
+
+    def _held_from(self, dispatched_to: int) -> Steps[int]:
+        held_from = dispatched_to
+        for holder in self._holders:
+            at = yield from holder()
+            if at is not None:
+                held_from = min(held_from, at)
+        return held_from
+
+    def _drop_log_files(
+        self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, must: bool
+    ) -> Steps[int]:
+        segments = self._log.segments
+        dropped = 0
+        while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
+            # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
+            if first.end > min(self._log.max_offset, dispatched_to):
+                break
+            is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
+            is_held = first.end > held_from
+            if is_young and (not forced or (is_held and not self._may_lose(first, must=must))):
+                break
+            yield from segments.dropping_first()
+            dropped += 1
+            log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
+        return dropped
+
+    def _may_lose(self, segment: Segment, *, must: bool) -> bool:
+        """Whether a file goes though messages in it still wait: only when the broker could not write any more."""
+        if must:
+            log.error(
+                "commit log file with waiting messages deleted, the disk is full: delayed messages or transactions are "
+                "lost. Give the store more space",
+                extra={"file": str(segment.path)},
+            )
+        elif self._told_of != segment.base:
+            self._told_of = segment.base
+            log.warning(
+                "the disk is nearly full, but the oldest file holds delayed messages or transactions that still wait: "
+                "free some space",
+                extra={"file": str(segment.path)},
+            )
+        return must
+
+    def _follow(self) -> Steps[None]:
+        low = self._log.min_offset
+        yield from self._queues.dropping_before(low)
+        if self._index is not None:
+            yield from self._index.dropping_before(low)
+
+
+def _hours(text: str) -> set[int]:
+    try:
+        hours = {int(word) for word in text.replace(",", ";").split(";") if word.strip()}
+    except ValueError:
+        hours = {-1}
+    if not hours <= set(range(24)):
+        raise SettingsError(f"deleteWhen: hours from 00 to 23 separated by semicolons expected, got {text!r}")
+    return hours

@@ -1,0 +1,1 @@
+"""Tools that work on a store directory while no broker runs on it."""

@@ -1,0 +1,156 @@
+"""Consume queues and index made anew from the commit log, by the code that makes them in a running broker.
+
+They are built beside the old ones and take their place when they are complete and durable:
+
+    consumequeue        ── becomes ──>  consumequeue.old
+    consumequeue.new    ── becomes ──>  consumequeue            index likewise
+
+Until then the old ones stay as they were. Whatever a crash leaves behind, a second rebuild starts over from the log.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from ariane.errors import StoreMismatch
+from ariane.model.system_topics import parse_levels
+from ariane.store.commit_log.scan import walk_files
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.disk import Disk
+from ariane.store.dispatch import Dispatcher
+from ariane.store.index.index import Index
+from ariane.store.layout import Layout
+from ariane.store.lock import locked
+from ariane.store.offline.verify import Progress, log_files
+from ariane.store.settings import StoreSettings
+from ariane.wire.record.read import RecordView
+
+_FED_AT_ONCE = 50_000
+"""Records after which entries leave the memory."""
+
+
+class BesideLayout(Layout):
+    """The places where the new ones are built."""
+
+    @property
+    def consume_queues(self) -> Path:
+        return self.root / "consumequeue.new"
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index.new"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    records: int
+    queues: int
+    queue_entries: int
+    index_files: int
+
+
+def rebuild_store(
+    disk: Disk,
+    layout: Layout,
+    settings: StoreSettings,
+    *,
+    queues: bool,
+    index: bool,
+    discard_old: bool,
+    progress: Progress,
+) -> Rebuilt:
+    """Takes the store's lock, builds, and puts what was asked for in place."""
+    wanted = [path for path, is_wanted in ((layout.consume_queues, queues), (layout.index, index)) if is_wanted]
+    with locked(layout.lock):
+        for path in wanted:
+            if _exists(disk, old_of(path)) and not discard_old:
+                raise StoreMismatch(f"{old_of(path)} is there from an earlier rebuild: remove it, or say --yes")
+        beside = BesideLayout(layout.root, layout.commit_log)
+        _remove_beside(disk, beside)
+        try:
+            rebuilt = _build(disk, beside, settings, index, progress)
+            for path in wanted:
+                _swap(disk, path, discard_old)
+        finally:
+            _remove_beside(disk, beside)
+        return rebuilt
+
+
+def old_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
+
+
+def _build(disk: Disk, beside: BesideLayout, settings: StoreSettings, with_index: bool, progress: Progress) -> Rebuilt:
+    """The queues are always built, because the dispatch that feeds the index feeds them first."""
+    for directory in (beside.consume_queues, beside.index):
+        disk.make_directory(directory)
+    with ExitStack() as opened:
+        queues = ConsumeQueues.open(disk, beside, settings)
+        opened.callback(queues.close)
+        index = Index.open(disk, beside, settings, _local_name) if with_index else None
+        opened.callback(index.close if index is not None else lambda: None)
+        dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
+        records = _feed(dispatcher, queues, _views(disk, beside, progress))
+        _make_durable(queues, index)
+        entries = sum(queue.max_offset - queue.min_offset for queue in queues)
+        return Rebuilt(records, len(list(queues)), entries, len(disk.names(beside.index)))
+
+
+def _views(disk: Disk, layout: Layout, progress: Progress) -> Iterator[RecordView]:
+    """The whole records of the log that are where they say. What is broken is passed over, as recovery does."""
+    for item in walk_files(disk, log_files(disk, layout), progress=progress):
+        if isinstance(item.verdict, RecordView) and item.verdict.physical_offset == item.offset:
+            yield item.verdict
+
+
+def _feed(dispatcher: Dispatcher, queues: ConsumeQueues, views: Iterator[RecordView]) -> int:
+    records = 0
+    while fed := dispatcher.follow(islice(views, _FED_AT_ONCE)):
+        records += fed
+        queues.write_dirty()
+    return records
+
+
+def _make_durable(queues: ConsumeQueues, index: Index | None) -> None:
+    for sync in queues.take_unsynced():
+        sync()
+    if index is not None:
+        with index.syncing() as plan:
+            plan.run()
+
+
+def _local_name() -> str:
+    """Of an index file made now: local time, yyyyMMddHHmmssSSS."""
+    return datetime.now().strftime("%Y%m%d%H%M%S%f")[:17]
+
+
+def _swap(disk: Disk, path: Path, discard_old: bool) -> None:
+    _remove_tree(disk, old_of(path))
+    if _exists(disk, path):
+        disk.rename(path, old_of(path))
+    disk.rename(path.with_name(f"{path.name}.new"), path)
+    disk.sync_directory(path.parent)
+    if discard_old:
+        _remove_tree(disk, old_of(path))
+
+
+def _exists(disk: Disk, path: Path) -> bool:
+    return path.name in disk.names(path.parent)
+
+
+def _remove_beside(disk: Disk, beside: BesideLayout) -> None:
+    for path in (beside.consume_queues, beside.index):
+        _remove_tree(disk, path)
+
+
+def _remove_tree(disk: Disk, path: Path) -> None:
+    for name in disk.names(path):
+        _remove_tree(disk, path / name)
+    with suppress(FileNotFoundError):
+        try:
+            disk.remove(path)
+        except (IsADirectoryError, PermissionError):  # what unlinking a directory gives depends on the system
+            disk.remove_directory(path)

@@ -1,0 +1,157 @@
+"""A whole store checked, read-only: the log, then what was made from it, then the small files.
+
+    commit log ── columns of facts, file by file ──┬── consume queues   every record has its entry, and the other way
+                                                   ├── index            every entry leads to a record with that key
+                                                   └── block sums       every block has the bytes that were written
+    checkpoint and config/*.json                        readable, and not ahead of the log
+
+One walk over the log feeds everything, so the time is that of reading the store once.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ariane.errors import BodyError, StoreMismatch
+from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, read_checkpoint
+from ariane.store.commit_log.scan import DataFile, list_files
+from ariane.store.consume_queue.scan import list_queues
+from ariane.store.disk import Disk, read_all
+from ariane.store.layout import Layout
+from ariane.store.lock import lock_holder
+from ariane.store.offline.verify_index import IndexCheck
+from ariane.store.offline.verify_log import LogCheck, SumsCheck
+from ariane.store.offline.verify_queues import QueuesCheck
+from ariane.store.offline.verify_report import Cure, Report, check_names, check_run
+from ariane.wire.json.fastjson import SIZE_MAX, parse
+
+# --- verify_tables ---
+#
+# The small files checked: checkpoint and config/*.json.
+
+
+def check_checkpoint(report: Report, disk: Disk, layout: Layout, log_end: int) -> None:
+    """A checkpoint may lag behind the log, never the other way round."""
+    data = read_all(disk, layout.checkpoint, CHECKPOINT_BYTES + 1)
+    if data is None:
+        report.note("there is no checkpoint: the next start walks the whole log")
+        return
+    if len(data) != CHECKPOINT_BYTES:
+        report.fault(layout.checkpoint, 0, f"{len(data)} bytes, not {CHECKPOINT_BYTES}", Cure.CHECKPOINT)
+    checkpoint = decode_checkpoint(data)
+    if checkpoint.flushed_to > log_end:
+        what = f"the log was durable up to {checkpoint.flushed_to}, its last record ends at {log_end}"
+        report.fault(layout.checkpoint, 0, what, Cure.RESTORE)
+    newest_ms = report.summary.newest_ms
+    if newest_ms is not None and checkpoint.physic_timestamp_ms > newest_ms:
+        what = f"a durable message of {checkpoint.physic_timestamp_ms}, the newest in the log is of {newest_ms}"
+        report.fault(layout.checkpoint, 0, what, Cure.RESTORE)
+
+
+def check_config(report: Report, disk: Disk, directory: Path) -> None:
+    for name in disk.names(directory):
+        if name.endswith(".json"):
+            _check_json(report, disk, directory / name)
+
+
+def _check_json(report: Report, disk: Disk, path: Path) -> None:
+    data = read_all(disk, path, SIZE_MAX + 1)
+    if not data:
+        report.note(f"{report.name(path)} is empty: a broker reads {path.name}.bak in its place")
+        return
+    try:
+        parse(data)
+    except BodyError as error:
+        report.fault(path, 0, str(error), Cure.CONFIG)
+
+
+def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
+    """The topics of config/topics.json; None when it cannot tell."""
+    try:
+        tables = parse(read_all(disk, directory / "topics.json", SIZE_MAX) or b"null")
+    except BodyError:
+        return None
+    topics = tables.get("topicConfigTable") if isinstance(tables, dict) else None
+    return frozenset(topics) if isinstance(topics, dict) else None
+
+
+# ---
+
+Progress = Callable[[int], None]
+"""Told how many more bytes of the log have been read."""
+
+
+def log_files(disk: Disk, layout: Layout) -> list[DataFile]:
+    """StoreMismatch when the directory is no store at all; a new one has no files yet."""
+    if layout.commit_log.name not in disk.names(layout.commit_log.parent):
+        raise StoreMismatch(
+            f"{layout.commit_log} is not there: name the directory that holds `commitlog`, or give the commit log's "
+            "own with --commit-log"
+        )
+    return list_files(disk, layout.commit_log)
+
+
+def verify_store(
+    disk: Disk, layout: Layout, *, index_slots: int | None = None, progress: Progress = lambda count: None
+) -> Report:
+    """Everything that is wrong, and what there is. Nothing is written."""
+    files = log_files(disk, layout)
+    files_end = files[-1].end if files else 0
+    report = Report(layout.root, is_unclean=disk.size(layout.abort) is not None)
+    _explain_end(report, layout)
+    _name_the_unknown(report, disk, layout)
+    check_run(report, files)
+    check_names(report, disk, layout.commit_log, files)
+    log = LogCheck(report, disk, files, progress, _durable_to(report, disk, layout))
+    queues = QueuesCheck(report, disk, layout, files)
+    sums = SumsCheck(report, disk, layout)
+    index = IndexCheck(report, disk, layout, index_slots)
+    queues.survey()
+    index.survey()
+    for file, columns in zip(files, log.columns(), strict=True):
+        queues.compare(columns)
+        index.compare(file, columns)
+        sums.compare(file, columns)
+    log.finish(queues.dispatched_to(files_end))
+    queues.finish(log.begin, log.end, known_topics(disk, layout.config))
+    index.finish(files_end, log.end)
+    check_checkpoint(report, disk, layout, log.end)
+    check_config(report, disk, layout.config)
+    sums.finish(log.begin, log.end)
+    report.summary.files, report.summary.bytes = _size(disk, layout)
+    return report
+
+
+def _explain_end(report: Report, layout: Layout) -> None:
+    holder = lock_holder(layout.lock)
+    if holder is not None:
+        report.is_unclean = True
+        report.note(f"process {holder} runs on this store: its end is moving, and what lags behind is being written")
+    elif report.is_unclean:
+        report.note("the file `abort` is there: the last run ended in a crash, and the next start recovers")
+
+
+def _name_the_unknown(report: Report, disk: Disk, layout: Layout) -> None:
+    """What later releases of Apache keep here, or a rebuild has left."""
+    derived = (layout.consume_queues, layout.consume_queue_extensions, layout.index)
+    ours = (layout.commit_log_sums, layout.quarantine)
+    others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock)
+    known = {path.name for path in (*derived, *ours, *others)}
+    unknown = [name for name in disk.names(layout.root) if name not in known]
+    if unknown:
+        report.note(f"not checked, because no check knows it: {', '.join(unknown)}")
+
+
+def _durable_to(report: Report, disk: Disk, layout: Layout) -> int | None:
+    """After a crash, how far our checkpoint says that the log is safe; None when all of it should be."""
+    checkpoint = read_checkpoint(disk, layout.checkpoint)
+    return checkpoint.flushed_to if report.is_unclean and checkpoint.is_ours else None
+
+
+def _size(disk: Disk, layout: Layout) -> tuple[int, int]:
+    """Number and bytes of all the files that a store has."""
+    queues = [queue.directory for queue in list_queues(disk, layout.consume_queues)]
+    directories = [layout.commit_log, layout.commit_log_sums, layout.index, layout.config, *queues]
+    paths = [directory / name for directory in directories for name in disk.names(directory)]
+    paths += [layout.checkpoint, layout.abort, layout.lock]
+    sizes = [size for path in paths if (size := disk.size(path)) is not None]
+    return len(sizes), sum(sizes)

@@ -1,0 +1,159 @@
+"""What a check of a store found: faults that somebody has to act on, notes that explain, and a summary."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+from ariane.store.commit_log.scan import DataFile
+from ariane.store.consume_queue.scan import list_queues
+from ariane.store.disk import Disk
+from ariane.store.index.entries import ENTRY_BYTES, entries_position
+from ariane.store.index.scan import list_index, open_index
+from ariane.store.layout import Layout, offset_name
+from ariane.store.settings import StoreSettings
+
+FAULTS_KEPT = 1000
+"""A store that was overwritten has a fault in every entry: the first ones tell as much as all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """Something that is wrong at a byte of a file, and what to do about it."""
+
+    file: str
+    position: int
+    what: str
+    cure: str
+
+
+class Cure:
+    """The few things that can be done, in the words of the command that does them."""
+
+    RESTORE = "these bytes changed on disk: restore the file from a copy or a replica"
+    REPLACED = "restore the file; or, if another log was put here on purpose, remove the sums file"
+    SUMS = "remove this file: the log does not need it, and what is written from now on is summed anew"
+    QUEUES = "the commit log has all that is needed: run `ariane store rebuild --queues`"
+    INDEX = "the commit log has all that is needed: run `ariane store rebuild --index`"
+    FILES = "bring the missing file back, or move the odd one out of the directory"
+    CHECKPOINT = "remove the file: the next start walks the whole log and writes a new one"
+    CONFIG = "bring back the .bak file beside it, or a copy; a broker starts with an empty table otherwise"
+    RECOVER = "start the broker on it: its recovery ends the log at the last whole record"
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+    record_bytes: int = 0
+    topics: int = 0
+    queues: int = 0
+    queue_entries: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    log_begins: int = 0
+    log_ends: int = 0
+    log_bytes: int = 0
+    summed_bytes: int = 0
+    """Bytes of the log of which a block sum is known: in these every changed bit shows."""
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    root: Path
+    is_unclean: bool = False
+    """Whether the last run ended in a crash, or is not over: then what lags behind is for recovery, not for a human."""
+    faults: list[StoreFault] = field(default_factory=list)
+    fault_count: int = 0
+    notes: list[str] = field(default_factory=list)
+    summary: Summary = field(default_factory=Summary)
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.fault_count
+
+    def fault(self, path: Path, position: int, what: str, cure: str) -> None:
+        self.fault_count += 1
+        if len(self.faults) < FAULTS_KEPT:
+            self.faults.append(StoreFault(self.name(path), position, what, cure))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def unfinished(self, path: Path, position: int, what: str, cure: str) -> None:
+        """A lag: a note after a crash, when it is expected and mends itself; a fault after a clean stop."""
+        if self.is_unclean:
+            self.note(f"{self.name(path)}, byte {position}: {what}; the next start mends it")
+        else:
+            self.fault(path, position, what, cure)
+
+    def name(self, path: Path) -> str:
+        """As people see it: below the store's root, when it is there."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+# --- verify_files ---
+#
+# Whether the files of a run are what their names say: whole, of one size, one after the other.
+
+
+def check_run(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1) -> None:
+    """Sizes, names and gaps. The size that most files have is the right one: a single cut one may be the first."""
+    file_bytes = usual_size(files)
+    for file in files:
+        if not file.size:
+            report.unfinished(file.path, 0, "an empty file", Cure.FILES)
+        elif file.size != file_bytes:
+            report.fault(file.path, 0, f"{file.size} bytes, the other files have {file_bytes}", Cure.FILES)
+        elif file.size % unit_bytes:
+            report.fault(file.path, 0, f"{file.size} bytes are no multiple of {unit_bytes}", Cure.FILES)
+        elif file.base % file_bytes:
+            report.fault(file.path, 0, f"a name that is no multiple of the file size {file_bytes}", Cure.FILES)
+    for before, after in pairwise(files):
+        if after.base != before.base + file_bytes:
+            report.fault(
+                after.path,
+                0,
+                f"it does not follow {before.path.name}: {offset_name(before.base + file_bytes)} is missing",
+                Cure.FILES,
+            )
+
+
+def usual_size(files: Iterable[DataFile]) -> int:
+    """The size that most files have; 0 when there is none that has one."""
+    sizes = Counter(file.size for file in files if file.size)
+    return sizes.most_common(1)[0][0] if sizes else 0
+
+
+def check_names(report: Report, disk: Disk, directory: Path, files: Sequence[DataFile]) -> None:
+    """Apache's broker refuses to start on a file that does not belong, ours passes over it."""
+    known = {file.path.name for file in files}
+    odd = [name for name in disk.names(directory) if name not in known]
+    if odd:
+        report.note(f"{report.name(directory)} holds files that no store has: {', '.join(odd[:5])}")
+
+
+# --- shape ---
+#
+# The sizes that a store was written with, read from its files: they are in no file of their own.
+
+
+def shape_of(disk: Disk, layout: Layout, *, index_slots: int | None = None, with_index: bool = True) -> StoreSettings:
+    """The defaults, with the sizes of the queue and index files that are there.
+
+    StoreMismatch when an index file is so damaged that its number of slots must be told.
+    """
+    settings = StoreSettings(root=layout.root, commit_log_path=layout.commit_log)
+    queue_bytes = usual_size(file for queue in list_queues(disk, layout.consume_queues) for file in queue.files)
+    if queue_bytes:
+        settings = replace(settings, queue_segment_bytes=queue_bytes)
+    index_files = list_index(disk, layout.index) if with_index else []
+    if index_files:
+        slots = open_index(disk, index_files[-1], index_slots).slots
+        entries = ((disk.size(index_files[-1]) or 0) - entries_position(slots)) // ENTRY_BYTES
+        return replace(settings, index_slots=slots, index_entries=entries)
+    return replace(settings, index_slots=index_slots or settings.index_slots)

@@ -1,0 +1,1 @@
+"""Reads by queue offset, key and time."""

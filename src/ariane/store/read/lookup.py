@@ -1,0 +1,117 @@
+"""Messages found without an offset in their queue: by physical offset, by key, by time.
+
+What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+"""
+
+from collections.abc import Sequence
+
+from ariane.store.blocking_io import Place, Steps, at_once
+from ariane.store.commit_log.log import CommitLog
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.index.index import Index
+from ariane.wire.record.layout import RECORD_BYTES_MAX
+from ariane.wire.record.read import RecordView, verify
+
+QUERY_MAX = 64
+
+
+class Lookup:
+    def __init__(self, commit_log: CommitLog, queues: ConsumeQueues, index: Index | None) -> None:
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+
+    def finding_record(self, physical: int) -> Steps[memoryview | None]:
+        """As `record_at`."""
+        yield from self._log.warm_records([physical])
+        return self.record_at(physical)
+
+    def record_at(self, physical: int) -> memoryview | None:
+        """The whole record that begins at `physical`; None when none does."""
+        head = self._log.read(physical, 4)
+        if head is None:
+            return None
+        record = self._log.read(physical, max(4, int.from_bytes(head, "big", signed=True)))
+        if record is None:
+            return None
+        view = verify(record, 0)
+        return record if isinstance(view, RecordView) and view.physical_offset == physical else None
+
+    def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Messages of `topic` with this key, newest first. Only those whose own key is this one: hashes collide."""
+        if self._index is None:
+            return []
+        # As many as a query may give, because some of them may be of another key with the same hash.
+        return self.with_key(self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms).offsets, topic, key, count_max)
+
+    def with_key(self, offsets: Sequence[int], topic: str, key: str, count_max: int) -> list[memoryview]:
+        """The records at `offsets` that are of this topic and key."""
+        found = (self.record_at(physical) for physical in offsets)
+        mine = [record for record in found if record is not None and _has_key(record, topic, key)]
+        return mine[:count_max]
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first offset whose message is not older; the queue's end when all are, 0 when there is no queue.
+
+        Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
+        one, and 5.x gives the first that is not earlier; so do we.
+        """
+        return at_once(self.searching_by_time(topic, queue_id, timestamp_ms))
+
+    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
+        """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = yield from self.finding_store_time(queue, middle)
+            if stored_ms is None or stored_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
+        """When the message at `offset` was stored; None when it is gone."""
+        return at_once(self.finding_store_time(queue, offset))
+
+    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> Steps[int | None]:
+        """As `store_time`."""
+        yield from queue.warm(offset)
+        place = _place(queue, offset)
+        if place is None:
+            return None
+        yield from self._log.warm([place])
+        record = self._log.read(*place)
+        view = None if record is None else verify(record, 0, check_body_crc=False)
+        return view.store_timestamp_ms if isinstance(view, RecordView) else None
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """When the queue's first message was stored, -1 when it has none."""
+        return at_once(self.finding_earliest_store_time(topic, queue_id))
+
+    def finding_earliest_store_time(self, topic: str, queue_id: int) -> Steps[int]:
+        """As `earliest_store_time`."""
+        queue = self._queues.get(topic, queue_id)
+        stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))
+        return -1 if stored_ms is None else stored_ms
+
+
+def _place(queue: ConsumeQueue, offset: int) -> Place | None:
+    entry = queue.entries(offset, 1)
+    if len(entry) < ENTRY_BYTES:
+        return None
+    physical, size, _ = ENTRY.unpack(entry)
+    return (physical, size) if 0 < size <= RECORD_BYTES_MAX else None
+
+
+def _has_key(record: memoryview, topic: str, key: str) -> bool:
+    view = verify(record, 0, check_body_crc=False)
+    if not isinstance(view, RecordView) or view.topic != topic:
+        return False
+    facts = view.dispatch_facts()
+    return key == facts.unique_key or key in facts.keys

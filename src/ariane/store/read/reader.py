@@ -1,0 +1,190 @@
+"""Reading a queue from an offset on, with a filter or without.
+
+A read returns slices of the mapped log: nothing is decoded, nothing copied. How much of it is Apache's settings' to
+say, so that consumers behave as they do there.
+
+What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from ariane.errors import StoreError
+from ariane.store.blocking_io import Steps
+from ariane.store.commit_log.log import CommitLog
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offset
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.read.fast_reads import Run, StraightReads, straight_run
+from ariane.store.read.result import ReadResult, ReadStatus, found_run, outside
+from ariane.store.settings import StoreSettings
+
+SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
+BYTES_ANY = 1 << 62
+"""For who asks for no number of bytes: then only the settings limit a read."""
+
+TagMatch = Callable[[int], bool]
+RecordMatch = Callable[[memoryview], bool]
+
+
+class Reader:
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        extended_tags_code: Callable[[ConsumeQueue, int], int],
+        memory_bytes_max: int,
+        settings: StoreSettings,
+        *,
+        has_extensions: bool = False,
+    ) -> None:
+        """`extended_tags_code` reads the tags code at an offset of a queue's extension, which only Apache writes;
+        `has_extensions` says whether it has, in this store. `memory_bytes_max` is what of the log's end is taken to be
+        in memory (40 % of the machine's, by default). `settings` are looked at by each read: some change while it runs.
+        """
+        self._log = commit_log
+        self._queues = queues
+        self._extended_tags_code = extended_tags_code
+        self._has_extensions = has_extensions
+        self._memory_bytes_max = memory_bytes_max
+        self._settings = settings
+
+    # --- by queue offset --------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = BYTES_ANY,
+        tag_match: TagMatch | None = None,
+        record_match: RecordMatch | None = None,
+    ) -> ReadResult:
+        """At most `count_max` messages from `offset` on; one at least when one is there, however large."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
+        beyond = outside(queue, offset)
+        if beyond is not None:
+            return beyond
+        return self._gather(queue, offset, count_max, bytes_max, tag_match, record_match)
+
+    def _gather(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tag_match: TagMatch | None,
+        record_match: RecordMatch | None,
+    ) -> ReadResult:
+        slices: list[memoryview] = []
+        ranges: list[tuple[int, int]] = []
+        gathered = scanned = base = limit = 0
+        view = memoryview(b"")
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        last_physical = 0
+        # Without a filter every entry is taken: no more of them are looked at than can be answered.
+        filtered = tag_match is not None or record_match is not None
+        entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
+        if not filtered and (run := self._straight(entries, count_max, bytes_max)) is not None:
+            return found_run(queue, offset, run)
+        removed_below = self._log.min_offset
+        for physical, size, tags_code in ENTRY.iter_unpack(entries):
+            if not scanned:
+                count_max, bytes_max = self._limited(count_max, bytes_max, physical)
+            if slices and (len(slices) >= count_max or gathered + size > bytes_max):
+                break
+            scanned += 1
+            last_physical = physical
+            if physical < removed_below:
+                status = ReadStatus.MESSAGE_WAS_REMOVING
+                continue
+            if tag_match is not None and not tag_match(self._tags_code(queue, tags_code)):
+                continue
+            end = physical + size
+            if not base <= physical < end <= limit:  # nearly all are in one file: looked up once, not 32 times
+                base, limit, view = self._log.window(physical)
+                if end > limit:
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
+                    continue
+            record = view[physical - base : end - base]
+            if record_match is not None and not record_match(record):
+                continue
+            slices.append(record)
+            ranges.append((physical, size))
+            gathered += size
+        if not entries:
+            status = ReadStatus.OFFSET_FOUND_NULL
+        return ReadResult(
+            status=ReadStatus.FOUND if slices else status,
+            next_offset=offset + scanned,
+            min_offset=queue.min_offset,
+            max_offset=queue.max_offset,
+            slices=slices,
+            ranges=ranges,
+            suggest_slave=self._is_far_behind(last_physical),
+        )
+
+    def straight_reads(self) -> StraightReads:
+        """For those that follow each other within one turn of the loop."""
+        return StraightReads(self._log, self._settings, self._memory_bytes_max)
+
+    def _straight(self, entries: bytes, count_max: int, bytes_max: int) -> Run | None:
+        limits = self._settings
+        entries = entries[: min(count_max, limits.pull_count_max) * ENTRY_BYTES]
+        return straight_run(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+
+    def reading(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int = BYTES_ANY,
+        tag_match: TagMatch | None = None,
+    ) -> Steps[ReadResult]:
+        """As `read`, without a filter that looks at records. Those it gives can be looked at."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is not None:
+            yield from self.warm_entries(queue, offset, count_max, filtered=tag_match is not None)
+        result = self.read(topic, queue_id, offset, count_max, bytes_max, tag_match)
+        yield from self._log.warm(result.ranges)
+        return result
+
+    def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> Steps[None]:
+        """So that a look at the entries, as `read` has it, does not wait for the disk."""
+        count = self._scanned_max(count_max, filtered=filtered)
+        yield from queue.warm(offset, count)
+        if filtered and self._has_extensions:
+            codes = (code for _, _, code in ENTRY.iter_unpack(queue.entries(offset, count)))
+            addresses = [at for code in codes if (at := extension_offset(code)) is not None]
+            if addresses:
+                yield partial(self._read_extensions, queue, addresses)
+
+    def _read_extensions(self, queue: ConsumeQueue, addresses: Sequence[int]) -> None:
+        """For a thread. What goes wrong here goes wrong again when the filter wants it, which tells."""
+        for at in addresses:
+            with suppress(StoreError):
+                self._extended_tags_code(queue, at)
+
+    def _tags_code(self, queue: ConsumeQueue, tags_code: int) -> int:
+        at = extension_offset(tags_code)
+        return tags_code if at is None else self._extended_tags_code(queue, at)
+
+    def _scanned_max(self, count_max: int, *, filtered: bool) -> int:
+        """Whether a reader is far behind is known from its first entry, so the wider limit of the two counts here."""
+        count_max = min(count_max, max(self._settings.pull_count_max, self._settings.far_pull_count_max))
+        return max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max
+
+    def _limited(self, count_max: int, bytes_max: int, physical: int) -> tuple[int, int]:
+        """What is asked for, within the limits for a read that begins at `physical`."""
+        limits = self._settings
+        if self._is_far_behind(physical):
+            return min(count_max, limits.far_pull_count_max), min(bytes_max, limits.far_pull_bytes_max)
+        return min(count_max, limits.pull_count_max), min(bytes_max, limits.pull_bytes_max)
+
+    def _is_far_behind(self, physical: int) -> bool:
+        return self._log.max_offset - physical > self._memory_bytes_max

@@ -1,0 +1,61 @@
+"""What a read of a queue gives: messages, or why there are none and where to go on, with Apache's statuses."""
+
+from enum import Enum
+
+import msgspec
+
+from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.read.fast_reads import Run
+
+
+class ReadStatus(Enum):
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
+    status: ReadStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    slices: list[memoryview] = []
+    ranges: list[tuple[int, int]] = []
+    """Physical offset and size of each slice: what to fetch first when the page cache has lost it."""
+    suggest_slave: bool = False
+    """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
+
+
+def found_run(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:
+    return ReadResult(
+        status=ReadStatus.FOUND,
+        next_offset=offset + len(run.places),
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        slices=run.slices(),
+        ranges=list(zip(run.places, run.sizes, strict=True)),
+    )
+
+
+def outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
+    """The answer when `offset` is not inside the queue."""
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < low:
+        status, following = ReadStatus.OFFSET_TOO_SMALL, low
+    elif offset == high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    elif offset > high:
+        # To the end, as from 4.9 on. Releases before went to 0 where that still was: a group that was ahead of a log
+        # that lost its tail then got everything again.
+        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
+    else:
+        return None
+    return ReadResult(status=status, next_offset=following, min_offset=low, max_offset=high)

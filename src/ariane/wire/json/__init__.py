@@ -1,0 +1,1 @@
+"""JSON in fastjson's dialect."""

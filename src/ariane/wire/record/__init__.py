@@ -1,0 +1,1 @@
+"""The stored message record: every packer and parser of its layout."""
