@@ -194,8 +194,8 @@ def _fail(reason: str) -> NoReturn:
 # cut the text by hand; clients from 4.9.4 on may get standard JSON.
 #
 #     {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"c"}],
-#      "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,"topicSysFlag":0,
-#      "writeQueueNums":8}]}
+#      "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,
+#      "topicSysFlag":0,"writeQueueNums":8}]}
 
 
 class _QueueDataText(msgspec.Struct, kw_only=True, rename="camel"):
