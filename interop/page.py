@@ -26,7 +26,7 @@ A column with two clients says that the first sent and the second consumed. "Two
 each in one group. Where Apache's own client is listed against Apache's own broker, it shows that the check asks for the
 right thing. "With ACL and TLS": every request is signed, and the broker takes encrypted connections only. Numbers in
 brackets lead to the reason below the table. A part of this runs in `make test` with the C++ client from PyPI:
-tests/broker/test_real_clients_at_the_broker.py.
+tests/broker/test_server_with_cpp_client.py.
 """
 
 

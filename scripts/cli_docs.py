@@ -58,7 +58,7 @@ bold is required; where there are both `-b` and `-c` for a place, one of them is
 from `$ROCKETMQ_HOME/conf/tools.yml` as with Apache's, or from `$ARIANE_PROFILE`.
 
 They print what Apache's mqadmin 4.9.8 prints for the same broker, to the column, so that scripts which cut and grep
-go on to work; `tests/cli/test_mqadmin_formats.py` holds it fixed. They differ in this:
+go on to work; `tests/cli/mqadmin/test_format.py` holds it fixed. They differ in this:
 
 - Exit codes are those above, and an error is one sentence on stderr: Apache's prints a stack trace and exits with 0.
 - Where a group has no offset, or nobody knows a number, `unknown` stands and not 0. `brokerConsumeStats` also shows

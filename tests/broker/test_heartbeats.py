@@ -17,7 +17,16 @@ from ariane.wire.requests.clients import (
     NotifyConsumerIdsChanged,
     UnregisterClient,
 )
-from tests.broker.group_office import SETTINGS, Speaker, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.broker.consumer_group_fixtures import (
+    SETTINGS,
+    Speaker,
+    at_work,
+    consumer,
+    heartbeat,
+    office,
+    speaker,
+    subscription,
+)
 from tests.transport.peers import until
 
 ORDERS = subscription("orders")

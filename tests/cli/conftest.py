@@ -7,7 +7,7 @@ import pytest
 
 from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import CommandLine
-from tests.client.ground import QUICK_LEVELS
+from tests.client.cluster_fixture import QUICK_LEVELS
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.apache import Apache, apache, needs_apache
-from tests.client.ground import QUICK_LEVELS, Ground, ground_at, our_ground
+from tests.client.apache_servers import Apache, apache, needs_apache
+from tests.client.cluster_fixture import QUICK_LEVELS, Ground, ground_at, our_ground
 
 
 @pytest.fixture(scope="session")

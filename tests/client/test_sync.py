@@ -30,8 +30,8 @@ from ariane.sync import (
     SendStatus,
     TransactionProducer,
 )
-from tests.client.ground import fresh
-from tests.client.sync_ground import PATIENCE_S, cluster_in_a_thread, our_threads
+from tests.client.cluster_fixture import fresh
+from tests.client.sync_cluster_fixture import PATIENCE_S, cluster_in_a_thread, our_threads
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from ariane.sync import Admin, Producer
-from tests.client.ground import fresh
-from tests.client.sync_ground import PATIENCE_S, cluster_in_a_thread
+from tests.client.cluster_fixture import fresh
+from tests.client.sync_cluster_fixture import PATIENCE_S, cluster_in_a_thread
 
 SLOW_STEP = re.compile(r"Executing <.*> took \d+\.\d+ seconds$")
 

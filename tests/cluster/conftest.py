@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ariane.client.producer.producer import Producer
-from tests.client.ground import Ground, fresh, our_ground
-from tests.cluster.bad_ground import IMPATIENT
+from tests.client.cluster_fixture import Ground, fresh, our_ground
+from tests.cluster.error_fixtures import IMPATIENT
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from ariane.client.consumer.push import PushConsumer
 from ariane.client.producer.producer import Producer
 from ariane.errors import ClientError, RequestFailed
 from ariane.wire.codes import ResponseCode
-from tests.client.ground import Ground, fresh
-from tests.cluster.bad_ground import bodies_of, refused
+from tests.client.cluster_fixture import Ground, fresh
+from tests.cluster.error_fixtures import bodies_of, refused
 
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from ariane.model.route import MessageQueue
 from ariane.settings import Secret
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import GetMaxOffset
-from tests.client.ground import Basket, Ground, fresh
-from tests.cluster.bad_ground import IMPATIENT, bodies_of, create, guarded_ground, refused, sent_in_the_end, stored
+from tests.client.cluster_fixture import Basket, Ground, fresh
+from tests.cluster.error_fixtures import IMPATIENT, bodies_of, create, guarded_ground, refused, sent_in_the_end, stored
 
 # --- unknown topic ----------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from ariane.errors import NoRoute, SendFailed, SettingsError
 from ariane.model.address import Address
 from ariane.nameserver.settings import NameserverSettings
 from tests.broker.brokers import running_broker
-from tests.client.ground import Basket, fresh, ground_at, our_ground
-from tests.cluster.bad_ground import IMPATIENT, bodies_of, deaf_port, refused, sent_in_the_end
+from tests.client.cluster_fixture import Basket, fresh, ground_at, our_ground
+from tests.cluster.error_fixtures import IMPATIENT, bodies_of, deaf_port, refused, sent_in_the_end
 from tests.cluster.processes import ServerProcess, properties, server
 from tests.nameserver.servers import nameserver
 

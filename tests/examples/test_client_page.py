@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.broker.brokers import running_cluster
-from tests.client.ground import QUICK_LEVELS
+from tests.client.cluster_fixture import QUICK_LEVELS
 from tests.examples.snippets import blocks, run_block
 
 BLOCK_TIMEOUT_S = 40

@@ -20,7 +20,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 async def test_the_python_of_the_readme_sends_and_receives(tmp_path: Path) -> None:
-    """Its Spark is run in tests/spark/test_spark_snippets.py, where there is a session."""
+    """Its Spark is run in tests/spark/test_readme_snippets.py, where there is a session."""
     blocking, awaiting, _ = (program for program, _ in blocks("README.md"))
     async with running_cluster(tmp_path, auto_create_topics=True) as cluster:
         assert await _printed(blocking, cluster.nameserver) == "b'two tickets'\n"

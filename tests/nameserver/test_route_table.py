@@ -4,7 +4,7 @@ import pytest
 
 from ariane.model.route import BrokerData, ClusterMap, QueueData, TopicRoute
 from ariane.model.topic import Permission, TopicConfig
-from tests.nameserver.heard import MASTER, OTHER, SLAVE, Nameserver, addresses_of
+from tests.nameserver.route_table_fixture import MASTER, OTHER, SLAVE, Nameserver, addresses_of
 
 
 @pytest.fixture

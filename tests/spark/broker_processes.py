@@ -9,7 +9,7 @@ from pathlib import Path
 from ariane.client.settings import ClientSettings
 from ariane.spark.cluster import Cluster
 from tests.cluster.processes import ServerProcess, properties
-from tests.spark.stage import Stage
+from tests.spark.cluster_fixture import Stage
 
 
 @dataclass

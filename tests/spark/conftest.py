@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ariane.spark import session
-from tests.spark.stage import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import Stage, cluster_in_thread
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.cluster_fixture import Stage
+from tests.spark.read.test_store import until_noted
 from tests.spark.spark_servers import connect_server, run_job
-from tests.spark.stage import Stage
-from tests.spark.test_spark_store import until_noted
 
 
 @pytest.mark.long

@@ -27,7 +27,7 @@ from ariane.wire.properties import encode_properties
 from ariane.wire.record.layout import BLANK_BYTES_MIN, SEAL_BYTES
 from ariane.wire.record.read import RecordView, verify
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_sums import check_sums
+from tests.store.block_checksums import check_sums
 from tests.store.stores import ROOT, draft, opened, put, records
 
 LAYOUT = Layout.under(ROOT)

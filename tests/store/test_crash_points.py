@@ -13,7 +13,7 @@ from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
-from tests.store.block_sums import check_sums, is_covered
+from tests.store.block_checksums import check_sums, is_covered
 from tests.store.stores import BOOT, ROOT, bodies, draft, entries, opened, records
 
 COMMIT_LOG = Layout.under(ROOT).commit_log

@@ -15,7 +15,7 @@ from ariane.clock import Clock
 from ariane.store.disk import RealDisk
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import FlushDiskType
-from tests.store.block_sums import check_sums, is_covered
+from tests.store.block_checksums import check_sums, is_covered
 from tests.store.stores import HOST
 from tests.store.writer import settings_of, survivors
 

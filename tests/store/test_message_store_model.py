@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ariane.store.append.draft import Appended
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_sums import check_sums, is_covered
+from tests.store.block_checksums import check_sums, is_covered
 from tests.store.stores import bodies, draft, entries, opened, put, records
 
 TOPICS = ("orders", "payments")

@@ -27,27 +27,27 @@ class RocketmqSource(DataSource):
         _check_spark_version()
 
     def schema(self) -> "StructType":
-        from ariane.spark.read.factory import schema_of
+        from ariane.spark.readers import schema_of
 
         return schema_of(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        from ariane.spark.read.factory import batch_reader
+        from ariane.spark.readers import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        from ariane.spark.read.factory import stream_reader
+        from ariane.spark.readers import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from ariane.spark.write.factory import batch_writer
+        from ariane.spark.write.at_least_once import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        from ariane.spark.write.factory import stream_writer
+        from ariane.spark.write.at_least_once import stream_writer
 
         return stream_writer(self.options, schema)
 

@@ -1,0 +1,59 @@
+"""Answers decoded where they were received: the same rows as from the answers joined."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ariane.arrow.decode import Decoder, decode_pieces, decode_records
+from ariane.arrow.gather import Source
+from ariane.arrow.schema import COLUMNS, message_schema
+from ariane.model.message import StoredMessage
+from ariane.wire.codes import Compression, with_compression
+from ariane.wire.record.layout import encode
+from tests.arrow.test_decode import ordinary
+from tests.wire.sample_records import MESSAGE, messages
+
+SCHEMA = message_schema(tuple(COLUMNS))
+ONE_SHAPE = st.builds(
+    lambda topic, size: replace(MESSAGE, topic=topic, body=bytes(size)),
+    st.sampled_from(["orders", "refund", "stocks", "a"]),
+    st.integers(0, 300),
+)
+ANSWERS = st.lists(st.lists(messages.map(ordinary) | ONE_SHAPE, min_size=1, max_size=8), min_size=1, max_size=6)
+
+
+def in_pieces(answers: list[bytes]) -> list[pa.RecordBatch] | None:
+    memory, begins, ends = b"", [], []
+    for answer in answers:
+        memory += b"the header of an answer"
+        begins.append(len(memory))
+        memory += answer
+        ends.append(len(memory))
+    begun, ended = np.array(begins, np.int64), np.array(ends, np.int64)
+    return decode_pieces(Source(memory + b"the next one"), begun, ended, Decoder(SCHEMA, broker_name="b"))
+
+
+@settings(deadline=None)
+@given(ANSWERS)
+def test_rows_are_those_of_the_joined_answers(sent: list[list[StoredMessage]]) -> None:
+    answers = [b"".join(map(encode, some)) for some in sent]
+    joined = decode_records(b"".join(answers), columns=tuple(COLUMNS), broker_name="b")
+    found = in_pieces(answers)
+    assert found is not None
+    assert pa.Table.from_batches(found, SCHEMA).equals(pa.Table.from_batches([joined.batch]))
+
+
+RECORD = encode(MESSAGE)
+NO_TEXT = RECORD.replace(MESSAGE.topic.encode(), b"\xff" * len(MESSAGE.topic.encode()))
+NOT_PACKED = encode(replace(MESSAGE, sys_flag=with_compression(MESSAGE.sys_flag, Compression.ZLIB), body=b"plain"))
+
+
+@pytest.mark.parametrize("bad", [b"", b"x", RECORD[:-1], RECORD + b"x", bytes(200), NO_TEXT, NOT_PACKED])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_anything_wrong_is_left_to_who_can_tell_what(bad: bytes, place: int) -> None:
+    answers = [RECORD * 3, RECORD * 3]
+    answers.insert(place, bad)
+    assert in_pieces(answers) is None

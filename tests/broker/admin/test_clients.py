@@ -1,0 +1,171 @@
+"""Who is connected, and questions passed on to one consumer."""
+
+import asyncio
+
+import pytest
+
+from ariane.broker.admin import clients
+from ariane.model.group import ConsumeType, MessageModel
+from ariane.wire.codes import RequestCode, ResponseCode
+from ariane.wire.exchange import request_command
+from ariane.wire.frame import Command, encode_frame
+from ariane.wire.message_id import offset_message_id
+from ariane.wire.record.read import RecordView, verify
+from ariane.wire.requests.clients import (
+    ConsumeDirectly,
+    GetAllProducers,
+    GetConsumerConnections,
+    GetProducerConnections,
+    GetRunningInfo,
+)
+from tests.broker.consumer_group_fixtures import (
+    Office,
+    Speaker,
+    at_work,
+    consumer,
+    heartbeat,
+    office,
+    speaker,
+    subscription,
+)
+from tests.store.stores import HOST, draft, put
+
+ORDERS = subscription("orders", "a || b")
+
+
+async def test_consumers_are_shown_with_what_they_want() -> None:
+    async with at_work(office()) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)), language="GO", version=317)
+        body = (await client.call(GetConsumerConnections("g"))).body
+        (one,) = body.connection_set
+        assert (one.client_id, one.client_addr, one.language, one.version) == ("c", client.raw.name, "GO", 317)
+        assert (body.consume_type, body.message_model) == (ConsumeType.CONSUME_PASSIVELY, MessageModel.CLUSTERING)
+        assert body.subscription_table == {"orders": ORDERS}
+        assert (await client.refusal(GetConsumerConnections("none")))[0] == ResponseCode.CONSUMER_NOT_ONLINE
+
+
+async def test_producers_are_shown_by_group_and_all_together() -> None:
+    parts = office()
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("p", producers=("one", "two")), language="CPP", version=333)
+        await parts.clock.advance(7)
+        (shown,) = (await client.call(GetProducerConnections("one"))).body.connection_set
+        assert (shown.client_id, shown.language) == ("p", "CPP")
+        table = (await client.call(GetAllProducers())).body.data
+        assert list(table) == ["one", "two"]
+        assert table["two"][0].remote_ip == client.raw.name
+        assert table["two"][0].last_update_timestamp == parts.clock.now_ms() - 7000
+        assert (await client.refusal(GetProducerConnections("none")))[0] == ResponseCode.SYSTEM_ERROR
+
+
+# --- passed on
+
+
+async def test_a_consumers_own_words_come_back_byte_for_byte() -> None:
+    said = (
+        b'{"jstack":"...","mqTable":{},"newInSomeLaterRelease":{"a":1},"properties":{"PROP_CLIENT_VERSION":"V4_9_8"}}'
+    )
+    async with at_work(office()) as server, speaker(server) as client, speaker(server) as admin:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        await _send(admin, GetRunningInfo(consumer_group="g", client_id="c", jstack_enable=True))
+        asked = await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
+        assert asked.ext == {"consumerGroup": "g", "clientId": "c", "jstackEnable": "true"}
+        await client.answer(asked, said)
+        answer = await admin.raw.read()
+        assert (answer.code, answer.body) == (ResponseCode.SUCCESS, said)
+
+
+async def test_a_consumers_refusal_comes_back_too() -> None:
+    async with at_work(office()) as server, speaker(server) as client, speaker(server) as admin:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        await _send(admin, GetRunningInfo(consumer_group="g", client_id="c"))
+        asked = await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
+        await client.answer(asked, b"", code=1, remark="The Consumer Group <g> not exist in this consumer")
+        answer = await admin.raw.read()
+        assert (answer.code, answer.remark) == (1, "The Consumer Group <g> not exist in this consumer")
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_message_is_handed_to_a_consumer(named: bool) -> None:
+    parts = office()
+    (stored,) = put(parts.store, draft(b"again", "orders", 0))
+    async with at_work(parts) as server, speaker(server) as client, speaker(server) as admin:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        message_id = offset_message_id(HOST, stored.physical_offset)
+        await _send(admin, ConsumeDirectly(consumer_group="g", client_id="c" if named else None, msg_id=message_id))
+        asked = await _asked(client, RequestCode.CONSUME_MESSAGE_DIRECTLY)
+        view = verify(asked.body)
+        assert isinstance(view, RecordView)
+        assert view.body(memoryview(asked.body)) == b"again"
+        assert asked.ext["brokerName"] == "broker-a"
+        await client.answer(asked, b'{"consumeResult":"CR_SUCCESS"}')
+        assert (await admin.raw.read()).body == b'{"consumeResult":"CR_SUCCESS"}'
+
+
+async def test_there_must_be_such_a_message() -> None:
+    parts = office()
+    put(parts.store, draft(b"x", "orders", 0))
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        for message_id, reason in [
+            (offset_message_id(HOST, 7), "there is no message"),
+            ("0A0000010000000100000000000000000001", "characters"),
+            ("not an id", "not hexadecimal"),
+            (None, "characters"),
+        ]:
+            ask = ConsumeDirectly(consumer_group="g", client_id="c", msg_id=message_id)
+            code, remark = await client.refusal(ask)
+            assert (code, reason in remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_who_is_away_or_too_old_cannot_be_asked() -> None:
+    async with at_work(office()) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", ORDERS)), version=61)
+        for group, name, reason in [
+            ("none", "c", "is not online"),
+            ("g", "d", "consumer d of group g is not online"),
+            ("g", "c", "too old to be asked (version 61"),
+        ]:
+            code, remark = await client.refusal(GetRunningInfo(consumer_group=group, client_id=name))
+            assert (code, reason in remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_a_consumer_that_goes_away_while_it_is_asked_is_reported_at_once() -> None:
+    async with at_work(office()) as server, speaker(server) as admin:
+        async with speaker(server) as client:
+            await client.call(heartbeat("c", consumer("g", ORDERS)))
+            await _send(admin, GetRunningInfo(consumer_group="g", client_id="c"))
+            await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
+        answer = await admin.raw.read()
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "consumer c cannot be asked" in (answer.remark or "")
+
+
+async def test_a_consumer_that_does_not_answer_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_TIMEOUT_S", 0.01)
+    async with at_work(office()) as server, speaker(server) as client, speaker(server) as admin:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        code, remark = await admin.refusal(GetRunningInfo(consumer_group="g", client_id="c"))
+        assert code == ResponseCode.CONSUME_MSG_TIMEOUT
+        assert "consumer c does not answer" in remark
+
+
+async def test_the_broker_serves_others_while_a_consumer_thinks() -> None:
+    parts: Office = office()
+    async with at_work(parts) as server, speaker(server) as client, speaker(server) as admin:
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        waiting = asyncio.create_task(admin.ask(GetRunningInfo(consumer_group="g", client_id="c")))
+        asked = await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
+        await client.call(heartbeat("c", consumer("g", ORDERS)))
+        await client.answer(asked, b"{}")
+        assert (await waiting).body == b"{}"
+
+
+async def _send(admin: Speaker, ask: GetRunningInfo | ConsumeDirectly) -> None:
+    await admin.raw.send(encode_frame(request_command(ask, opaque=1)))
+
+
+async def _asked(client: Speaker, code: RequestCode) -> Command:
+    while (asked := await client.next_told()).code != code:
+        pass
+    return asked

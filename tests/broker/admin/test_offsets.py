@@ -1,0 +1,162 @@
+"""Requests about offsets, over a real socket."""
+
+from dataclasses import replace
+
+import pytest
+
+from ariane.broker.groups.offsets import FREE, correction_offsets
+from ariane.model.ids import QueueOffset
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.offsets import (
+    CloneGroupOffset,
+    GetAllConsumerOffsets,
+    GetConsumerOffset,
+    GetCorrectionOffsets,
+    UpdateConsumerOffset,
+)
+from tests.broker.consumer_group_fixtures import (
+    SETTINGS,
+    Office,
+    at_work,
+    consumer,
+    heartbeat,
+    office,
+    speaker,
+    subscription,
+)
+from tests.store.stores import draft, put
+
+
+def with_messages(count: int = 10, **settings: object) -> Office:
+    parts = office(replace(SETTINGS, **settings))  # type: ignore[arg-type]
+    parts.topic("orders", 2)
+    put(parts.store, *(draft(b"x", "orders", 0) for _ in range(count)))
+    return parts
+
+
+def commit(group: str, topic: str, queue_id: int, offset: int) -> UpdateConsumerOffset:
+    return UpdateConsumerOffset(group, topic, queue_id, QueueOffset(offset))
+
+
+async def test_a_committed_offset_is_found_again() -> None:
+    parts = with_messages()
+    async with at_work(parts) as server, speaker(server) as client:
+        answer = await client.ask(commit("g", "orders", 0, 7))
+        assert (answer.code, answer.ext) == (0, {})
+        assert (await client.call(GetConsumerOffset("g", "orders", 0))).offset == 7
+        await client.call(commit("g", "orders", 0, 3))
+        assert (await client.call(GetConsumerOffset("g", "orders", 0))).offset == 3
+        assert (await client.call(GetAllConsumerOffsets())).body.offset_table == {"orders@g": {0: 3}}
+
+
+async def test_a_new_group_starts_at_0_while_the_queue_still_does() -> None:
+    async with at_work(with_messages()) as server, speaker(server) as client:
+        for queue_id in (0, 1):
+            assert (await client.call(GetConsumerOffset("new", "orders", queue_id))).offset == 0
+
+
+async def test_clients_of_5x_may_forbid_that() -> None:
+    async with at_work(with_messages()) as server, speaker(server) as client:
+        ask = GetConsumerOffset("new", "orders", 0, set_zero_if_not_found=False)
+        code, remark = await client.refusal(ask)
+        assert (code, "group new has no offset in queue 0" in remark) == (ResponseCode.QUERY_NOT_FOUND, True)
+        await client.call(commit("new", "orders", 0, 0))
+        assert (await client.call(ask)).offset == 0
+
+
+async def test_a_queue_that_has_lost_its_first_messages_makes_nobody_start_at_0() -> None:
+    parts = with_messages()
+    queue = parts.store.parts.queues.get("orders", 0)
+    assert queue is not None
+    queue.min_offset = 4
+    async with at_work(parts) as server, speaker(server) as client:
+        assert (await client.refusal(GetConsumerOffset("new", "orders", 0)))[0] == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "offset", "code"),
+    [
+        ("orders", 0, -1, ResponseCode.INVALID_PARAMETER),
+        ("orders", 0, 11, ResponseCode.INVALID_PARAMETER),
+        ("orders", 0, 2**63 - 1, ResponseCode.INVALID_PARAMETER),
+        ("orders", 1, 1, ResponseCode.INVALID_PARAMETER),
+        ("orders", 2, 0, ResponseCode.INVALID_PARAMETER),
+        ("orders", -1, 0, ResponseCode.INVALID_PARAMETER),
+        ("unknown", 0, 0, ResponseCode.TOPIC_NOT_EXIST),
+    ],
+)
+async def test_an_offset_that_cannot_be_leaves_the_old_one(topic: str, queue_id: int, offset: int, code: int) -> None:
+    parts = with_messages()
+    parts.offsets.commit("g", "orders", 0, 5)
+    async with at_work(parts) as server, speaker(server) as client:
+        assert (await client.refusal(commit("g", topic, queue_id, offset)))[0] == code
+    assert parts.offsets.table() == {"orders@g": {0: 5}}
+
+
+async def test_the_end_of_a_queue_is_an_offset() -> None:
+    parts = with_messages()
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(commit("g", "orders", 0, 10))
+    assert parts.offsets.get("g", "orders", 0) == 10
+
+
+async def test_only_known_groups_commit_when_groups_are_not_created_by_use() -> None:
+    parts = with_messages(auto_create_groups=False)
+    async with at_work(parts) as server, speaker(server) as client:
+        code, _ = await client.refusal(commit("g", "orders", 0, 1))
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert parts.offsets.table() == {}
+
+
+async def test_a_hidden_queue_can_still_be_consumed_to_its_end() -> None:
+    parts = with_messages()
+    put(parts.store, *(draft(b"x", "orders", 1) for _ in range(3)))
+    parts.topic("orders", 1)
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(commit("g", "orders", 1, 3))
+    assert parts.offsets.get("g", "orders", 1) == 3
+
+
+# --- administration
+
+
+async def test_offsets_are_cloned_for_one_topic_or_for_all() -> None:
+    parts = with_messages()
+    parts.topic("bills")
+    for topic, offset in [("orders", 3), ("bills", 4), ("deleted", 5)]:
+        parts.offsets.commit("g", topic, 0, offset)
+    async with at_work(parts) as server, speaker(server) as admin:
+        await admin.call(CloneGroupOffset(src_group="g", dest_group="one", topic="orders"))
+        await admin.call(CloneGroupOffset(src_group="g", dest_group="all"))
+    table = parts.offsets.table()
+    assert {key: value for key, value in table.items() if not key.endswith("@g")} == {
+        "orders@one": {0: 3},
+        "orders@all": {0: 3},
+        "bills@all": {0: 4},
+    }
+
+
+async def test_topics_that_a_connected_group_has_left_are_cloned_only_when_told_so() -> None:
+    parts = with_messages()
+    parts.offsets.commit("g", "orders", 0, 3)
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", subscription("bills"))))
+        await client.call(CloneGroupOffset(src_group="g", dest_group="h", topic="orders"))
+        assert parts.offsets.get("h", "orders", 0) == -1
+        await client.call(CloneGroupOffset(src_group="g", dest_group="h", topic="orders", offline=True))
+        assert parts.offsets.get("h", "orders", 0) == 3
+
+
+async def test_correction_offsets_are_those_of_the_slowest_group() -> None:
+    parts = with_messages()
+    for group, offset in [("slow", 3), ("fast", 8), ("ignored", 1), ("mine", 5)]:
+        parts.offsets.commit(group, "orders", 0, offset)
+    async with at_work(parts) as server, speaker(server) as admin:
+        ask = GetCorrectionOffsets(compare_group="mine", topic="orders", filter_groups="ignored,mine")
+        assert (await admin.call(ask)).body.correction_offsets == {0: 3}
+    assert parts.offsets.get("ignored", "orders", 0) == 1
+
+
+def test_nothing_holds_back_a_group_that_all_others_have_passed() -> None:
+    assert correction_offsets([{0: 9}, {0: 7, 1: 2}], {0: 5}, {}) == {0: FREE, 1: 2}
+    assert correction_offsets([{0: 3}, {0: 7}], {}, {0: 5}) == {0: 7}

@@ -1,0 +1,74 @@
+"""What mqadmin's brokerStatus, statsAll and consumerProgress read of a broker that works."""
+
+from pathlib import Path
+
+import pytest
+
+from ariane.errors import RequestFailed
+from ariane.store.settings import FlushDiskType
+from ariane.testing import FakeClock
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.brokers import GetBrokerStats, GetRuntimeInfo
+from ariane.wire.requests.groups import GetConsumeStats
+from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
+from tests.broker.metrics_fixtures import Watched, watched
+
+ASYNC = {"flush_disk_type": FlushDiskType.ASYNC}
+
+
+async def busy(broker: Watched, clock: FakeClock) -> int:
+    """Twenty sends and one pull of all of them in ten seconds; how many bytes the pull got."""
+    for _ in range(20):
+        await broker.call(a_send(b"x" * 100))
+    pulled = await broker.call(a_pull())
+    await broker.call(a_pull(queue_offset=20))
+    await clock.advance(10)
+    return len(pulled.body)
+
+
+async def test_statistics_are_answered_under_the_names_of_apache(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with watched(tmp_path, clock, store=ASYNC) as broker:
+        size = await busy(broker, clock)
+        puts = await broker.call(GetBrokerStats("TOPIC_PUT_NUMS", TOPIC))
+        gets = await broker.call(GetBrokerStats("GROUP_GET_SIZE", f"{TOPIC}@{GROUP}"))
+    minute = puts.body.stats_minute
+    assert (minute.sum, minute.avgpt) == (20, 1)
+    assert minute.tps == pytest.approx(2)
+    assert puts.body.stats_hour.sum == puts.body.stats_day.sum == 20
+    assert (gets.body.stats_minute.sum, gets.body.stats_minute.avgpt) == (size, size)
+
+
+async def test_a_statistic_that_is_not_kept_says_which_are(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        with pytest.raises(RequestFailed, match="TOPIC_PUT_SIZE") as caught:
+            await broker.call(GetBrokerStats("GROUP_GET_LATENCY", "0@a@b"))
+        assert caught.value.code == ResponseCode.SYSTEM_ERROR
+        with pytest.raises(RequestFailed, match="<TOPIC_PUT_NUMS> <bills> not exist: nothing was counted"):
+            await broker.call(GetBrokerStats("TOPIC_PUT_NUMS", "bills"))
+
+
+async def test_runtime_info_has_the_rates_and_sums_of_what_happened(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with watched(tmp_path, clock, store=ASYNC) as broker:
+        size = await busy(broker, clock)
+        table = (await broker.call(GetRuntimeInfo())).body.table
+    assert [float(word) for word in table["putTps"].split(" ")] == pytest.approx([2, 2, 2], rel=0.1)
+    assert [float(table[name].split(" ")[0]) for name in ("getFoundTps", "getMissTps", "getTotalTps")] == pytest.approx(
+        [0.1, 0.1, 0.2], rel=0.1
+    )
+    assert table["getTransferedTps"] == table["getTransferredTps"] == table["putTps"]
+    assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("20", "20")
+    assert (table["putMessageTimesTotal"], table["putMessageSizeTotal"]) == ("20", str(size))
+    assert float(table["putMessageAverageSize"]) == size / 20
+    classes = dict(word.rsplit(":", 1) for word in table["putMessageDistributeTime"].split(" "))
+    assert sum(map(int, classes.values())) == 20
+    assert (table["putMessageFailedTimes"], table["sendThreadPoolQueueCapacity"]) == ("0", "10000")
+
+
+async def test_progress_has_the_rate_of_the_group(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with watched(tmp_path, clock, store=ASYNC) as broker:
+        await busy(broker, clock)
+        stats = await broker.call(GetConsumeStats(GROUP, TOPIC))
+    assert stats.body.consume_tps == pytest.approx(2, rel=0.1)

@@ -1,0 +1,155 @@
+"""The table of groups, its file, and the requests of administrators."""
+
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ariane.broker.groups.configs import Groups
+from ariane.broker.json_table import TableFile
+from ariane.errors import RequestFailed, StoreCorrupt, StoreError
+from ariane.model.group import GroupConfig
+from ariane.model.topic import DataVersion
+from ariane.store.disk import replace_all
+from ariane.testing import FakeClock
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.groups import DeleteGroup, GetGroupConfig, GetGroupTable, ListGroupsOfTopic, UpdateGroup
+from tests.broker.consumer_group_fixtures import SETTINGS, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.simulation.simulated_disk import SimulatedDisk
+
+PATH = Path("/store/config/subscriptionGroup.json")
+GOLDEN = Path(__file__).parents[2] / "golden" / "apache-4.9.8-clean-store.tar.gz"
+
+
+def groups_on(disk: SimulatedDisk, clock: FakeClock | None = None) -> Groups:
+    return Groups(SETTINGS, TableFile(disk, PATH), clock or FakeClock())
+
+
+def disk_with(content: bytes, path: Path = PATH) -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directory(path.parent)
+    replace_all(disk, path, content)
+    return disk
+
+
+def test_a_group_appears_by_being_used() -> None:
+    groups = groups_on(SimulatedDisk())
+    assert groups.get("g") is None
+    assert groups.find("g") == groups.get("g") == GroupConfig(group_name="g")
+    assert groups.version.counter == 1
+
+
+def test_the_groups_of_apaches_tools_are_always_there() -> None:
+    groups = groups_on(SimulatedDisk())
+    assert {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY"} <= set(groups.all())
+    assert groups.version == DataVersion()
+
+
+def test_without_auto_creation_only_the_systems_own_groups_appear() -> None:
+    groups = Groups(replace(SETTINGS, auto_create_groups=False), None, FakeClock())
+    with pytest.raises(RequestFailed, match="turn on autoCreateSubscriptionGroup") as refused:
+        groups.find("g")
+    assert refused.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert groups.find("CID_RMQ_SYS_TRANS").group_name == "CID_RMQ_SYS_TRANS"
+
+
+@pytest.mark.parametrize("name", ["", "a@b", "a b", "g" * 121, "../x"])
+def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+    groups = groups_on(SimulatedDisk())
+    for use in (lambda: groups.find(name), lambda: groups.put(GroupConfig(group_name=name))):
+        with pytest.raises(RequestFailed):
+            use()
+    assert groups.get(name) is None
+
+
+def test_what_an_administrator_changed_is_on_the_disk_at_once() -> None:
+    disk, clock = SimulatedDisk(), FakeClock()
+    groups = groups_on(disk, clock)
+    groups.put(GroupConfig(group_name="g", retry_max_times=3, consume_enable=False))
+    again = groups_on(disk.crash_process())
+    assert again.get("g") == GroupConfig(group_name="g", retry_max_times=3, consume_enable=False)
+    assert again.version == groups.version == DataVersion(timestamp=clock.now_ms(), counter=1)
+    assert groups.delete("g")
+    assert not groups.delete("g")
+    assert groups_on(disk.crash_process()).get("g") is None
+
+
+def test_a_change_that_cannot_be_saved_is_no_success() -> None:
+    disk = SimulatedDisk()
+    groups = groups_on(disk)
+    disk.fail_writes(OSError(28, "No space left on device"))
+    with pytest.raises(StoreError, match="No space left"):
+        groups.put(GroupConfig(group_name="g"))
+    disk.fail_writes(None)
+    groups.put(GroupConfig(group_name="h"))
+    assert groups_on(disk).get("g") is not None
+
+
+async def test_groups_that_appeared_are_saved_by_the_timer_and_at_the_end() -> None:
+    disk, clock = SimulatedDisk(), FakeClock()
+    groups = groups_on(disk, clock)
+    async with groups.kept(clock, 5):
+        groups.find("timer")
+        assert groups_on(disk).get("timer") is None
+        groups.find("end")
+    assert set(groups_on(disk).all()) >= {"timer", "end"}
+
+
+def test_a_file_of_apache_is_read_and_written_back_the_same() -> None:
+    with tarfile.open(GOLDEN) as archive:
+        content = archive.extractfile("store/config/subscriptionGroup.json")
+        assert content is not None
+        original = content.read()
+    disk = disk_with(original)
+    groups = groups_on(disk)
+    assert groups.get("golden_retry_group") == GroupConfig(group_name="golden_retry_group")
+    assert groups.version.counter == 3
+    assert groups.table().to_bytes() == original.replace(b"\n", b"").replace(b"\t", b"")
+
+
+def test_what_5x_adds_is_no_hindrance() -> None:
+    disk = disk_with(
+        b'{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":5},"forbiddenTable":{},"subscriptionGroupTable":{'
+        b'"g":{"attributes":{},"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,'
+        b'"consumeFromMinEnable":true,"consumeMessageOrderly":false,"consumeTimeoutMinute":15,"groupName":"g",'
+        b'"groupRetryPolicy":{"type":"CUSTOMIZED"},"groupSysFlag":0,"notifyConsumerIdsChangedEnable":true,'
+        b'"retryMaxTimes":2,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
+    )
+    assert groups_on(disk).get("g") == GroupConfig(group_name="g", retry_max_times=2)
+
+
+def test_a_file_that_is_something_else_stops_the_start() -> None:
+    with pytest.raises(StoreCorrupt, match="no table of groups"):
+        groups_on(disk_with(b'{"subscriptionGroupTable":{"g":7}}'))
+
+
+async def test_administrators_create_change_show_and_delete_groups() -> None:
+    parts = office()
+    async with at_work(parts) as server, speaker(server) as admin:
+        await admin.call(UpdateGroup(body=GroupConfig(group_name="g", retry_max_times=5)))
+        assert (await admin.call(GetGroupConfig("g"))).body == GroupConfig(group_name="g", retry_max_times=5)
+        table = (await admin.call(GetGroupTable())).body
+        assert table.subscription_group_table["g"].retry_max_times == 5
+        assert table.data_version == parts.groups.version
+        assert (await admin.refusal(UpdateGroup(body=GroupConfig(group_name="no good"))))[
+            0
+        ] == ResponseCode.SYSTEM_ERROR
+        assert (await admin.refusal(UpdateGroup()))[0] == ResponseCode.SYSTEM_ERROR
+        parts.offsets.commit("g", "orders", 0, 5)
+        await admin.call(DeleteGroup("g"))
+        assert (await admin.refusal(GetGroupConfig("g")))[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert parts.offsets.get("g", "orders", 0) == 5
+        await admin.call(DeleteGroup("g", remove_offset=True))
+        assert parts.offsets.get("g", "orders", 0) == -1
+        parts.offsets.commit("g", "orders", 0, 5)
+        await admin.call(DeleteGroup("g", clean_offset=True))
+        assert parts.offsets.groups_of("orders") == set()
+
+
+async def test_the_groups_of_a_topic_are_those_connected_and_those_with_offsets() -> None:
+    parts = office()
+    parts.offsets.commit("past", "orders", 0, 5)
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("here", subscription("orders")), consumer("else", subscription("x"))))
+        assert (await client.call(ListGroupsOfTopic("orders"))).body.group_list == ["here", "past"]

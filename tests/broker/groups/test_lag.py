@@ -1,0 +1,90 @@
+"""How far behind groups are."""
+
+from ariane.model.route import MessageQueue
+from ariane.model.topic import TopicConfig
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.groups import GetBrokerConsumeStats, GetConsumeStats, GetConsumeTimeSpans, OffsetPair
+from tests.broker.consumer_group_fixtures import Office, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.store.stores import draft, put
+
+
+def queue(queue_id: int, topic: str = "orders") -> MessageQueue:
+    return MessageQueue(topic=topic, broker_name="broker-a", queue_id=queue_id)
+
+
+async def behind() -> tuple[Office, list[int]]:
+    """Five messages in queue 0 of orders, a second apart, of which g has consumed two."""
+    parts, times = office(), []
+    parts.topic("orders", 2)
+    for _ in range(5):
+        times += [one.store_timestamp_ms for one in put(parts.store, draft(b"x", "orders", 0))]
+        await parts.clock.advance(1)
+    parts.groups.find("g")
+    parts.offsets.commit("g", "orders", 0, 2)
+    return parts, times
+
+
+async def test_the_lag_of_each_queue_is_shown() -> None:
+    parts, times = await behind()
+    async with at_work(parts) as server, speaker(server) as admin:
+        body = (await admin.call(GetConsumeStats("g"))).body
+    assert body.offset_table == {
+        queue(0): OffsetPair(broker_offset=5, consumer_offset=2, last_timestamp=times[1]),
+        queue(1): OffsetPair(broker_offset=0, consumer_offset=0, last_timestamp=0),
+    }
+    assert body.consume_tps == 0.0
+
+
+async def test_one_topic_can_be_asked_for_even_without_offsets() -> None:
+    parts, _ = await behind()
+    parts.topic("bills", 1)
+    async with at_work(parts) as server, speaker(server) as admin:
+        assert list((await admin.call(GetConsumeStats("g", "bills"))).body.offset_table) == [queue(0, "bills")]
+        assert (await admin.call(GetConsumeStats("g", "unknown"))).body.offset_table == {}
+
+
+async def test_topics_that_a_connected_group_has_left_or_that_are_gone_are_not_shown() -> None:
+    parts, _ = await behind()
+    parts.topic("bills", 1)
+    parts.offsets.commit("g", "bills", 0, 0)
+    parts.offsets.commit("g", "deleted", 0, 7)
+    async with at_work(parts) as server, speaker(server) as client:
+        await client.call(heartbeat("c", consumer("g", subscription("bills"))))
+        assert list((await client.call(GetConsumeStats("g"))).body.offset_table) == [queue(0, "bills")]
+
+
+async def test_queues_that_still_drain_are_shown() -> None:
+    parts, _ = await behind()
+    parts.topics.put(TopicConfig(topic_name="orders", read_queue_nums=3, write_queue_nums=1))
+    async with at_work(parts) as server, speaker(server) as admin:
+        shown = (await admin.call(GetConsumeStats("g"))).body.offset_table
+    assert sorted(one.queue_id for one in shown) == [0, 1, 2]
+
+
+async def test_the_whole_broker_is_shown_group_by_group() -> None:
+    parts, _ = await behind()
+    parts.topic("ordered", 1, order=True)
+    parts.offsets.commit("g", "ordered", 0, 0)
+    parts.groups.find("h")
+    parts.offsets.commit("h", "orders", 0, 4)
+    async with at_work(parts) as server, speaker(server) as admin:
+        body = (await admin.call(GetBrokerConsumeStats())).body
+        ordered = (await admin.call(GetBrokerConsumeStats(is_order=True))).body
+    assert [list(one) for one in body.consume_stats_list] == [["g"], ["h"]]
+    assert (body.total_diff, body.broker_addr) == (3 + 1, "127.0.0.1:10911")
+    ((stats,),) = [one["g"] for one in ordered.consume_stats_list]
+    assert list(stats.offset_table) == [queue(0, "ordered")]
+
+
+async def test_time_spans_tell_how_old_the_next_message_is() -> None:
+    parts, times = await behind()
+    async with at_work(parts) as server, speaker(server) as admin:
+        full, empty = (await admin.call(GetConsumeTimeSpans("orders", "g"))).body.consume_time_span_set
+        assert (full.min_time_stamp, full.max_time_stamp) == (times[0], times[4])
+        assert (full.consume_time_stamp, full.delay_time) == (times[1], parts.clock.now_ms() - times[2])
+        assert (empty.message_queue, empty.min_time_stamp, empty.delay_time) == (queue(1), 0, 0)
+        parts.offsets.commit("g", "orders", 0, 5)
+        caught_up, _ = (await admin.call(GetConsumeTimeSpans("orders", "g"))).body.consume_time_span_set
+        assert (caught_up.consume_time_stamp, caught_up.delay_time) == (times[4], 0)
+        unknown = await admin.refusal(GetConsumeTimeSpans("unknown", "g"))
+        assert unknown[0] == ResponseCode.TOPIC_NOT_EXIST

@@ -1,0 +1,100 @@
+"""Locks of ordered consumption: the table with its own time, and the two requests over a socket."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ariane.broker.groups.locks import LOCK_S, QueueLocks
+from ariane.model.route import MessageQueue
+from ariane.wire.codes import ResponseCode
+from ariane.wire.requests.clients import LockQueues, UnlockQueues
+from ariane.wire.requests.clients import QueueLocks as LockRequest
+from tests.broker.consumer_group_fixtures import at_work, office, speaker
+
+QUEUES = [MessageQueue(topic="orders", broker_name="broker-a", queue_id=number) for number in range(3)]
+
+
+def test_a_queue_has_one_owner_until_it_is_not_renewed_for_a_minute() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", "one", QUEUES[:2], now=0) == QUEUES[:2]
+    assert locks.lock("g", "two", QUEUES, now=1) == QUEUES[2:]
+    assert locks.lock("g", "one", QUEUES[:1], now=50) == QUEUES[:1]
+    assert locks.lock("g", "two", QUEUES, now=61) == QUEUES[1:]
+    assert locks.lock("g", "two", QUEUES, now=50 + LOCK_S) == QUEUES[1:]
+    assert locks.lock("g", "two", QUEUES, now=50 + LOCK_S + 0.1) == QUEUES
+
+
+def test_groups_do_not_see_each_other() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", "one", QUEUES, now=0) == locks.lock("h", "two", QUEUES, now=0) == QUEUES
+
+
+def test_only_the_owner_unlocks() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "one", QUEUES, now=0)
+    locks.unlock("g", "two", QUEUES)
+    locks.unlock("h", "one", QUEUES)
+    assert locks.owner("g", QUEUES[0], now=0) == "one"
+    locks.unlock("g", "one", QUEUES)
+    assert locks.owner("g", QUEUES[0], now=0) is None
+    assert len(locks) == 0
+
+
+def test_locks_of_the_past_take_no_memory() -> None:
+    locks = QueueLocks()
+    for number in range(100):
+        locks.lock(f"g{number}", "c", QUEUES, now=0)
+    locks.lock("g", "c", QUEUES[:1], now=LOCK_S + 1)
+    assert len(locks) == 1
+
+
+class OneOwner(RuleBasedStateMachine):
+    """Whatever happens, a queue that was granted belongs to nobody else until it is given up or has run out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks, self.now = QueueLocks(), 0.0
+        self.granted: dict[MessageQueue, tuple[str, float]] = {}
+
+    @rule(client=st.sampled_from("abc"), queues=st.sets(st.sampled_from(QUEUES)))
+    def lock(self, client: str, queues: set[MessageQueue]) -> None:
+        for queue in self.locks.lock("g", client, queues, self.now):
+            owner, since = self.granted.get(queue, (client, self.now))
+            assert owner == client or self.now - since > LOCK_S
+            self.granted[queue] = (client, self.now)
+
+    @rule(client=st.sampled_from("abc"), queue=st.sampled_from(QUEUES))
+    def unlock(self, client: str, queue: MessageQueue) -> None:
+        self.locks.unlock("g", client, [queue])
+        if self.granted.get(queue, ("", 0))[0] == client:
+            del self.granted[queue]
+
+    @rule(seconds=st.sampled_from([1, 30, 60, 61, 200]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def owners_are_those_of_the_model(self) -> None:
+        for queue in QUEUES:
+            owner, since = self.granted.get(queue, (None, 0.0))
+            assert self.locks.owner("g", queue, self.now) == (owner if self.now - since <= LOCK_S else None)
+
+
+TestOneOwner = OneOwner.TestCase
+TestOneOwner.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+async def test_clients_lock_and_unlock_queues_that_are_here() -> None:
+    parts = office()
+    parts.topic("orders", 2)
+    strange = [MessageQueue(topic="unknown", broker_name="broker-a", queue_id=0), QUEUES[2]]
+    async with at_work(parts) as server, speaker(server) as one, speaker(server) as two:
+        ask = LockRequest(consumer_group="g", client_id="one", mq_set=[*QUEUES[:2], *strange])
+        assert (await one.call(LockQueues(body=ask))).body.locked == QUEUES[:2]
+        theirs = LockRequest(consumer_group="g", client_id="two", mq_set=QUEUES[:2])
+        assert (await two.call(LockQueues(body=theirs))).body.locked == []
+        await one.call(UnlockQueues(body=ask))
+        assert (await two.call(LockQueues(body=theirs))).body.locked == QUEUES[:2]
+        await parts.clock.advance(LOCK_S + 1)
+        assert (await one.call(LockQueues(body=ask))).body.locked == QUEUES[:2]
+        assert (await one.refusal(LockQueues()))[0] == ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,266 @@
+"""Send-back, retries and dead letters: how often, when, where to, and what the message carries then."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.dead_letters import retry_target
+from ariane.broker.groups.retries import RetryHandlers
+from ariane.broker.schedule.delay_levels import DelayedDelivery
+from ariane.broker.topics import Topics
+from ariane.broker.writer import draft_of
+from ariane.errors import RequestFailed
+from ariane.model.group import GroupConfig
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
+from ariane.model.topic import Permission, TopicConfig
+from ariane.rpc.handlers import Call
+from ariane.store.append.draft import Appended
+from ariane.testing import FakeClock
+from ariane.wire.codes import RequestCode, ResponseCode, Version
+from ariane.wire.frame import Command
+from ariane.wire.message_id import offset_message_id
+from ariane.wire.requests.send import SendBack
+from tests.broker.schedule_fixtures import Timed, message, timed
+from tests.store.stores import HOST
+
+GROUP = "billing"
+RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"
+
+
+@dataclass
+class Desk:
+    room: Timed
+    handlers: RetryHandlers
+    topics: Topics
+    groups: Groups
+
+    async def send_back(self, stored: Appended | int, version: int = Version.V4_9_4, **changes: Any) -> ResponseCode:
+        offset = stored if isinstance(stored, int) else stored.physical_offset
+        fields: dict[str, Any] = {"group": GROUP, "delay_level": 0, **changes}
+        command = Command(code=RequestCode.CONSUMER_SEND_MSG_BACK, version=version)
+        answer = await self.handlers.send_back(SendBack(offset=offset, **fields), Call(None, command))  # type: ignore[arg-type]
+        return ResponseCode(answer.code)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    clock = FakeClock()
+    async with timed(clock) as room:
+        topics, groups = Topics(room.settings, None, clock), Groups(room.settings, None, clock)
+        lookup = room.service.store.lookup
+        yield Desk(room, RetryHandlers(room.intake, lookup, groups, topics, room.settings), topics, groups)
+
+
+def with_permission(desk: Desk, permission: int) -> Desk:
+    handlers = replace(desk.handlers, settings=replace(desk.room.settings, permission=permission))
+    return replace(desk, handlers=handlers)
+
+
+async def test_a_message_sent_back_waits_and_comes_to_the_retry_topic(desk: Desk) -> None:
+    sent = message(b"body", queue_id=2, KEYS="k", TAGS="t", UNIQ_KEY="u")
+    sent.flag = 5
+    stored = desk.room.intake.put(sent)
+    assert await desk.send_back(stored) == ResponseCode.SUCCESS
+    (waiting,) = desk.room.views(SCHEDULE, 2)  # level 3: 10 s
+    assert waiting.properties()["DELAY"] == "3"
+    delivery = DelayedDelivery(desk.room.service, desk.room.intake, desk.room.delay_offsets, desk.room.clock)
+    await desk.room.clock.advance(10)
+    await delivery.deliver_due()
+    (view,) = desk.room.views(RETRY)
+    assert view.reconsume_times == 1
+    assert (view.flag, view.born_host, view.born_timestamp_ms) == (5, HOST, 1)
+    origin = offset_message_id(HOST, stored.physical_offset)
+    assert view.properties() == {
+        **sent.properties,
+        "RETRY_TOPIC": "orders",
+        "ORIGIN_MESSAGE_ID": origin,
+        "WAIT": "false",
+    }
+
+
+async def test_the_retry_topic_has_as_many_queues_as_the_group_says(desk: Desk) -> None:
+    desk.groups.put(GroupConfig(group_name=GROUP, retry_queue_nums=3))
+    await desk.send_back(desk.room.intake.put(message()))
+    config = desk.topics.get(RETRY)
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
+
+
+async def test_the_original_topic_and_id_survive_further_attempts(desk: Desk) -> None:
+    retried = message(topic=RETRY, RETRY_TOPIC="orders", ORIGIN_MESSAGE_ID="0A")
+    retried.reconsume_times = 4
+    await desk.send_back(desk.room.intake.put(retried))
+    (view,) = desk.room.views(SCHEDULE, 6)  # level 3 + 4
+    properties = view.properties()
+    assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"]) == ("orders", "0A")
+    assert (properties["DELAY"], view.reconsume_times) == ("7", 5)
+
+
+async def test_the_client_may_name_the_delay(desk: Desk) -> None:
+    await desk.send_back(desk.room.intake.put(message()), delay_level=1)
+    assert len(desk.room.views(SCHEDULE, 0)) == 1
+
+
+async def test_delays_end_at_the_last_level(desk: Desk) -> None:
+    tired = message(topic=RETRY)
+    tired.reconsume_times = 40
+    await desk.send_back(desk.room.intake.put(tired), max_reconsume_times=100)
+    assert len(desk.room.views(SCHEDULE, 17)) == 1
+
+
+@pytest.mark.parametrize("attempts", [16, 17])
+async def test_after_the_last_attempt_a_message_is_a_dead_letter_at_once(desk: Desk, attempts: int) -> None:
+    tired = message(b"dead", topic=RETRY, RETRY_TOPIC="orders")
+    tired.reconsume_times = attempts
+    assert await desk.send_back(desk.room.intake.put(tired)) == ResponseCode.SUCCESS
+    (view,) = desk.room.views(DEAD)
+    assert view.reconsume_times == attempts + 1
+    assert view.properties()["RETRY_TOPIC"] == "orders"
+
+
+async def test_a_delay_that_another_broker_left_on_it_does_not_keep_a_dead_letter_back(desk: Desk) -> None:
+    """Apache leaves DELAY on what it delivers, and up to 4.9.2 files such a dead letter two hours later."""
+    tired = message(b"dead", topic=RETRY, DELAY=18, TIMER_DELAY_SEC=9)
+    await desk.send_back(desk.room.intake.take(draft_of(tired)), delay_level=-1)
+    assert desk.room.bodies(DEAD) == [b"dead"]
+
+
+async def test_below_level_zero_a_message_is_a_dead_letter_at_once(desk: Desk) -> None:
+    await desk.send_back(desk.room.intake.put(message(b"poison")), delay_level=-1)
+    assert desk.room.bodies(DEAD) == [b"poison"]
+
+
+async def test_trap_24_dead_letters_can_be_read_and_a_topic_of_old_stays_as_it_is(desk: Desk) -> None:
+    stored = desk.room.intake.put(message(b"poison"))
+    await desk.send_back(stored, delay_level=-1)
+    config = desk.topics.get(DEAD)
+    assert config is not None
+    assert (config.perm, config.write_queue_nums) == (Permission.READ | Permission.WRITE, 1)
+    desk.topics.put(structs.replace(config, perm=int(Permission.WRITE)))  # as 4.7.1 made it
+    await desk.send_back(stored, delay_level=-1)
+    assert desk.room.bodies(DEAD) == [b"poison", b"poison"]
+    assert desk.topics.get(DEAD) == structs.replace(config, perm=int(Permission.WRITE))
+
+
+async def test_trap_16_a_client_that_names_no_limit_gets_the_one_of_the_group(desk: Desk) -> None:
+    desk.groups.put(GroupConfig(group_name=GROUP, retry_max_times=2))
+    tired = message(b"dead", topic=RETRY)
+    tired.reconsume_times = 2
+    stored = desk.room.intake.put(tired)
+    assert await desk.send_back(stored, max_reconsume_times=None) == ResponseCode.SUCCESS
+    assert await desk.send_back(stored, max_reconsume_times=-1) == ResponseCode.SUCCESS
+    assert desk.room.bodies(DEAD) == [b"dead", b"dead"]
+
+
+async def test_a_limit_of_the_client_wins_over_the_one_of_the_group(desk: Desk) -> None:
+    desk.groups.put(GroupConfig(group_name=GROUP, retry_max_times=2))
+    tired = message(b"m", topic=RETRY)
+    tired.reconsume_times = 2
+    stored = desk.room.intake.put(tired)
+    await desk.send_back(stored, max_reconsume_times=3)
+    assert desk.room.bodies(DEAD) == []
+    await desk.send_back(stored, max_reconsume_times=1)
+    assert desk.room.bodies(DEAD) == [b"m"]
+
+
+async def test_a_limit_from_before_clients_had_one_is_ignored(desk: Desk) -> None:
+    await desk.send_back(desk.room.intake.put(message()), version=Version.V3_4_9 - 1, max_reconsume_times=0)
+    assert desk.room.bodies(DEAD) == []
+
+
+async def test_a_group_without_retry_queues_gives_failed_messages_up(desk: Desk) -> None:
+    desk.groups.put(GroupConfig(group_name=GROUP, retry_queue_nums=0))
+    end = desk.room.service.store.parts.commit_log.max_offset
+    assert await desk.send_back(12345) == ResponseCode.SUCCESS
+    assert desk.room.service.store.parts.commit_log.max_offset == end
+    assert desk.topics.get(RETRY) is None
+
+
+@pytest.mark.parametrize("offset", [-1, 7, 10**15])
+async def test_an_offset_without_a_message_is_told(desk: Desk, offset: int) -> None:
+    desk.room.intake.put(message())
+    with pytest.raises(RequestFailed, match="no message that a consumer can have") as caught:
+        await desk.send_back(offset)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_half_message_cannot_be_made_visible_by_sending_it_back(desk: Desk) -> None:
+    half = desk.room.intake.put(message(b"uncommitted", topic=TRANS_HALF))
+    with pytest.raises(RequestFailed):
+        await desk.send_back(half, delay_level=-1)
+    assert desk.room.bodies(DEAD) == []
+
+
+async def test_an_unknown_group_is_told_when_groups_are_not_made_by_using_them(desk: Desk) -> None:
+    settings = replace(desk.room.settings, auto_create_groups=False)
+    handlers = replace(desk.handlers, groups=Groups(settings, None, desk.room.clock))
+    with pytest.raises(RequestFailed) as caught:
+        await replace(desk, handlers=handlers).send_back(desk.room.intake.put(message()))
+    assert caught.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_a_broker_that_takes_no_messages_says_so(desk: Desk) -> None:
+    stored = desk.room.intake.put(message())
+    with pytest.raises(RequestFailed, match="brokerPermission = 4") as caught:
+        await with_permission(desk, 4).send_back(stored)
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_retry_topic_that_may_not_be_written_is_told(desk: Desk) -> None:
+    desk.topics.put(TopicConfig(topic_name=RETRY, read_queue_nums=1, write_queue_nums=1, perm=int(Permission.READ)))
+    with pytest.raises(RequestFailed, match="%RETRY%billing may not be written") as caught:
+        await desk.send_back(desk.room.intake.put(message()))
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_full_disk_leaves_the_message_with_the_consumer(desk: Desk) -> None:
+    stored = desk.room.intake.put(message())
+    desk.room.disk.fail_writes(OSError(28, "No space left on device"))
+    with pytest.raises(RequestFailed, match="not sent back") as caught:
+        await desk.send_back(stored)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_success_means_that_the_copy_is_durable(desk: Desk) -> None:
+    stored = desk.room.intake.put(message())
+    await desk.send_back(stored)
+    store = desk.room.service.store
+    assert store.flusher.flushed_to == store.parts.commit_log.max_offset
+
+
+# --- a client that sends to the retry topic itself ------------------------------------------------------------------
+
+
+async def test_other_topics_are_none_of_its_business(desk: Desk) -> None:
+    assert retry_target("orders", {}, 99, desk.groups, desk.topics) is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "limit", "is_dead"), [(15, None, False), (16, None, True), (3, 3, True), (3, 4, False)]
+)
+async def test_spent_attempts_lead_to_the_dead_letters(
+    desk: Desk, attempts: int, limit: int | None, is_dead: bool
+) -> None:
+    properties = {"DELAY": "5", "RETRY_TOPIC": "orders"}
+    target = retry_target(RETRY, properties, attempts, desk.groups, desk.topics, max_reconsume_times=limit)
+    assert (target is not None) == is_dead
+    if target is not None:
+        assert target == (DEAD, 0, {"RETRY_TOPIC": "orders"})
+        assert desk.topics.get(DEAD) is not None
+    assert properties["DELAY"] == "5"
+
+
+async def test_attempts_and_limit_may_still_be_in_the_properties(desk: Desk) -> None:
+    properties = {"RECONSUME_TIME": "2", "MAX_RECONSUME_TIMES": "2"}
+    target = retry_target(RETRY, properties, 0, desk.groups, desk.topics)
+    assert target is not None
+    assert target.topic == DEAD
+
+
+async def test_numbers_that_are_none_count_for_nothing(desk: Desk) -> None:
+    properties = {"RECONSUME_TIME": "many", "MAX_RECONSUME_TIMES": "²"}
+    assert retry_target(RETRY, properties, 0, desk.groups, desk.topics) is None

@@ -1,0 +1,263 @@
+"""Numbers of the page after real sends, pulls, send-backs, transactions and delays."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.metrics.exposition import METRICS, Kind
+from ariane.errors import RequestFailed
+from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
+from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
+from ariane.store.settings import FlushDiskType
+from ariane.testing import FakeClock
+from ariane.wire.message_id import decode_offset_message_id
+from ariane.wire.record.batch import BatchItem, encode_batch
+from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData, ProducerData
+from ariane.wire.requests.offsets import UpdateConsumerOffset
+from ariane.wire.requests.send import Decision, SendAnswer, SendBack
+from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send, turns
+from tests.broker.metrics_fixtures import Samples, Watched, watched
+from tests.broker.transaction_fixtures import ending, half_send
+
+IN = {"topic": TOPIC, "message_type": "normal", "is_system": "false"}
+OUT = {"topic": TOPIC, "consumer_group": GROUP, "is_system": "false"}
+LAG = {**OUT, "is_retry": "false"}
+DISK = {"storage_type": "local", "storage_medium": "disk"}
+
+
+async def sent(to: Watched, messages: int) -> list[SendAnswer]:
+    return [await to.call(a_send(b"x" * 100)) for _ in range(messages)]
+
+
+def physical(answer: SendAnswer) -> PhysicalOffset:
+    return PhysicalOffset(decode_offset_message_id(answer.msg_id).physical_offset)
+
+
+async def committed(to: Watched, offset: int, group: str = GROUP) -> None:
+    await to.call(UpdateConsumerOffset(group, TOPIC, 0, QueueOffset(offset)))
+
+
+async def test_every_declared_metric_is_on_the_page_of_its_kind(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        page = await broker.page()
+    for metric in METRICS:
+        for name in metric.names:
+            family = page.families[name.removesuffix("_total") if metric.kind is Kind.COUNTER else name]
+            assert (family.type, family.documentation) == (metric.kind.value, metric.doc)
+    assert page.families["process_resident_memory_bytes"].samples[0].value > 0
+
+
+async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        answers = await sent(broker, 3)
+        await broker.call(a_send(b"y" * 5000, {"__SHARDINGKEY": "7"}))
+        page = await broker.page()
+        log = broker.broker.parts.store.store.parts.commit_log
+    assert page.value("rocketmq_messages_in_total", **IN) == 3
+    assert page.value("rocketmq_messages_in_total", **{**IN, "message_type": "fifo"}) == 1
+    of_three = physical(answers[2]) // 2 * 3
+    assert page.value("rocketmq_throughput_in_total", **IN) == of_three
+    assert page.value("rocketmq_message_size_sum") == log.max_offset
+    assert page.value("rocketmq_message_size_bucket", le="1024") == 3
+    assert page.value("rocketmq_message_size_bucket", le="4096") == 3
+    assert page.value("rocketmq_message_size_bucket", le="524288") == 4
+    assert page.value("ariane_append_seconds_count") == 4
+    assert page.value("ariane_sync_wait_seconds_count") == 4
+
+
+async def test_a_batch_counts_each_of_its_messages(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        body = encode_batch([BatchItem(b"a", b""), BatchItem(b"b", b"")])
+        await broker.call(a_send(body, batch=True))
+        page = await broker.page()
+    assert page.value("rocketmq_messages_in_total", **IN) == 2
+
+
+async def test_refused_sends_count_by_reason(tmp_path: Path) -> None:
+    async with watched(tmp_path, store={"max_message_bytes": 4096}) as broker:
+        for ask in (a_send(topic="nowhere"), a_send(b""), a_send(b"x" * 5000), a_send(topic=SCHEDULE)):
+            with pytest.raises(RequestFailed):
+                await broker.call(ask)
+        page = await broker.page()
+    reasons = {dict(labels)["reason"]: times for labels, times in page.of("ariane_rejected_sends_total").items()}
+    assert reasons == {"TOPIC_NOT_EXIST": 1, "MESSAGE_ILLEGAL": 2, "NO_PERMISSION": 1}
+
+
+async def test_pulls_count_by_group_and_the_lag_goes_down_with_commits(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        await sent(broker, 10)
+        await committed(broker, 0)
+        behind = await broker.page()
+        pulled = await broker.call(a_pull(max_msg_nums=4))
+        await committed(broker, 3)
+        page = await broker.page()
+    assert behind.value("rocketmq_consumer_lag_messages", **LAG) == 10
+    assert page.value("rocketmq_messages_out_total", **OUT) == 4
+    assert page.value("rocketmq_throughput_out_total", **OUT) == len(pulled.body)
+    assert page.value("rocketmq_consumer_lag_messages", **LAG) == 7
+    assert page.value("rocketmq_consumer_inflight_messages", **LAG) == 1
+    assert page.value("rocketmq_consumer_ready_messages", **LAG) == 6
+    assert page.value("ariane_pulls_total", result="found") == 1
+
+
+async def test_latencies_are_the_ages_of_what_waits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with watched(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
+        await sent(broker, 1)
+        await clock.advance(5)
+        await sent(broker, 1)
+        await clock.advance(2)
+        await committed(broker, 0)
+        await broker.call(a_pull(max_msg_nums=1))
+        page = await broker.page()
+        await committed(broker, 2)
+        done = await broker.page()
+    assert page.value("rocketmq_consumer_lag_latency", **LAG) == 7000
+    assert page.value("rocketmq_consumer_lag_latency_milliseconds", **LAG) == 7000
+    assert page.value("rocketmq_consumer_queueing_latency", **LAG) == 2000
+    assert page.value("rocketmq_storage_message_reserve_time", **DISK) == 7000
+    assert done.value("rocketmq_consumer_lag_latency", **LAG) == 0
+    assert done.value("rocketmq_consumer_queueing_latency", **LAG) == 0
+
+
+async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        parked = broker.broker.parts.parked
+        waiting = asyncio.ensure_future(broker.call(a_pull(sys_flag=6)))
+        while not len(parked):
+            await turns()
+        page = await broker.page()
+        await sent(broker, 1)
+        await waiting
+        done = await broker.page()
+    assert page.value("ariane_parked_pulls") == 1
+    assert page.value("ariane_pulls_total", result="nothing") == 1
+    assert (done.value("ariane_parked_pulls"), done.value("rocketmq_messages_out_total", **OUT)) == (0, 1)
+
+
+async def test_messages_given_back_and_dead_letters_count_for_the_topic_of_their_first_send(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        (answer,) = await sent(broker, 1)
+        await broker.call(SendBack(offset=physical(answer), group=GROUP, delay_level=0))
+        await broker.call(SendBack(offset=physical(answer), group=GROUP, delay_level=-1))
+        spent = a_send(topic=f"%RETRY%{GROUP}", properties={"RETRY_TOPIC": TOPIC}, reconsume_times=16)
+        await broker.call(spent)
+        page = await broker.page()
+    assert page.value("ariane_send_backs_total", consumer_group=GROUP, topic=TOPIC) == 2
+    assert page.value("rocketmq_send_to_dlq_messages_total", **OUT) == 2
+
+
+async def test_transactions_count_by_outcome_and_open_ones_are_told(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        halves = [await broker.call(half_send(body)) for body in (b"a", b"b", b"c", b"d")]
+        for half, decision in zip(halves, (Decision.COMMIT, Decision.ROLLBACK, Decision.COMMIT), strict=False):
+            await broker.call(ending(half, decision))
+        await broker.call(ending(halves[0], Decision.COMMIT))  # told once more: nothing happens
+        page = await broker.page()
+    assert page.value("rocketmq_commit_messages_total", topic=TOPIC) == 2
+    assert page.value("rocketmq_rollback_messages_total", topic=TOPIC) == 1
+    assert page.value("rocketmq_half_messages") == 1
+    labels = {"topic": TRANS_HALF, "message_type": "transaction", "is_system": "true"}
+    assert page.value("rocketmq_messages_in_total", **labels) == 4
+
+
+async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with watched(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
+        delivered = asyncio.Event()
+
+        def arrived(topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
+            if (topic, queue_end) == (TOPIC, 2):
+                delivered.set()
+
+        broker.broker.parts.store.store.parts.dispatcher.on_arrival(arrived)
+        await broker.call(a_send(properties={"DELAY": "1"}))
+        await broker.call(a_send(properties={"TIMER_DELAY_SEC": "2"}))
+        waiting = await broker.page()
+        await clock.advance(5)
+        await asyncio.wait_for(delivered.wait(), 10)
+        await turns()
+        page = await broker.page()
+    labels = {"topic": SCHEDULE, "message_type": "delay", "is_system": "true"}
+    assert waiting.value("rocketmq_messages_in_total", **labels) == 1
+    assert waiting.value("rocketmq_timer_enqueue_total", **DISK) == 1
+    assert page.value("ariane_delay_deliveries_total", level="1") == 1
+    assert page.value("rocketmq_timer_dequeue_total", **DISK) == 1
+    assert page.value("rocketmq_timing_messages", **DISK) == 0
+    assert page.value("rocketmq_messages_in_total", **IN) == 2
+
+
+async def test_clients_count_by_language_and_release(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        consumer = ConsumerData(
+            group_name=GROUP,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            message_model=MessageModel.CLUSTERING,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            subscription_data_set=[Subscription(topic=TOPIC)],
+        )
+        data = HeartbeatData(client_id="c", producer_data_set=[ProducerData("shop")], consumer_data_set=[consumer])
+        await broker.call(Heartbeat(body=data))
+        page = await broker.page()
+    client = {"language": "python", "version": "v4_7_1", "protocol_type": "remoting"}
+    assert page.value("rocketmq_producer_connections", **client) == 1
+    group = {"consumer_group": GROUP, "consume_mode": "push", "is_system": "false"}
+    assert page.value("rocketmq_consumer_connections", **client, **group) == 1
+    assert page.value("rocketmq_consumer_lag_messages", **LAG) == 0  # subscribed, and nothing committed yet
+
+
+async def test_what_the_broker_is_and_holds(tmp_path: Path) -> None:
+    async with watched(tmp_path, permission=4) as broker:
+        topics, groups = len(broker.broker.parts.topics.all()), len(broker.broker.parts.groups.all())
+        page = await broker.page()
+    assert page.value("rocketmq_broker_permission") == 4
+    assert page.value("rocketmq_topic_number") == topics
+    assert page.value("rocketmq_consumer_group_number") == groups
+    assert page.value("ariane_store_writable") == 1
+    assert page.value("rocketmq_storage_size_bytes", **DISK) > 0
+    assert page.value("rocketmq_storage_dispatch_behind_bytes", **DISK) == 0
+
+
+async def test_beyond_the_limit_label_sets_are_cut_and_the_cut_is_told(tmp_path: Path) -> None:
+    async with watched(tmp_path, metrics_series_max=100) as broker:
+        for number in range(150):
+            broker.broker.parts.statistics.counters.put(f"topic-{number}", 100, 0.0)
+        page = await broker.page()
+    assert len(page.of("rocketmq_messages_in_total")) == 100
+    assert page.value("ariane_metrics_cut_series", metric="rocketmq_messages_in_total") == 50
+
+
+async def test_of_too_many_lagging_groups_not_all_ages_are_looked_up_and_that_is_told(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        await sent(broker, 1)
+        for number in range(5):
+            broker.broker.parts.groups.find(f"group-{number}")
+            await committed(broker, 0, f"group-{number}")
+        page = Samples((await Gatherer(broker.broker.parts, times_max=6).gather()).text().decode())
+    assert len(page.of("rocketmq_consumer_lag_messages")) == 5
+    assert len(page.of("rocketmq_consumer_lag_latency")) == 3
+    assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
+
+
+async def test_others_get_their_turn_while_thousands_of_topics_are_gathered(tmp_path: Path) -> None:
+    async with watched(tmp_path) as broker:
+        counters = broker.broker.parts.statistics.counters
+        for number in range(5000):
+            counters.put(f"topic-{number}", 100, 0.0)
+            counters.got(f"topic-{number}", GROUP, 0, 1, 100, 1)
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.ensure_future(turn())
+        page = await Gatherer(broker.broker.parts).gather()
+        other.cancel()
+    assert turns >= 2 * 5000 / 100
+    assert len(Samples(page.text().decode()).of("rocketmq_messages_out_total")) == 5000

@@ -1,0 +1,65 @@
+"""Very many messages that wait for one moment or for many: their number costs disk, not memory, and blocks nobody."""
+
+import asyncio
+import gc
+import sys
+from pathlib import Path
+
+from ariane.broker.schedule.timer import CHUNK_UNITS, TimerDelivery
+from ariane.broker.settings import BrokerSettings
+from ariane.broker.writer import Intake
+from ariane.model.system_topics import TIMER
+from ariane.store.service import StoreService
+from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.testing import FakeClock
+from tests.broker.schedule_fixtures import message, timed
+from tests.store.stores import HOST
+
+CROWD = 100_000
+
+
+async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = StoreSettings(root=tmp_path / "store", segment_bytes=64 << 20, flush_disk_type=FlushDiskType.ASYNC)
+    async with StoreService.open(store, clock, HOST) as service:
+        intake = Intake(service, BrokerSettings(name="b", store=store), clock)
+        delivery = await TimerDelivery.restored(service, intake, clock)
+        for number in range(CROWD):
+            intake.put(message(b"m", TIMER_DELAY_MS=1 + number * 5_000))
+        service.store.derived.write()
+        gc.collect()
+        blocks = sys.getallocatedblocks()
+        await delivery.work()
+        gc.collect()
+        assert delivery.pending == CROWD
+        assert sys.getallocatedblocks() - blocks < CROWD // 20
+        await delivery.note()
+        delivery.close()
+        again = await TimerDelivery.restored(service, intake, clock)
+        assert again.pending == CROWD
+        again.close()
+
+
+async def test_a_crowd_for_one_moment_is_delivered_in_chunks() -> None:
+    clock = FakeClock()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with timed(clock, segment_bytes=1 << 20) as room:
+        delivery = await TimerDelivery.restored(room.service, room.intake, clock, 32 * 1024)
+        crowd = 5 * CHUNK_UNITS
+        for number in range(crowd):
+            room.intake.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
+        await delivery.work()
+        await clock.advance(2)
+        other = asyncio.ensure_future(others())
+        await delivery.work()
+        other.cancel()
+        assert sorted(room.bodies(), key=int) == [b"%d" % number for number in range(crowd)]
+        assert turns >= 5
+        assert room.bodies(TIMER) != []

@@ -1,0 +1,304 @@
+"""The straight line for sends: it gives the same answers and stores the same records as the general way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ariane.clock import Clock
+from ariane.model.ids import RETRY_PREFIX
+from ariane.model.topic import TopicConfig, TopicFilterType
+from ariane.store.settings import FlushDiskType
+from ariane.testing import FakeClock
+from ariane.transport.connection import Connection, Reply
+from ariane.transport.settings import TransportSettings
+from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
+from ariane.wire.exchange import request_command
+from ariane.wire.frame import Command, FrameDecoder, encode_frame
+from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2
+from tests.broker.in_process_broker import TOPIC, Wired, a_send, wired
+
+TWO_TAGS = "two-tags"
+READ_ONLY = "read-only"
+RETRY = RETRY_PREFIX + "billing"
+TOPICS = (
+    TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=2),
+    TopicConfig(topic_name=TWO_TAGS, topic_filter_type=TopicFilterType.MULTI_TAG),
+    TopicConfig(topic_name=READ_ONLY, perm=4),
+    TopicConfig(topic_name=RETRY),
+)
+USUAL = "KEYS\x01order-7\x02UNIQ_KEY\x017F0000010001\x02WAIT\x01true\x02TAGS\x01paid\x02"
+
+
+class Sink(asyncio.Transport):
+    """The other end of a connection: keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.7", 50_000)})
+        self.written = b""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+
+class Line:
+    """A connection to a broker without a socket, which counts the requests that took the general way."""
+
+    def __init__(self, broker: Wired, *, lane: bool) -> None:
+        self.broker = broker
+        self.general = 0
+        self.sink = Sink()
+        settings, chosen = TransportSettings(), broker.dispatcher.lane if lane else None
+        self.connection = Connection(self._receive, settings, Clock(), lambda _: None, chosen)
+        self.connection.connection_made(self.sink)
+
+    def _receive(self, connection: Connection, command: Command) -> Reply:
+        self.general += 1
+        return self.broker.dispatcher.receive(connection, command)
+
+    async def feed(self, data: bytes, *cuts: int) -> dict[int, Command]:
+        """The answers by opaque number, when the bytes come in pieces cut at these places."""
+        places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+        for start, end in pairwise(places):
+            self.connection.data_received(data[start:end])
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        decoder = FrameDecoder()
+        decoder.feed(self.sink.written)
+        self.sink.written = b""
+        return {command.opaque: command for command in decoder}
+
+    def everything_stored(self) -> tuple[bytes, Any]:
+        """The whole log, and what the counters say."""
+        log, counters = self.broker.store.parts.commit_log, self.broker.intake.counters
+        tallies = {topic: (tally.messages, tally.bytes) for topic, tally in counters.puts.items()}
+        ordered = {topic: (tally.messages, tally.bytes) for topic, tally in counters.ordered_puts.items()}
+        record = log.read(0, log.max_offset) if log.max_offset else b""
+        assert record is not None
+        return bytes(record), (tallies, ordered, counters.sizes, counters.bytes_in, dict(counters.rejected_sends))
+
+
+@asynccontextmanager
+async def line(tmp_path: Path, *, lane: bool = True, **changes: Any) -> AsyncIterator[Line]:
+    async with wired(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
+        yield Line(broker, lane=lane)
+
+
+def frames(*asks: Send, first: int = 1, **changes: Any) -> bytes:
+    return b"".join(encode_frame(command(ask, number, **changes)) for number, ask in enumerate(asks, start=first))
+
+
+def command(
+    ask: Send, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON, language: str = "JAVA"
+) -> Command:
+    made = request_command(ask, opaque=opaque, serialization=serialization)
+    made.flag, made.language = flag, language
+    return made
+
+
+# --- the same as the general way ------------------------------------------------------------------------------------
+
+names = st.sampled_from(
+    ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "MSG_REGION", "DELAY", "TRAN_MSG", "__CRC32#", "__SHARDINGKEY", "a"]
+) | st.text("ab\x01\x02é", max_size=2)
+values = st.sampled_from(["true", "false", "K 1", "7F01", "3"]) | st.text('ab \x01\x02é"\\', max_size=4)
+texts = st.sampled_from([None, "", USUAL, USUAL[:-1], USUAL + "__SHARDINGKEY\x01s\x02"]) | st.lists(
+    st.tuples(names, values), max_size=4
+).map(lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs))
+sends = st.builds(
+    lambda kind, **fields: kind(**fields),
+    kind=st.sampled_from([SendMessageV2] * 8 + [SendMessage, SendBatch]),
+    producer_group=st.just("shop"),
+    topic=st.sampled_from([TOPIC] * 8 + [TWO_TAGS, READ_ONLY, RETRY, "unknown", "SCHEDULE_TOPIC_XXXX", "é", ""]),
+    default_topic=st.just("none"),
+    default_topic_queue_nums=st.just(4),
+    queue_id=st.sampled_from([0, 0, 1, 3, 4, 2**31 - 1]),
+    sys_flag=st.sampled_from([0, 0, 0, 1, 2, 4, 8, 12, 0x30]),
+    born_timestamp=st.sampled_from([0, 1_700_000_000_000]),
+    flag=st.sampled_from([0, -1, 7]),
+    properties=texts,
+    reconsume_times=st.sampled_from([None, 0, 3]),
+    unit_mode=st.booleans(),
+    max_reconsume_times=st.sampled_from([None, 2]),
+    batch=st.sampled_from([False, False, False, True, 1]),
+    broker_name=st.sampled_from([None, "broker-a"]),
+    body=st.sampled_from([b"", b"hello", b"x" * 3000, bytes(range(256))]),
+)
+flags = st.sampled_from([0] * 8 + [int(HeaderFlag.ONEWAY), 4])
+chunks = st.lists(
+    st.tuples(sends, flags, st.sampled_from([Serialization.JSON] * 4 + [Serialization.BINARY])), max_size=8
+)
+
+
+def chunk_bytes(chunk: list[tuple[Send, int, Serialization]]) -> bytes:
+    return b"".join(encode_frame(command(one[0], opaque, one[1], one[2])) for opaque, one in enumerate(chunk, start=1))
+
+
+def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+
+        async def opened() -> tuple[Line, Line]:
+            short, long = line(tmp_path / "a", lane=True), line(tmp_path / "b", lane=False)
+            return await stack.enter_async_context(short), await stack.enter_async_context(long)
+
+        short, long = runner.run(opened())
+
+        @settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+        @given(chunk=chunks, cuts=st.lists(st.integers(0, 20_000), max_size=2))
+        def check(chunk: list[tuple[Send, int, Serialization]], cuts: list[int]) -> None:
+            async def both() -> None:
+                data = chunk_bytes(chunk)
+                assert await short.feed(data, *cuts) == await long.feed(data, *cuts)
+                assert short.everything_stored() == long.everything_stored()
+
+            runner.run(both())
+
+        try:
+            check()
+            assert short.general < long.general
+        finally:
+            runner.run(stack.aclose())
+
+
+@pytest.mark.parametrize("text", [USUAL, USUAL[:-1]], ids=["ended", "open"])
+async def test_usual_sends_never_meet_the_general_way_once_their_topic_is_known(tmp_path: Path, text: str) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=text)))
+        assert sender.general == 1
+        asks = [a_send(b"%d" % number, text.replace("7", str(number))) for number in range(40)]
+        answers = await sender.feed(frames(*asks))
+        assert sender.general == 1
+        assert [answers[opaque].code for opaque in range(1, 41)] == [0] * 40
+        assert [answers[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        (b'"flag":0', b'"flag":"0"'),
+        (b'"language":"JAVA"', b'"novelty":{"a":[[[]]]}'),
+        (b'"e":"0"', b'"e":"007"'),
+        (b'"e":"0"', b'"e":0'),
+        (b'"e":"0"', b'"e":" 0"'),
+        (b'"e":"0"', b'"x":"0"'),
+        (b'"e":"0"', b'"e":"99999999999"'),
+        (b'"m":"false"', b'"m":"no"'),
+        (b'"m":"false"', b'"code":11'),
+        (b'{"code":310', b'{"code":310,"code":34'),
+        (b'"a":"shop"', b'"a":"\xff"'),
+        (b"order", b"\\ud800"),
+    ],
+    ids=str,
+)
+async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
+    tmp_path: Path, changed: tuple[bytes, bytes]
+) -> None:
+    usual = frames(a_send(properties=USUAL, unit_mode=False, batch=False))
+    assert changed[0] in usual
+    header = usual[8 : 8 + int.from_bytes(usual[5:8], "big")].replace(*changed)
+    odd = (4 + len(header) + 5).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + b"hello"
+    async with line(tmp_path / "a") as short, line(tmp_path / "b", lane=False) as long:
+        for one in (short, long):
+            await one.feed(usual)
+        assert await short.feed(odd + usual) == await long.feed(odd + usual)
+        assert short.everything_stored() == long.everything_stored()
+
+
+# --- what must hold on either way -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lane", [True, False])
+async def test_sends_of_many_connections_share_one_append(tmp_path: Path, lane: bool) -> None:
+    async with line(tmp_path, lane=lane) as first:
+        lines = [first, *(Line(first.broker, lane=lane) for _ in range(7))]
+        appends = []
+        real = first.broker.store.append
+        first.broker.store.append = lambda drafts: appends.append(len(drafts)) or real(drafts)  # type: ignore[method-assign,func-returns-value]
+        for number, one in enumerate(lines):
+            one.connection.data_received(frames(*[a_send(properties=USUAL)] * 4, first=10 * number))
+        await asyncio.sleep(0)
+        assert appends == [32]
+        for number, one in enumerate(lines):
+            assert sorted(await one.feed(b"")) == [10 * number + place for place in range(4)]
+
+
+async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL)))
+        sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
+        answers = await sender.feed(frames(a_send(properties=USUAL)))
+        assert answers[1].code == ResponseCode.NO_PERMISSION
+        sender.broker.topics.put(TopicConfig(topic_name=TOPIC, write_queue_nums=1, read_queue_nums=1))
+        answers = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL, queue_id=1)))
+        assert [answers[1].code, answers[2].code] == [0, ResponseCode.SYSTEM_ERROR]
+
+
+async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(tmp_path: Path) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=USUAL)))
+        object.__setattr__(sender.broker.settings, "permission", 4)
+        answers = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+        assert {answer.code for answer in answers.values()} == {ResponseCode.NO_PERMISSION}
+        assert len(answers) == 3
+
+
+async def test_a_queue_id_below_zero_means_any_queue(tmp_path: Path) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=USUAL)))
+        answers = await sender.feed(frames(*[a_send(properties=USUAL, queue_id=-1)] * 20))
+        assert {answer.ext["queueId"] for answer in answers.values()} <= {"0", "1"}
+
+
+async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=USUAL)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sender.broker.store, "append", lambda _: 1 / 0)
+            answers = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+        assert {answer.code for answer in answers.values()} == {ResponseCode.SYSTEM_ERROR}
+        assert len(answers) == 3
+        assert "ZeroDivisionError" in (answers[1].remark or "")
+
+
+async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
+    async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
+        await sender.broker.call(a_send(properties=USUAL))
+        hasty = USUAL.replace("WAIT\x01true", "WAIT\x01false")
+        answers = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=hasty)))
+        assert list(answers) == [2]
+        async with asyncio.timeout(30):
+            while not answers.get(1):
+                answers |= await sender.feed(b"")
+        assert answers[1].code == 0
+
+
+async def test_a_stopping_server_answers_what_it_took(tmp_path: Path) -> None:
+    async with line(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=USUAL)))
+        sender.connection.data_received(frames(a_send(properties=USUAL), first=9))
+        closing = asyncio.ensure_future(sender.connection.drain(5))
+        closed = [0]
+        sender.sink.close = lambda: closed.append(len(sender.sink.written))  # type: ignore[method-assign]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        sender.connection.connection_lost(None)
+        await closing
+        assert closed[1] > 0, "closed before the answer was written"

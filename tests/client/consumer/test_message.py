@@ -1,0 +1,147 @@
+"""Messages as handlers see them."""
+
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from ariane.client.consumer.message import Received, next_attempt, receive, receive_all
+from ariane.errors import RecordError
+from ariane.model.message import StoredMessage
+from ariane.model.route import MessageQueue
+from ariane.wire.codes import Compression, with_compression
+from ariane.wire.compression import compress
+from ariane.wire.hashes import crc32
+from ariane.wire.record.layout import encode
+from ariane.wire.record.read import decode, decode_all
+from tests.client.consumer.test_queues import QUEUE, message
+from tests.wire.sample_records import messages
+
+
+def stored(body: bytes = b"body", **changes: object) -> StoredMessage:
+    return decode(encode(replace(message(3, body), **changes)))
+
+
+@pytest.mark.parametrize("kind", list(Compression))
+def test_a_compressed_body_is_unpacked(kind: Compression) -> None:
+    packed = stored(compress(b"x" * 5000, kind), sys_flag=with_compression(0, kind))
+    received = receive(packed, QUEUE)
+    assert (received.body, received.fault) == (b"x" * 5000, None)
+    assert not received.sys_flag & 0x701, "a copy that is sent on is plain"
+
+
+def test_a_body_that_unpacks_to_too_much_is_a_fault_and_stays_packed() -> None:
+    packed = zlib.compress(b"x" * 5000)
+    received = receive(stored(packed, sys_flag=1), QUEUE, body_bytes_max=4999)
+    assert received.body == packed
+    assert "4999" in str(received.fault)
+
+
+def test_a_body_that_does_not_fit_its_checksum_is_a_fault() -> None:
+    good = stored(b"good")
+    assert good.body_crc == crc32(b"good")
+    assert "checksum" in str(receive(replace(good, body=b"evil"), QUEUE).fault)
+
+
+def test_an_empty_body_is_no_fault() -> None:
+    assert receive(stored(b""), QUEUE).fault is None
+
+
+def test_a_retry_shows_the_topic_it_was_sent_to() -> None:
+    retry = stored(topic="%RETRY%group", properties={"RETRY_TOPIC": "orders", "UNIQ_KEY": "ABC"}, reconsume_times=2)
+    received = receive(retry, QUEUE)
+    assert (received.topic, received.attempt, received.message_id) == ("orders", 3, "ABC")
+
+
+def test_without_a_unique_key_the_place_is_the_id() -> None:
+    received = receive(stored(), QUEUE)
+    assert received.message_id == received.offset_message_id == "0A00000100002A9F000000000000012C"
+
+
+def test_only_a_transactional_message_has_a_transaction_id() -> None:
+    assert receive(stored(properties={"UNIQ_KEY": "ABC"}), QUEUE).transaction_id is None
+    assert receive(stored(properties={"UNIQ_KEY": "ABC", "TRAN_MSG": "true"}), QUEUE).transaction_id == "ABC"
+
+
+def test_the_next_attempt_differs_in_its_number_alone() -> None:
+    first = receive(stored(), QUEUE)
+    second = next_attempt(first)
+    assert second.attempt == first.attempt + 1
+    assert replace(second, reconsume_times=0) == first
+
+
+def test_a_broken_record_spoils_the_whole_answer() -> None:
+    with pytest.raises(RecordError):
+        list(receive_all(encode(message(0)) + b"\x00" * 20, QUEUE))
+
+
+def one_by_one(records: bytes, queue: MessageQueue) -> list[Received]:
+    return [receive(message, queue, 9) for message in decode_all(records)]
+
+
+def outcome(read: Callable[[], list[Received]]) -> object:
+    try:
+        return read()
+    except RecordError:
+        return RecordError
+
+
+@given(st.lists(messages, max_size=4), st.integers(0, 3))
+def test_reading_usual_records_in_one_go_finds_what_reading_one_by_one_finds(
+    stored_messages: list[StoredMessage], which: int
+) -> None:
+    records = b"".join(map(encode, stored_messages))
+    topic = stored_messages[which % len(stored_messages)].topic if stored_messages else "orders"
+    queue = MessageQueue(topic=topic, broker_name="a", queue_id=0)
+    assert receive_all(records, queue, 9) == one_by_one(records, queue)
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.text("aä\u20ac", max_size=4)), min_size=1, max_size=6),
+    st.integers(0, 3),
+)
+def test_neighbours_of_one_topic_may_differ_in_all_their_lengths(
+    bodies_and_keys: list[tuple[bytes, str]], missing: int
+) -> None:
+    made = [
+        encode(replace(message(offset, body), properties={"KEYS": key, "TAGS": "t"} if key else {}))
+        for offset, (body, key) in enumerate(bodies_and_keys)
+    ]
+    records = b"".join(made)
+    assert receive_all(records, QUEUE, 9) == one_by_one(records, QUEUE)
+    cut = records[: len(records) - missing]
+    assert outcome(lambda: receive_all(cut, QUEUE, 9)) == outcome(lambda: one_by_one(cut, QUEUE))
+
+
+@given(st.binary(max_size=20), st.integers(0, 200), st.integers(1, 3))
+def test_damage_is_met_alike(junk: bytes, position: int, length: int) -> None:
+    records = bytearray(encode(message(0)) + encode(message(1)))
+    records[position : position + length] = junk
+    spoiled = bytes(records)
+    assert outcome(lambda: receive_all(spoiled, QUEUE, 9)) == outcome(lambda: one_by_one(spoiled, QUEUE))
+
+
+def test_properties_are_read_when_they_are_asked_for() -> None:
+    (received,) = receive_all(encode(replace(message(3), properties={"TAGS": "a", "KEYS": "k l"})), QUEUE)
+    again = next_attempt(received)
+    assert (again.tags, again.keys, again.properties) == ("a", ("k", "l"), {"TAGS": "a", "KEYS": "k l"})
+    assert received.properties is received.properties
+    assert "'TAGS': 'a'" in repr(received)
+
+
+def test_a_message_whose_properties_were_read_equals_one_whose_were_not() -> None:
+    records = encode(replace(message(3), properties={"TAGS": "a"}))
+    (one,), (other,) = receive_all(records, QUEUE), receive_all(records, QUEUE)
+    assert one.tags == "a"
+    assert one == other
+    assert one != replace(other, body=b"another")
+    assert one != "no message"
+
+
+def test_a_property_text_that_is_none_spoils_the_answer() -> None:
+    record = encode(replace(message(3), properties={"TAGS": "aa"}))
+    with pytest.raises(RecordError, match="UTF-8"):
+        receive_all(record.replace(b"aa", b"\xff\xff"), QUEUE)

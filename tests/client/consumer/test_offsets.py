@@ -1,0 +1,97 @@
+"""The table of offsets in front of a store."""
+
+from collections.abc import Mapping
+
+from ariane.client.consumer.offsets import GroupOffsets, OffsetTable
+from ariane.model.route import MessageQueue
+from tests.client.cluster_fixture import Ground, fresh
+
+QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
+OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)
+
+
+class Shelf:
+    """A store that a test can close."""
+
+    def __init__(self) -> None:
+        self.saved: list[dict[MessageQueue, int]] = []
+        self.closed_to: set[MessageQueue] = set()
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        return None
+
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        self.saved.append(dict(offsets))
+        return set(offsets) - self.closed_to
+
+
+async def test_only_what_changed_is_saved() -> None:
+    shelf = Shelf()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    table.advance(OTHER, 1)
+    await table.save()
+    table.advance(OTHER, 2)
+    await table.save()
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5, OTHER: 1}, {OTHER: 2}]
+
+
+async def test_an_offset_goes_back_only_when_somebody_says_so() -> None:
+    table = OffsetTable(Shelf())
+    table.advance(QUEUE, 5)
+    table.advance(QUEUE, 3)
+    assert table.get(QUEUE) == 5
+    table.move(QUEUE, 3)
+    assert table.get(QUEUE) == 3
+
+
+async def test_what_could_not_be_saved_stays_due() -> None:
+    shelf = Shelf()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    shelf.closed_to = {QUEUE}
+    await table.save()
+    shelf.closed_to = set()
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5}, {QUEUE: 5}]
+
+
+async def test_an_offset_that_moved_on_during_the_save_stays_due() -> None:
+    class Slow(Shelf):
+        async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+            table.advance(QUEUE, 9)
+            return await super().save(offsets)
+
+    shelf = Slow()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    await table.save()
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5}, {QUEUE: 9}]
+
+
+async def test_a_queue_that_is_given_up_is_saved_alone_and_forgotten() -> None:
+    shelf = Shelf()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    table.advance(OTHER, 6)
+    await table.save([OTHER])
+    table.forget(OTHER)
+    assert shelf.saved == [{OTHER: 6}]
+    assert table.of("orders") == {QUEUE: 5}
+
+
+async def test_a_group_keeps_its_offsets_at_the_broker(ground: Ground) -> None:
+    topic = await ground.topic(queues=1)
+    await ground.send(topic, b"a", b"b", b"c")
+    (queue,) = await ground.queues(topic)
+    offsets = GroupOffsets(ground.instance, fresh("group"))
+    assert await offsets.save({queue: 2}) == {queue}
+    assert await offsets.load(queue) == 2
+
+
+async def test_a_broker_that_is_not_known_is_no_answer_of_none(ground: Ground) -> None:
+    nowhere = MessageQueue(topic=await ground.topic(), broker_name="no-such-broker", queue_id=0)
+    offsets = GroupOffsets(ground.instance, fresh("group"))
+    assert await offsets.save({nowhere: 2}) == set()

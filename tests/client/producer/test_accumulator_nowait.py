@@ -1,0 +1,149 @@
+"""`send_nowait` of a producer that gathers: the batch's own futures, with the promises of every other send."""
+
+import asyncio
+import gc
+
+import pytest
+
+from ariane.client.producer.producer import Producer
+from ariane.client.producer.result import SendResult
+from ariane.errors import SendFailed, TooManyInFlight
+from ariane.model.message import Message
+from ariane.testing import FakeClock
+from ariane.wire.codes import ResponseCode
+from ariane.wire.properties import decode_properties
+from ariane.wire.record.batch import decode_batch
+from tests.client.scripted_broker import Cluster, cluster, refusal
+
+Told = list[tuple[SendResult | None, Exception | None]]
+
+
+def producer(servers: Cluster, **options: object) -> Producer:
+    options = {"batch_linger_ms": 5} | options
+    return Producer(servers.nameserver, group="pg", **options)  # type: ignore[arg-type]
+
+
+def bodies(servers: Cluster) -> list[bytes]:
+    return [
+        body
+        for ask in servers.broker.sends()
+        for body in ([item.body for item in decode_batch(ask.body, count_max=9999)] if ask.is_batch else [ask.body])
+    ]
+
+
+async def test_each_future_brings_its_own_result() -> None:
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.send("T", b"warm")
+        results = await asyncio.gather(*(sender.send_nowait("T", b"%d" % number, keys="k") for number in range(700)))
+    assert len({result.message_id for result in results}) == 700
+    assert bodies(servers)[1:] == [b"%d" % number for number in range(700)]
+
+
+async def test_no_message_costs_a_task() -> None:
+    async with cluster("T") as servers, producer(servers, batch_linger_ms=1000) as sender:
+        await sender.queues("T")
+        before = len(asyncio.all_tasks())
+        futures = [sender.send_nowait("T", b"x") for _ in range(100)]
+        assert len(asyncio.all_tasks()) <= before + 1  # the one that lingers
+        await sender.close()
+        assert all(future.result().is_ok for future in futures)
+
+
+async def test_what_is_as_usual_and_what_is_not_share_a_batch_in_order() -> None:
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.queues("T")
+        await asyncio.gather(
+            sender.send_nowait("T", b"0"),
+            sender.send_nowait("T", b"1", tags="paid", keys="k"),
+            sender.send_nowait("T", b"2", properties={"colour": "red"}),
+            sender.send_nowait(Message(topic="T", body=b"3")),
+            sender.send_nowait("T", b"4", keys=["k"]),
+            sender.send_nowait("T", b"5", tags=None, wait_stored=True),
+        )
+    assert bodies(servers) == [b"%d" % number for number in range(6)]
+
+
+async def test_flags_and_keys_stay_with_their_messages() -> None:
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.queues("T")
+        results = await asyncio.gather(*(sender.send("T", b"%d" % flag, flag=flag) for flag in (7, 0, 9)))
+    (ask,) = servers.broker.sends()
+    items = decode_batch(ask.body, count_max=9)
+    assert [(item.body, item.flag) for item in items] == [(b"7", 7), (b"0", 0), (b"9", 9)]
+    assert [decode_properties(item.properties) for item in items] == [
+        {"WAIT": "true", "UNIQ_KEY": result.message_id} for result in results
+    ]
+
+
+async def test_messages_that_need_not_be_stored_at_once_have_a_batch_of_their_own() -> None:
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.queues("T")
+        await asyncio.gather(*(sender.send_nowait("T", b"x", wait_stored=number % 2 == 0) for number in range(6)))
+    assert sorted((ask.properties, len(decode_batch(ask.body, count_max=9))) for ask in servers.broker.sends()) == [
+        ("WAIT\x01false\x02", 3),
+        ("WAIT\x01true\x02", 3),
+    ]
+
+
+async def test_callbacks_get_the_results_and_may_fail() -> None:
+    told: Told = []
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.queues("T")
+        first = sender.send_nowait("T", b"0", callback=lambda result, error: told.append((result, error)))
+        sender.send_nowait("T", b"1", callback=lambda result, error: 1 // 0)  # type: ignore[arg-type]
+        last = sender.send_nowait("T", b"2", callback=lambda result, error: told.append((result, error)))
+    assert told == [(first.result(), None), (last.result(), None)]
+
+
+async def test_a_failure_that_a_callback_was_told_needs_no_other_reader() -> None:
+    told: Told = []
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+    async with cluster("T") as servers, producer(servers, retries=0) as sender:
+        await sender.send("T", b"warm")
+        servers.broker.script.append(refusal(ResponseCode.SYSTEM_ERROR))
+        for _ in range(3):
+            sender.send_nowait("T", b"x", callback=lambda result, error: told.append((result, error)))
+    gc.collect()
+    assert [(result, type(error)) for result, error in told] == [(None, SendFailed)] * 3
+    assert complaints == []
+
+
+async def test_who_gives_up_hurts_nobody_and_the_callback_is_told_all_the_same() -> None:
+    told: Told = []
+    async with cluster("T") as servers, producer(servers) as sender:
+        await sender.queues("T")
+        leaver = sender.send_nowait("T", b"0", callback=lambda result, error: told.append((result, error)))
+        stayer = sender.send_nowait("T", b"1")
+        leaver.cancel()
+        assert (await stayer).is_ok
+    assert bodies(servers) == [b"0", b"1"]
+    ((result, error),) = told
+    assert result is not None
+    assert result.is_ok
+    assert error is None
+
+
+async def test_messages_in_flight_are_bounded_but_not_by_those_that_are_awaited() -> None:
+    clock = FakeClock()
+    async with cluster("T") as servers, producer(servers, clock=clock, in_flight_max=2) as sender:
+        await sender.queues("T")
+        awaited = [asyncio.ensure_future(sender.send("T", b"x")) for _ in range(3)]
+        await asyncio.sleep(0)
+        futures = [sender.send_nowait("T", b"x") for _ in range(2)]
+        with pytest.raises(TooManyInFlight, match="await some"):
+            sender.send_nowait("T", b"x")
+        await clock.advance(1)
+        await asyncio.gather(*futures, *awaited)
+        again = sender.send_nowait("T", b"x")
+        await clock.advance(1)
+        await again
+
+
+async def test_closing_sends_what_was_gathered_and_tells_everybody() -> None:
+    told: Told = []
+    async with cluster("T") as servers:
+        async with producer(servers, clock=FakeClock(), batch_linger_ms=1000) as sender:
+            await sender.queues("T")
+            future = sender.send_nowait("T", b"x", callback=lambda result, error: told.append((result, error)))
+        assert told == [(future.result(), None)]

@@ -1,0 +1,182 @@
+"""Apache's C++ client (the `rocketmq` wheel) as a puppet: each line of the input is something to do, each line of the
+output an answer or a message that arrived. The verbs are those of interop/broker/client.py.
+
+A process of its own, because the library starts threads and writes logs and offsets under HOME. Run as: cpp_client.py
+nameserver
+"""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl, urlencode
+
+from rocketmq.client import Message, Producer, PullConsumer, PushConsumer, RecvMessage, SendResult
+from rocketmq.exceptions import ffi_check
+from rocketmq.ffi import MessageModel, _CConsumeStatus, dll
+
+STATUSES = ["SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"]
+WAIT_S = 30.0
+OUTPUT = threading.Lock()
+Fields = Mapping[str, str]
+
+name_server = sys.argv[1]
+# Callbacks print too, and the library itself prints: only lines may get to the real output.
+lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)
+consumers: dict[str, PushConsumer] = {}
+attempts: dict[str, int] = {}
+
+
+def tell(**fields: object) -> None:
+    with OUTPUT:
+        print(urlencode(fields), file=lines, flush=True)
+
+
+def send(ask: Fields) -> dict[str, str]:
+    """Once more when there was no route: this client waits 3 s for one, which a busy machine may take, and then gives
+    up before anything is sent."""
+    give_up = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return send_once(ask)
+        except Exception as problem:
+            if "No route info" not in str(problem) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.2)
+
+
+def send_once(ask: Fields) -> dict[str, str]:
+    message = message_of(ask, "body")
+    if ask.get("mode") == "oneway":
+        producer.send_oneway(message)
+        return {}
+    if ask.get("mode") == "async":
+        return send_async(message)
+    if "queue" in ask:
+        return told(producer.send_orderly(message, int(ask["queue"])))
+    return told(producer.send_sync(message))
+
+
+def send_async(message: Message) -> dict[str, str]:
+    outcome: list[SendResult | Exception] = []
+    done = threading.Event()
+
+    def finish(result: SendResult | Exception) -> None:
+        outcome.append(result)
+        done.set()
+
+    producer.send_async(message, finish, finish)
+    if not done.wait(WAIT_S):
+        raise TimeoutError("no callback")
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return told(outcome[0])
+
+
+def batch(ask: Fields) -> dict[str, str]:
+    names = [name for name in ask if name.startswith("body")]
+    return told(producer.send_batch([message_of(ask, name) for name in names]))
+
+
+def consume(ask: Fields) -> dict[str, str]:
+    model = MessageModel.BROADCASTING if ask.get("model") == "BROADCASTING" else MessageModel.CLUSTERING
+    consumer = PushConsumer(ask["group"], orderly=ask.get("ordered") == "true", message_model=model)
+    consumer.set_namesrv_addr(name_server)
+    consumer.set_instance_name(ask["inbox"])
+    consumer.set_thread_count(4)
+    ffi_check(dll.Subscribe(consumer._handle, ask["topic"].encode(), ask.get("expression", "*").encode()))
+    # The wheel's own subscribe() raises in the callback of a handler that failed, which C takes for success.
+    consumer._register_callback(lambda _consumer, handle: accept(ask, RecvMessage(handle)))
+    consumer.start()
+    consumers[ask["inbox"]] = consumer
+    return {}
+
+
+def accept(ask: Fields, message: RecvMessage) -> int:
+    attempt = attempt_of(ask, message)
+    tell(
+        event="message",
+        inbox=ask["inbox"],
+        body=message.body.decode(),
+        tags=(message.tags or b"").decode(),
+        keys=(message.keys or b"").decode(),
+        message_id=message.id,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        attempt=attempt,
+    )
+    failed = attempt <= int(ask.get("fail", 0))
+    return int(_CConsumeStatus.RECONSUME_LATER if failed else _CConsumeStatus.CONSUME_SUCCESS)
+
+
+def attempt_of(ask: Fields, message: RecvMessage) -> int:
+    """In ordered mode this client does not count them."""
+    if ask.get("ordered") != "true":
+        return int(message.reconsume_times) + 1
+    attempts[message.id] = attempts.get(message.id, 0) + 1
+    return attempts[message.id]
+
+
+def stop(ask: Fields) -> dict[str, str]:
+    consumers.pop(ask["inbox"]).shutdown()
+    return {}
+
+
+def pull(ask: Fields) -> dict[str, str]:
+    consumer = PullConsumer(ask["group"])
+    consumer.set_namesrv_addr(name_server)
+    consumer.start()
+    try:
+        bodies = [message.body.decode() for message in consumer.pull(ask["topic"])]
+    finally:
+        consumer.shutdown()
+    return {f"body{number}": body for number, body in enumerate(bodies)}
+
+
+def message_of(ask: Fields, body: str) -> Message:
+    message = Message(ask["topic"])
+    message.set_body(ask[body])
+    if "tags" in ask:
+        message.set_tags(ask["tags"])
+    if "keys" in ask:
+        message.set_keys(ask["keys"])
+    if "delay_level" in ask:
+        message.set_delay_time_level(int(ask["delay_level"]))
+    for name, value in ask.items():
+        if name.startswith("p."):
+            message.set_property(name[2:], value)
+    return message
+
+
+def told(result: SendResult) -> dict[str, str]:
+    return {"status": STATUSES[result.status], "message_id": result.msg_id, "queue_offset": str(result.offset)}
+
+
+def answer(ask: Fields) -> None:
+    try:
+        tell(**VERBS[ask["do"]](ask), id=ask["id"])
+    except Exception as problem:
+        traceback.print_exc()
+        tell(error=repr(problem), id=ask["id"])
+
+
+VERBS: dict[str, Callable[[Fields], dict[str, str]]] = {
+    "send": send,
+    "batch": batch,
+    "consume": consume,
+    "stop": stop,
+    "pull": pull,
+}
+
+producer = Producer("cpp_producer_group")
+producer.set_namesrv_addr(name_server)
+producer.set_timeout(10_000)
+producer.start()
+tell(event="ready")
+for line in sys.stdin:
+    threading.Thread(target=answer, args=[dict(parse_qsl(line.strip(), keep_blank_values=True))], daemon=True).start()
+# The library's threads may hang in its own destructors.
+os._exit(0)

@@ -1,0 +1,125 @@
+"""An archive gives the rows that the broker gives, with the same options."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from ariane.arrow.schema import COLUMNS
+from ariane.spark.jobs import archive
+from tests.spark.cluster_fixture import Stage
+
+_ALL = ",".join(COLUMNS)
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: (row.topic, row.brokerName, row.queueId, row.queueOffset))
+
+
+@pytest.fixture(scope="module")
+def archived(spark: SparkSession, stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A topic, and the archive that holds it and another."""
+    topic, other = stage.topic(queues=2), stage.topic(queues=1)
+    for number in range(60):
+        properties = {"TAGS": "AB"[number % 2], "KEYS": f"k{number} shared", "n": "ü"}
+        if number % 3:
+            properties["UNIQ_KEY"] = f"{number:032X}"
+        broker = sorted(stage.brokers)[number % 2]
+        stage.send(topic, [b"%d" % number * 40], broker=broker, queue_id=number % 4 // 2, properties=properties)
+    stage.send(topic, [b"bare"])
+    stage.send(other, [b"noise"])
+    path = str(tmp_path_factory.mktemp("archive"))
+    options = {"nameServer": stage.nameserver, "topics": f"{topic},{other}", "archivePath": path}
+    assert archive.run(spark, options, lambda told: None)["rows"] == 62
+    return topic, path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tags": "A", "columns": "body"},
+        {"keys": f"k7,k8,{10:032X}", "columns": "offsetMsgId,uniqueKey"},
+        {"minPartitions": "7", "includeProperties": "true"},
+    ],
+    ids=str,
+)
+def test_an_archive_gives_the_rows_of_the_broker(
+    spark: SparkSession, stage: Stage, archived: tuple[str, str], options: dict[str, str]
+) -> None:
+    topic, path = archived
+    plain = options if {"columns", "includeProperties"} & options.keys() else {"columns": _ALL, **options}
+    through = stage.read(spark, topic, readMode="broker", **plain).load()
+    past = stage.read(spark, topic, readMode="archive", archivePath=path, **plain).load()
+    assert through.schema == past.schema
+    found = sorted(map(str, past.collect()))
+    assert found == sorted(map(str, through.collect()))
+    assert found
+
+
+def test_times_and_offsets_choose_as_at_the_broker(
+    spark: SparkSession, stage: Stage, archived: tuple[str, str]
+) -> None:
+    topic, path = archived
+    everything = rows(stage.read(spark, topic).load())
+    middle = everything[30].storeTimestamp.isoformat()
+    queue = {topic: {"broker-a": {"0": 3}}}
+    for options in (
+        {"startingTimestamp": middle, "endingOffsets": json.dumps(queue)},
+        {"asOfTimestamp": middle, "startingOffsets": json.dumps(queue)},
+        {"endingTimestamp": "0"},
+    ):
+        through = stage.read(spark, topic, readMode="broker", **options).load()
+        past = stage.read(spark, topic, archivePath=path, **options).load()
+        assert rows(through) == rows(past), options
+    only = (
+        spark.read.format("rocketmq")
+        .option("archivePath", path)
+        .option("queues", f'{{"{topic}": {{"broker-a": [1]}}}}')
+    )
+    assert rows(only.load()) == [row for row in everything if (row.brokerName, row.queueId) == ("broker-a", 1)]
+
+
+def test_without_a_topic_everything_is_read_and_patterns_choose(spark: SparkSession, archived: tuple[str, str]) -> None:
+    topic, path = archived
+    reader = spark.read.format("rocketmq").option("archivePath", path)
+    assert reader.load().count() == 62
+    assert reader.option("topicPattern", f".*{topic[-1]}").load().select("topic").distinct().collect() == [Row(topic)]
+
+
+def test_other_programs_read_the_files_by_topic_and_day(spark: SparkSession, archived: tuple[str, str]) -> None:
+    topic, path = archived
+    plain = spark.read.parquet(path).where(f"topic = '{topic}'")
+    assert plain.count() == 61
+    assert {"topic", "day", "body", "properties", "storeTimestamp"} <= set(plain.columns)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"readMode": "archive"}, "needs the option archivePath"),
+        ({"topic": "nothing"}, "is not in the archive"),
+        ({"sqlFilter": "a = 1"}, "evaluated by brokers"),
+        ({"readMode": "broker", "topic": "t"}, "archivePath is for readMode=archive"),
+        ({"archivePath": "missing"}, "is no archive"),
+    ],
+)
+def test_what_cannot_be_read_is_told(
+    spark: SparkSession, archived: tuple[str, str], options: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    reader = spark.read.format("rocketmq")
+    if "needs" not in told:
+        reader = reader.option("archivePath", archived[1])
+    for name, value in options.items():
+        reader = reader.option(name, str(tmp_path / value) if name == "archivePath" else value)
+    with pytest.raises(PySparkException, match=told):
+        reader.load().collect()
+
+
+def test_a_stream_does_not_read_an_archive(spark: SparkSession, archived: tuple[str, str], tmp_path: Path) -> None:
+    frame = spark.readStream.format("rocketmq").option("archivePath", archived[1]).load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(PySparkException, match="streams are read from brokers"):
+        query.awaitTermination()

@@ -1,0 +1,220 @@
+"""The ledger, and what brokers are told from it: real brokers, and no Spark."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from time import sleep
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ariane.errors import NoRoute, RecordError, SettingsError
+from ariane.spark.cluster import Cluster
+from ariane.spark.options.write import Delivery, WriteOptions
+from ariane.spark.write.exactly_once import HalfSender
+from ariane.spark.write.half_message import HalfTag, parse_tag
+from ariane.spark.write.ledger import HalfEntry, Ledger, Winners, decode_record, open_ledger, pack
+from ariane.spark.write.outcomes import CheckAnswers, Endings, LedgerAnswers
+from ariane.spark.write.rows import Outgoing
+from ariane.wire.requests.offsets import GetMaxOffset
+from ariane.wire.requests.send import Decision
+from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.write.test_sender import everything
+
+_OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+def options_for(stage: Stage, topic: str, **more: object) -> WriteOptions:
+    given: dict[str, object] = {"nameservers": stage.nameserver, "topic": topic, "delivery": Delivery.EXACTLY_ONCE}
+    return WriteOptions(**{**given, "ledger_topic": f"{topic}-ledger", **more})  # type: ignore[arg-type]
+
+
+def ledger_of(stage: Stage, options: WriteOptions) -> Ledger:
+    return open_ledger(stage.cluster, options)
+
+
+def send_halves(stage: Stage, options: WriteOptions, tag: HalfTag, bodies: list[bytes]) -> list[Winners]:
+    assert options.topic is not None
+    sender = HalfSender(stage.cluster, options, tag)
+    rows = (Outgoing(options.topic, body, b"UNIQ_KEY\x01" + body + b"\x02", None, None, None, False) for body in bodies)
+    sender.send(rows)
+    return sender.winners()
+
+
+def bodies(stage: Stage, topic: str) -> list[bytes]:
+    return sorted(message.body for message in everything(stage, topic))
+
+
+# --- records
+
+
+@settings(deadline=None)  # the first example pays for imports
+@given(
+    st.lists(
+        st.builds(HalfEntry, *[st.integers(0, 2**62)] * 3),
+        min_size=1,
+        max_size=50,
+    )
+)
+def test_half_messages_come_back_from_their_packed_form(entries: list[HalfEntry]) -> None:
+    (winners,) = pack("attempt", 3, "broker-a", entries)
+    assert winners.entries() == entries
+
+
+@pytest.mark.parametrize("packed", [b"", b"no zlib", b"x\x9c\x03\x00\x00\x00\x00\x01"])
+def test_damaged_winners_are_an_error(packed: bytes) -> None:
+    with pytest.raises(RecordError, match="damaged"):
+        Winners(attempt="a", partition=0, broker="b", count=2, packed=packed).entries()
+
+
+def test_what_is_no_record_is_an_error() -> None:
+    with pytest.raises(RecordError, match="cannot be read"):
+        decode_record(b'{"query": 5}')
+
+
+def test_a_half_message_says_where_it_comes_from() -> None:
+    tag = HalfTag("LEDGER", "query", 7, 2, "attempt", 12)
+    assert parse_tag(str(tag)) == tag
+    with pytest.raises(RecordError, match="not sent by Spark"):
+        parse_tag("LEDGER query seven 2 attempt 12")
+
+
+# --- the ledger
+
+
+def test_the_first_record_of_a_batch_counts(stage: Stage) -> None:
+    options = options_for(stage, stage.topic())
+    first = pack("first", 0, "broker-a", [HalfEntry(0, 1, 2)])
+    second = pack("second", 0, "broker-a", [HalfEntry(0, 3, 4)])
+    ledger = ledger_of(stage, options)
+    assert ledger.record("query", 5, "group", first).winners == first
+    assert ledger.record("query", 5, "group", second).winners == first
+    assert ledger_of(stage, options).state("query").decided[5].winners == first
+    assert not ledger_of(stage, options).state("another").is_recorded(0)
+
+
+def test_a_batch_that_does_not_fit_one_message_is_kept_in_parts(stage: Stage) -> None:
+    options = options_for(stage, stage.topic())
+    chance = Random(7)
+    scattered = [HalfEntry(number, chance.getrandbits(30), chance.getrandbits(40)) for number in range(110_000)]
+    winners = pack("attempt", 0, "broker-a", scattered)
+    record = ledger_of(stage, options).record("query", 0, "group", winners)
+    assert len(record.parts) > 1
+    assert ledger_of(stage, options).winners_of(record) == winners
+
+
+def test_a_ledger_of_several_queues_is_refused(stage: Stage) -> None:
+    options = options_for(stage, stage.topic(), ledger_topic=stage.topic(queues=2))
+    with pytest.raises(NoRoute, match="must have one"):
+        ledger_of(stage, options)
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"transaction_id": "two words"}, "option transactionId is 'two words'"),
+        ({"transaction_id": "x", "delivery": Delivery.AT_LEAST_ONCE}, "transactionId needs delivery=exactly-once"),
+        ({"ledger_topic": "no/topic"}, "option ledgerTopic"),
+        ({"group": "no/group"}, "option producerGroup"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(more: dict[str, object], fault: str) -> None:
+    with pytest.raises(SettingsError, match=fault):
+        WriteOptions(**{"delivery": Delivery.EXACTLY_ONCE, **more})  # type: ignore[arg-type]
+
+
+# --- ends
+
+
+def test_outcomes_told_twice_deliver_once(stage: Stage) -> None:
+    options = options_for(stage, stage.topic())
+    rows = [b"%d" % number for number in range(700)]
+    winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), rows)
+    assert options.topic is not None
+    assert bodies(stage, options.topic) == []
+    for _ in range(2):
+        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+    assert bodies(stage, options.topic) == sorted(rows)
+
+
+def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: Stage) -> None:
+    """The driver knows only the ledger's route when rows have their topics in a column."""
+    options = options_for(stage, stage.topic(brokers=["broker-b"]), ledger_topic=stage.topic(1, ["broker-a"]))
+    assert options.topic is not None
+    winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+    cluster = Cluster(options.client_settings())
+    try:
+        Endings(cluster, options.ledger_topic, options.group, 10).commit(winners)
+    finally:
+        cluster.calls.close()
+    assert bodies(stage, options.topic) == [b"1", b"2"]
+
+
+def test_an_end_that_a_broker_has_forgotten_is_known_by_the_message_itself(tmp_path: Path) -> None:
+    with cluster_in_thread(tmp_path) as stage:
+        options = options_for(stage, stage.topic())
+        assert options.topic is not None
+        winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+        queues = stage.known_queues(options.topic)
+    with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, and not how they ended
+        while len(stage.known_queues(options.topic)) < len(queues):
+            sleep(0.01)
+        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+        assert bodies(stage, options.topic) == [b"1", b"2"]
+
+
+# --- questions
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Stage]:
+    """A broker that asks soon and often."""
+    with cluster_in_thread(tmp_path, transaction_check_interval_s=1.0, transaction_check_max=1000) as stage:
+        yield stage
+
+
+def test_a_broker_that_asks_gets_its_answer_from_the_ledger(asking: Stage) -> None:
+    options = options_for(asking, asking.topic(queues=1), transaction_timeout_s=1)
+    assert options.topic is not None
+    ledger = ledger_of(asking, options)
+    tag = HalfTag(options.ledger_topic, "query", 0, 0, "winner", 0)
+    winners = send_halves(asking, options, tag, [b"1", b"2", b"3"])
+    send_halves(asking, options, replace(tag, attempt="loser"), [b"1", b"2"])
+    send_halves(asking, options, replace(tag, batch=1, attempt="later"), [b"4"])
+    ledger.record("query", 0, options.group, winners)
+    answers = CheckAnswers(options)
+    answers.start()
+    try:
+        wait_for_ops(asking, 5)  # three commits and two rollbacks; batch 1 is not decided
+        assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
+        ledger.record("query", 1, options.group, pack("other", 0, "broker-a", [HalfEntry(0, 0, 0)]))
+        wait_for_ops(asking, 6)
+    finally:
+        answers.close()
+    assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
+
+
+def wait_for_ops(stage: Stage, count: int) -> None:
+    """An op message for each outcome that the broker has taken; it tells nobody."""
+    ask = GetMaxOffset(_OPS, 0)
+    while stage.cluster.calls.call(stage.brokers["broker-a"], ask).offset < count:
+        sleep(0.05)
+
+
+def test_winners_of_a_batch_that_is_over_are_copies(stage: Stage) -> None:
+    options = options_for(stage, stage.topic())
+    ledger = ledger_of(stage, options)
+    winner = HalfTag(options.ledger_topic, "query", 3, 0, "winner", 0)
+    answers = LedgerAnswers(options.client_settings())
+    assert answers.decide(winner) is Decision.UNKNOWN
+    ledger.record("query", 3, options.group, pack("winner", 0, "broker-a", [HalfEntry(0, 1, 2)]))
+    assert answers.decide(winner) is Decision.COMMIT
+    assert answers.decide(replace(winner, serial=1)) is Decision.ROLLBACK
+    ledger.note_ended("query", 3)
+    assert answers.decide(winner) is Decision.ROLLBACK
+    assert answers.decide(replace(winner, batch=2)) is Decision.ROLLBACK
+    assert answers.decide(replace(winner, batch=4)) is Decision.UNKNOWN
+    answers.close()

@@ -1,0 +1,200 @@
+"""Block sums after a crash: none is left that the recovered log does not bear out."""
+
+import random
+from dataclasses import replace
+
+from ariane.store.append.draft import Appended
+from ariane.store.checkpoint import read_checkpoint
+from ariane.store.commit_log.checksum_writer import LOOK_BACK_BYTES, LogSums, cut_sums, newest_sum
+from ariane.store.commit_log.checksums import open_sums
+from ariane.store.commit_log.log import Segments
+from ariane.store.layout import Layout, offset_name
+from ariane.store.message_store import MessageStore
+from ariane.store.offline.verify import verify_store
+from tests.simulation.simulated_disk import SimulatedDisk
+from tests.store.block_checksums import check_sums, is_covered
+from tests.store.stores import ROOT, bodies, draft, opened, put
+
+LAYOUT = Layout.under(ROOT)
+LOG = LAYOUT.commit_log / offset_name(0)
+
+
+def with_records(count: int = 6) -> tuple[SimulatedDisk, MessageStore]:
+    disk = SimulatedDisk()
+    store = opened(disk)
+    put(store, *[draft(bytes(700), key=f"k{n}") for n in range(count)])
+    return disk, store
+
+
+def durable(store: MessageStore) -> None:
+    store.flusher.flushed(store.flusher.sync_now())
+    store.sum_some(store.flusher.flushed_to)
+
+
+def summed_to(disk: SimulatedDisk, base: int = 0) -> int:
+    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
+    return max((one.covered_to for one in file.read()), default=0) if file is not None else 0
+
+
+def test_after_kill_9_sums_go_on_where_they_were() -> None:
+    disk, store = with_records()
+    durable(store)
+    before = summed_to(disk)
+    assert before == store.flusher.flushed_to // 1000 * 1000
+    crashed = disk.crash_process()
+    assert is_covered(crashed, opened(crashed).parts.commit_log.max_offset)
+
+
+def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_sums() -> None:
+    """The one case in which recovery zeroes bytes that were durable: the sum of the blank's block must go first."""
+    disk, store = with_records(9)
+    last_end = store.parts.commit_log.max_offset
+    store.make_durable()
+    store.parts.commit_log.roll()
+    store.flusher.flushed(store.flusher.sync_now())
+    assert store.parts.sums is not None
+    store.parts.sums.make_durable(store.flusher.flushed_to)
+    assert summed_to(disk) == 8192
+    crashed = disk.cut_power(random.Random(1))
+    again = opened(crashed, boot="another boot")
+    assert again.parts.commit_log.max_offset == last_end
+    assert summed_to(crashed) == last_end
+    assert is_covered(crashed, last_end)
+
+
+def test_sums_are_cut_and_durable_before_the_log_is_zeroed() -> None:
+    disk, store = with_records(9)
+    store.make_durable()
+    store.parts.commit_log.roll()
+    store.flusher.flushed(store.flusher.sync_now())
+    assert store.parts.sums is not None
+    store.parts.sums.make_durable(store.flusher.flushed_to)
+    crashed = disk.cut_power(random.Random(1))
+    opened(crashed, boot="another boot")
+    steps = [(operation.kind, operation.path.parent.name) for operation in crashed.journal]
+    assert steps.index(("sync", "commitlog_sums")) < steps.index(("write", "commitlog"))
+
+
+def test_a_power_cut_that_keeps_a_later_sum_and_loses_an_earlier_one_leaves_no_gap() -> None:
+    disk, store = with_records(4)
+    store.make_durable()
+    for _ in range(12):
+        put(store, draft(bytes(700)))
+        durable(store)
+    for seed in range(30):
+        crashed = disk.cut_power(random.Random(seed))
+        assert check_sums(crashed).faults == []
+        again = opened(crashed, boot="another boot")
+        assert is_covered(crashed, again.parts.commit_log.max_offset)
+
+
+def test_a_changed_byte_is_not_summed_anew_when_its_sum_is_shortened() -> None:
+    disk, store = with_records(4)
+    store.make_durable()
+    disk.flip_bit(LOG, 3050, 1)
+    segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 3100)
+    assert summed_to(disk) == 3000
+    disk.flip_bit(LOG, 2050, 1)
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    assert summed_to(disk) == 2000
+
+
+def test_a_sum_is_shortened_to_the_end_of_the_log() -> None:
+    disk, store = with_records(4)
+    store.make_durable()
+    segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    assert summed_to(disk) == 2500
+    assert check_sums(disk).is_sound
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2000)
+    assert summed_to(disk) == 2000
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 0)
+    assert disk.names(LAYOUT.commit_log_sums) == []
+
+
+def test_sums_are_cut_though_none_are_made_any_more() -> None:
+    disk, store = with_records(4)
+    store.make_durable()
+    checkpoint = read_checkpoint(disk, LAYOUT.checkpoint)
+    assert checkpoint == replace(checkpoint, flushed_to=summed_to(disk))
+    crashed = disk.crash_process()
+    file = crashed.open(LOG, writable=True)
+    file.write(bytes(8), 0)
+    file.close()
+    for path in (LAYOUT.checkpoint,):
+        crashed.remove(path)
+    again = opened(crashed, boot="another boot", sum_block_bytes=0)
+    assert again.parts.commit_log.max_offset == 0
+    assert crashed.names(LAYOUT.commit_log_sums) == []
+
+
+def test_sums_of_files_that_are_gone_go_and_what_is_not_ours_stays() -> None:
+    disk, store = with_records(4)
+    store.close()
+    for name in ("00000000000000016384", "notes.txt"):
+        disk.create(LAYOUT.commit_log_sums / name, 100, allocated=0)
+    opened(disk)
+    assert disk.names(LAYOUT.commit_log_sums) == [offset_name(0), "notes.txt"]
+
+
+def test_a_log_that_was_begun_anew_does_not_meet_the_sums_of_the_old_one() -> None:
+    disk, store = with_records(4)
+    store.close()
+    disk.remove(LOG)
+    disk.remove(LAYOUT.checkpoint)
+    again = opened(disk)
+    put(again, draft(b"another log altogether"))
+    again.close()
+    assert is_covered(disk, again.parts.commit_log.max_offset)
+
+
+def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
+    disk, store = with_records(9)
+    store.make_durable()
+    segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
+    disk.fail_writes(OSError(5, "Input/output error"))
+    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    assert disk.names(LAYOUT.commit_log_sums) == []
+
+
+def test_a_start_does_not_read_an_old_log_to_sum_it() -> None:
+    disk, store = with_records(9)
+    end = store.parts.commit_log.max_offset
+    store.close()
+    segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
+    for name in disk.names(LAYOUT.commit_log_sums):
+        disk.remove(LAYOUT.commit_log_sums / name)
+    assert newest_sum(disk, LAYOUT.commit_log_sums, segments, 1000, end, end).covered_to == end // 1000 * 1000
+    assert (
+        newest_sum(disk, LAYOUT.commit_log_sums, segments, 1000, 0, end + LOOK_BACK_BYTES).covered_to
+        == end // 1000 * 1000
+    )
+
+
+def test_after_any_crash_and_a_clean_stop_the_whole_store_is_found_sound() -> None:
+    disk, store = with_records(20)
+    durable(store)
+    put(store, *[draft(bytes(700)) for _ in range(3)])
+    for seed in range(20):
+        crashed = disk.cut_power(random.Random(seed))
+        assert verify_store(crashed, LAYOUT).is_sound
+        again = opened(crashed, boot="another boot")
+        assert isinstance(again.append([draft(b"later")])[0], Appended)
+        assert bodies(again, "orders", 0)[-1] == b"later"
+        again.close()
+        report = verify_store(crashed, LAYOUT)
+        assert report.is_sound
+        assert report.notes == []
+        assert report.summary.summed_bytes == report.summary.log_bytes
+
+
+def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
+    disk, store = with_records(20)
+    store.flusher.flushed(store.flusher.sync_now())
+    segments = store.parts.commit_log.segments
+    sums = LogSums(disk, LAYOUT.commit_log_sums, segments, 1000, 0, store.flusher.flushed_to)
+    segments.drop_first()
+    sums.make_durable(store.flusher.flushed_to)
+    sums.close()
+    assert check_sums(disk).is_sound
