@@ -13,7 +13,7 @@ from queue import Queue
 
 import pyspark
 
-from ariane.spark.session import find_java
+from ariane.spark.spark_session import find_java
 
 _START_TIMEOUT_S = 180
 _DIES_WITH_TESTS = """
@@ -25,7 +25,7 @@ _SMALL = "-XX:TieredStopAtLevel=1 -Xss4m"
 
 
 def environment() -> dict[str, str]:
-    """What Spark's scripts need, as `ariane.spark.session` would set it."""
+    """What Spark's scripts need, as `ariane.spark.spark_session` would set it."""
     java = find_java(os.environ)
     home = {} if java.home is None else {"JAVA_HOME": str(java.home)}
     return {

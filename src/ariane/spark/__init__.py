@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def session(app_name: str = "ariane", *, master: str | None = None, **settings: Any) -> "SparkSession":
-    """A Spark session with the right Python, Java and sockets; see `ariane.spark.session.session`."""
-    from ariane.spark.session import session as build
+    """A Spark session with the right Python, Java and sockets; see `ariane.spark.spark_session.session`."""
+    from ariane.spark.spark_session import session as build
 
     return build(app_name, master=master, **settings)
 

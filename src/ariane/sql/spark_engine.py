@@ -162,7 +162,7 @@ def answer_by_spark(sql: str, place: SparkPlace, master: str | None) -> Iterator
 
 def _session(master: str | None) -> Any:
     try:
-        from ariane.spark.session import session
+        from ariane.spark.spark_session import session
     except ImportError:
         raise SettingsError(
             "--engine spark needs the package pyspark, which is not installed: run pip install 'ariane[spark]'"

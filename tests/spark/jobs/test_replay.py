@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from ariane.errors import SettingsError
 from ariane.spark.jobs import archive, replay
 from ariane.spark.jobs.replay import Tempo
-from ariane.spark.jobs.replay_source import ReplayOptions
+from ariane.spark.options.jobs import ReplayOptions
 from tests.spark.cluster_fixture import Stage
 
 _SILENT: Any = lambda told: None  # noqa: E731

@@ -14,9 +14,10 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from ariane.spark.lake.base import Batch, WrittenFile
+from ariane.spark.lake.base import WrittenFile
 from ariane.spark.lake.iceberg import IcebergLakeTable
 from ariane.spark.lake.iceberg_source import IcebergSink
+from ariane.spark.options.lake import Batch
 from tests.spark.lake.numbered_lines import read_lines
 from tests.spark.quiet_session import quiet_session
 

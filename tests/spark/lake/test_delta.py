@@ -8,9 +8,10 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ariane.spark.lake.base import Batch, write_file
-from ariane.spark.lake.delta import DeltaLakeTable, DeltaOptions
+from ariane.spark.lake.base import write_file
+from ariane.spark.lake.delta import DeltaLakeTable
 from ariane.spark.options.base import option_table
+from ariane.spark.options.lake import Batch, DeltaOptions
 from tests.spark.lake.numbered_lines import NumberedLines
 
 

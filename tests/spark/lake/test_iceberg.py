@@ -27,9 +27,11 @@ from pyspark.sql import types as T
 
 from ariane.errors import ArianeError, SettingsError
 from ariane.spark.lake import iceberg
-from ariane.spark.lake.base import Batch, WrittenFile
-from ariane.spark.lake.iceberg import CatalogPlace, IcebergLakeTable, IcebergOptions, read_iceberg_options
+from ariane.spark.lake.base import WrittenFile
+from ariane.spark.lake.iceberg import IcebergLakeTable
+from ariane.spark.lake.iceberg_catalog import CatalogPlace
 from ariane.spark.options.base import option_table
+from ariane.spark.options.lake import Batch, IcebergOptions, read_iceberg_options
 from tests.spark.lake.numbered_lines import PATIENCE_S, NumberedLines
 
 ROWS = pa.record_batch({"id": pa.array([1, 2, 3])})

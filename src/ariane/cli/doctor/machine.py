@@ -63,7 +63,7 @@ def check_extras() -> Iterator[Finding]:
 
 def check_java() -> Iterator[Finding]:
     """Only Spark needs it."""
-    from ariane.spark.session import find_java
+    from ariane.spark.spark_session import find_java
 
     if find_spec("pyspark") is None:
         yield ok("java", "not needed: pyspark is not installed")

@@ -11,8 +11,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -26,7 +25,6 @@ from pyspark.sql.datasource import InputPartition
 from ariane.arrow.log.split import LogSplit
 from ariane.errors import SettingsError, StoreInUse
 from ariane.model.route import MessageQueue
-from ariane.settings import setting
 from ariane.spark.archive.columns import READ_TO_ARCHIVE
 from ariane.spark.archive.commits import (
     ArchivedFile,
@@ -44,80 +42,12 @@ from ariane.spark.data_loss import report_loss
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.offsets import QueueRange
 from ariane.spark.options.base import read_options
-from ariane.spark.options.connection import ConnectionOptions
-from ariane.spark.options.read import ReadMode, ReadOptions
+from ariane.spark.options.jobs import ArchiveOptions
 from ariane.spark.read.broker import read_range
 from ariane.spark.read.columns import Columns
 from ariane.spark.read.planning import Planner
 from ariane.spark.read.store import StoreBatchReader
 from ariane.store.lock import locked
-
-# --- archive_options ---
-#
-# What the job `archive` can be told.
-
-
-class Compression(StrEnum):
-    ZSTD = "zstd"
-    LZ4 = "lz4"
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveOptions(ConnectionOptions):
-    archive_path: str = setting(
-        "", key="archivePath", doc="The archive: a directory that every executor and the driver see under this path."
-    )
-    topic: str | None = setting(None, key=("topic", "topics"), doc="One topic, or several with commas.")
-    topic_pattern: str | None = setting(
-        None, key="topicPattern", doc="A regular expression that whole topic names must match."
-    )
-    store_path: str | None = setting(
-        None,
-        key="storePath",
-        doc="Read this store directory past its broker, or a glob of several. Without topics: all of it.",
-    )
-    broker_name: str | None = setting(
-        None,
-        key="brokerName",
-        doc="storePath: what the column brokerName says. Progress is kept under it, so that the store may be moved.",
-    )
-    live: bool | None = setting(None, key="storeIsLive", doc="storePath: whether a broker writes there. Found out.")
-    compression: Compression = setting(Compression.ZSTD, key="compression", doc="How pages are packed.")
-    bytes_per_file: int = setting(
-        256 * 1024 * 1024,
-        key="maxBytesPerFile",
-        minimum=1024 * 1024,
-        doc="Messages of so many bytes, about, make one task and for each topic and day one file.",
-    )
-    fail_on_data_loss: bool = setting(
-        True, key="failOnDataLoss", doc="Whether messages that are gone, or damaged, stop the job."
-    )
-
-    def __post_init__(self) -> None:
-        if not self.archive_path:
-            raise SettingsError("the job archive needs the option archivePath: the directory to write to")
-        if self.store_path is None and (self.topic is None) == (self.topic_pattern is None):
-            raise SettingsError("give topic, topicPattern or storePath: what to archive")
-
-    def reading(self, starting: str = "") -> ReadOptions:
-        """The same as options of a read, from these offsets on."""
-        connection = {one.name: getattr(self, one.name) for one in fields(ConnectionOptions)}
-        return ReadOptions(
-            **connection,
-            topic=self.topic,
-            topic_pattern=self.topic_pattern,
-            mode=ReadMode.BROKER if self.store_path is None else ReadMode.STORE,
-            store_path=self.store_path,
-            broker_name=self.broker_name,
-            live=self.live,
-            starting=starting,
-            bytes_per_partition=self.bytes_per_file,
-            fail_on_data_loss=self.fail_on_data_loss,
-        )
-
 
 # --- archive_parts ---
 #

@@ -22,10 +22,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ariane.errors import SettingsError, StoreError, StoreMismatch
+from ariane.errors import StoreError, StoreMismatch
 from ariane.model.ids import topic_fault
 from ariane.model.system_topics import parse_levels
-from ariane.settings import setting
 from ariane.spark.jobs.rebuild_tasks import (
     IndexWork,
     Place,
@@ -39,6 +38,7 @@ from ariane.spark.jobs.rebuild_tasks import (
 )
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.options.base import read_options
+from ariane.spark.options.jobs import RebuildOptions
 from ariane.store.commit_log.scan import DataFile
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.disk import RealDisk
@@ -48,43 +48,6 @@ from ariane.store.offline.rebuild import BesideLayout, old_of
 from ariane.store.offline.verify import log_files
 from ariane.store.offline.verify_report import shape_of
 from ariane.store.settings import StoreSettings
-
-# --- rebuild_options ---
-#
-# What the job `rebuild` can be told.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildOptions:
-    store_path: str = setting(
-        "", key="storePath", doc="The store: a directory that every executor and the driver see under this path."
-    )
-    target_path: str | None = setting(
-        None, key="targetPath", doc="A directory for the new consumequeue and index. Without: those of the store."
-    )
-    queues: bool = setting(True, key="queues", doc="Whether consume queues are rebuilt.")
-    index: bool = setting(True, key="index", doc="Whether the index is rebuilt.")
-    discard_old: bool = setting(
-        False,
-        key="discardOld",
-        doc="Whether the old ones are removed; else they are kept as consumequeue.old, index.old.",
-    )
-    delay_levels: str | None = setting(
-        None, key="messageDelayLevel", doc="The broker's own, when it is not Apache's default."
-    )
-    index_slots: int | None = setting(
-        None, key="maxHashSlotNum", minimum=1, doc="Of the index, when its files are too damaged to tell."
-    )
-    bytes_per_task: int = setting(
-        64 * 1024 * 1024, key="maxBytesPerPartition", minimum=4096, doc="Of the log, that one task reads."
-    )
-
-    def __post_init__(self) -> None:
-        if not self.store_path:
-            raise SettingsError("the job rebuild needs the option storePath: the store directory of a broker")
-        if not (self.queues or self.index):
-            raise SettingsError("queues and index are both false: there is nothing to rebuild")
-
 
 # --- rebuild_swap ---
 #

@@ -22,17 +22,10 @@ from ariane.errors import NoRoute
 from ariane.model.message import RESERVED_PROPERTIES, Property
 from ariane.model.route import MessageQueue
 from ariane.spark.cluster import cluster_for
-from ariane.spark.jobs.replay_source import (
-    Lane,
-    LaneProgress,
-    LaneSource,
-    ReplayOptions,
-    ReplayProgress,
-    lane_sources,
-    plan_replay,
-)
+from ariane.spark.jobs.replay_source import Lane, LaneProgress, LaneSource, ReplayProgress, lane_sources, plan_replay
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.options.base import read_options
+from ariane.spark.options.jobs import ReplayOptions
 from ariane.spark.write.rows import Outgoing
 from ariane.spark.write.sender import TaskSender
 from ariane.wire.properties import encode_properties

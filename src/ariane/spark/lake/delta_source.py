@@ -7,7 +7,8 @@ from ariane.spark.lake.source import LakeSink
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ariane.spark.lake.delta import DeltaLakeTable, DeltaOptions
+    from ariane.spark.lake.delta import DeltaLakeTable
+    from ariane.spark.options.lake import DeltaOptions
 
 
 class DeltaSink(LakeSink):
@@ -20,8 +21,8 @@ class DeltaSink(LakeSink):
         return "ariane_delta"
 
     def lake_options(self) -> "DeltaOptions":
-        from ariane.spark.lake.delta import DeltaOptions
         from ariane.spark.options.base import read_options
+        from ariane.spark.options.lake import DeltaOptions
 
         return read_options(DeltaOptions, self.options)
 

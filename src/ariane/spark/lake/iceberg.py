@@ -1,14 +1,10 @@
 """An Iceberg table to write to: what tasks need to know of it travels with them, and their files have its field ids."""
 
-import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -22,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from ariane.errors import ArianeError, SettingsError
 from ariane.lifecycle import Backoff
-from ariane.settings import setting
-from ariane.spark.lake.base import Batch, LakeOptions, WrittenFile, write_file
-from ariane.spark.options.base import family_members, read_options
+from ariane.spark.lake.base import WrittenFile, write_file
+from ariane.spark.lake.iceberg_catalog import CatalogPlace
+from ariane.spark.options.lake import Batch, IcebergOptions
 
 # --- iceberg_schema ---
 #
@@ -58,53 +54,6 @@ def _kind(type_: pa.DataType) -> object:
     if pa.types.is_int8(type_) or pa.types.is_int16(type_):
         return "int32"
     return str(type_).removeprefix("large_")
-
-
-# --- iceberg_options ---
-#
-# What the sink to Iceberg tables can be told.
-
-_CATALOG = "catalog."
-"""How options begin that pyiceberg declares: properties of its catalogs, and those of whoever reaches their files."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergOptions(LakeOptions):
-    table: str | None = setting(
-        None, key=("table", "path"), doc="Its namespace and its name: lake.orders. Both are made when they are missing."
-    )
-    catalog: str = setting(
-        "default",
-        key="catalog",
-        doc="The catalog's name, under which pyiceberg's own configuration may say more. `catalog.uri`, "
-        "`catalog.warehouse`, `catalog.type` and all other properties of catalogs are options, too.",
-    )
-
-    def __post_init__(self) -> None:
-        LakeOptions.__post_init__(self)
-        if self.table is None:
-            raise SettingsError("no table is given: add the option table, or .save(table), or .start(table)")
-        if "/" in self.table:
-            raise SettingsError(
-                f"table {self.table[:200]} is a place: give namespace and name, such as lake.orders; the option "
-                "catalog.warehouse says where tables are"
-            )
-        if "." not in self.table or not all(self.table.split(".")):
-            raise SettingsError(f"table {self.table[:200]} is no name with a namespace: such as lake.orders expected")
-
-    @property
-    def identifier(self) -> tuple[str, ...]:
-        assert self.table is not None, "checked when it was made"
-        return tuple(self.table.split("."))
-
-
-def read_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
-    return read_options(IcebergOptions, options, family=_CATALOG)
-
-
-def catalog_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Under the names that pyiceberg has for them. Passwords and tokens are among them."""
-    return family_members(options, _CATALOG)
 
 
 # --- iceberg_opening ---
@@ -222,80 +171,6 @@ def _commit_once(table: Table, locations: list[str], batch: Batch | None, *, ove
 
 def _property(batch: Batch) -> str:
     return f"ariane.txn.{batch.app_id}"
-
-
-# --- iceberg_catalog ---
-#
-# Catalogs of Iceberg tables: how to reach one, without telling anybody its passwords.
-
-try:
-    from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.utils.config import Config
-except ImportError as error:
-    raise SettingsError('the sink to Iceberg tables needs pyiceberg: pip install "ariane[spark,iceberg]"') from error
-
-_OWN = {"py-io-impl": "ariane.spark.lake.iceberg_io.SyncedFileIO"}
-_PLAIN = frozenset({"type", "warehouse", "py-catalog-impl", "py-io-impl"})
-"""Properties that hold no secret, and are the point of many a message."""
-
-_PASSWORD = re.compile(r"://[^:@/]*:(.+)@")
-
-
-@dataclass(frozen=True)
-class CatalogPlace:
-    name: str
-    properties: Mapping[str, Any] = field(repr=False)
-
-    @classmethod
-    def of(cls, name: str, given: Mapping[str, str]) -> "CatalogPlace":
-        """With what pyiceberg's configuration says here: a file of the driver's that no executor needs to have."""
-        return cls(name, {**_OWN, **(Config().get_catalog_config(name) or {}), **given})
-
-    @contextmanager
-    def opened(self) -> Iterator[Catalog]:
-        """Whatever goes wrong with it is told without its secrets."""
-        with self._load() as catalog:
-            try:
-                yield catalog
-                return
-            except Exception as error:
-                if self._without_secrets(str(error)) == str(error):
-                    raise
-                told = self._told(error)
-        raise ArianeError(f"catalog {self.name} says {told}") from None
-
-    def _load(self) -> Catalog:
-        try:
-            return load_catalog(self.name, **self.properties)
-        except Exception as error:
-            # Of any type, by the library of whichever catalog it is; and its words, or the cause's, may hold an
-            # address with a password. So neither is handed on as it is.
-            told = self._told(error)
-        raise SettingsError(
-            f"catalog {self.name} cannot be opened ({told}): check the options catalog.uri, catalog.warehouse and "
-            f"catalog.type, or what pyiceberg's configuration says of {self.name}"
-        )
-
-    def _told(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {self._without_secrets(str(error))}"
-
-    def _without_secrets(self, told: str) -> str:
-        """Values are shown as the names of their options."""
-        for name, text in sorted(_leaves(self.properties), key=lambda leaf: len(leaf[1]), reverse=True):
-            if text and name not in _PLAIN:
-                told = told.replace(text, f"<catalog.{name}>")
-        return told
-
-
-def _leaves(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Values by name, and passwords within addresses."""
-    for name, value in properties.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-            continue
-        yield prefix + name, str(value)
-        for password in _PASSWORD.findall(str(value)):
-            yield from ((prefix + name, password), (prefix + name, unquote(password)))
 
 
 # ---

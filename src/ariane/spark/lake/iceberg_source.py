@@ -7,7 +7,8 @@ from ariane.spark.lake.source import LakeSink
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ariane.spark.lake.iceberg import IcebergLakeTable, IcebergOptions
+    from ariane.spark.lake.iceberg import IcebergLakeTable
+    from ariane.spark.options.lake import IcebergOptions
 
 
 class IcebergSink(LakeSink):
@@ -22,16 +23,14 @@ class IcebergSink(LakeSink):
         return "ariane_iceberg"
 
     def lake_options(self) -> "IcebergOptions":
-        from ariane.spark.lake.iceberg import read_iceberg_options
+        from ariane.spark.options.lake import read_iceberg_options
 
         return read_iceberg_options(self.options)
 
     def table(self, schema: "StructType", *, overwrite: bool) -> "IcebergLakeTable":
-        from ariane.spark.lake.iceberg import (
-            CatalogPlace,  # first of all: it tells when pyiceberg is missing
-            IcebergLakeTable,
-            catalog_properties,
-        )
+        from ariane.spark.lake.iceberg_catalog import CatalogPlace  # isort: skip - first: it says when pyiceberg is missing
+        from ariane.spark.lake.iceberg import IcebergLakeTable
+        from ariane.spark.options.lake import catalog_properties
 
         options = self.lake_options()
         place = CatalogPlace.of(options.catalog, catalog_properties(self.options))

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from ariane.spark.lake.base import LakeOptions, LakeTable
+    from ariane.spark.lake.base import LakeTable
+    from ariane.spark.options.lake import LakeOptions
 
 
 class LakeSink(DataSource):

@@ -9,13 +9,10 @@ from typing import NamedTuple
 
 from ariane.errors import SettingsError, StoreMismatch
 from ariane.spark.cluster import cluster_for
-from ariane.spark.jobs.archive import ArchiveOptions
-from ariane.spark.jobs.rebuild import RebuildOptions
-from ariane.spark.jobs.replay_source import ReplayOptions
-from ariane.spark.lake.delta import DeltaOptions
-from ariane.spark.lake.iceberg import read_iceberg_options
 from ariane.spark.options.base import read_options
 from ariane.spark.options.connection import ConnectionOptions
+from ariane.spark.options.jobs import ArchiveOptions, RebuildOptions, ReplayOptions
+from ariane.spark.options.lake import DeltaOptions, read_iceberg_options
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.options.write import WriteOptions
 from ariane.spark.pipeline.document import Mistakes, nearest

@@ -72,7 +72,7 @@ cd "$(dirname "$0")"
 : "${PYSPARK_PYTHON:=$(command -v python3)}"
 export PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON="${PYSPARK_DRIVER_PYTHON:-$PYSPARK_PYTHON}"
 # The Java that comes with ariane[spark], when there is no other.
-java='import os; from ariane.spark.session import find_java; print(find_java(os.environ).home or "")'
+java='import os; from ariane.spark.spark_session import find_java; print(find_java(os.environ).home or "")'
 home=$("$PYSPARK_PYTHON" -c "$java")
 if [ -n "$home" ]; then export JAVA_HOME="$home"; fi
 # A catalog that outlives the run, without which the second one fails: tables that are there already.

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from ariane.spark.session import make_home, unpacked_home
+from ariane.spark.spark_session import make_home, unpacked_home
 
 
 def home_while_starting(environment: Mapping[str, str], master: str | None) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import SettingsError
-from ariane.spark.session import find_java, version_of
+from ariane.spark.spark_session import find_java, version_of
 
 
 def java_home(directory: Path, version: str) -> Path:
