@@ -103,7 +103,7 @@ def _help(command: click.Command, context: click.Context) -> str:
 
 
 def _mqadmin_rows(root: click.Context) -> Iterator[str]:
-    from ariane.cli.mqadmin import MISSING
+    from ariane.cli.mqadmin.commands import MISSING
 
     context = click.Context(admin, parent=root, info_name="admin")
     for name in sorted(admin.list_commands(context)):

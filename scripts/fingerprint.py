@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-_TREES = ("src/ariane", "tests/simulation")
+_TREES = ("src/ariane", "tests/simulation/simulated_disk.py", "tests/simulation/delivery_history.py")
 _MODULE = re.compile(r"ariane(\.[a-z_0-9]+)+")
 
 
@@ -24,7 +24,7 @@ def sources(revision: str | None) -> Iterator[tuple[str, str]]:
     """Path and text of each module of the product, and of the simulators that once were a part of it."""
     if revision is None:
         for tree in _TREES:
-            for path in sorted(Path(tree).rglob("*.py")):
+            for path in [Path(tree)] if tree.endswith(".py") else sorted(Path(tree).rglob("*.py")):
                 yield str(path), path.read_text(encoding="utf-8")
         return
     archive = subprocess.run(["git", "archive", revision, "src", "tests"], check=True, capture_output=True).stdout

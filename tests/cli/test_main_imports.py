@@ -11,7 +11,7 @@ import click
 import pytest
 
 from ariane.cli.main import ariane, main
-from ariane.cli.servers.run import collector_asleep, wake_collector
+from ariane.cli.servers.garbage_collector import collector_asleep, wake_collector
 from tests.testing.commands import COMMAND, ENVIRONMENT, HANG_S, READY, SMALL
 
 HEAVY = {

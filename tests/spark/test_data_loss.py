@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ariane.errors import StoreError
 from ariane.model.route import MessageQueue
 from ariane.spark.offsets import QueueRange
-from ariane.spark.read.broker import PullSettings, RangePull
+from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import DeleteExpiredCommitLog
 from tests.spark.cluster_fixture import Stage, cluster_in_thread

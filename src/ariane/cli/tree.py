@@ -106,13 +106,8 @@ admin = LazyGroup(
     "admin",
     "ariane.cli.mqadmin.topics",
     "ariane.cli.mqadmin.groups",
-    "ariane.cli.mqadmin.groups",
-    "ariane.cli.mqadmin.brokers",
     "ariane.cli.mqadmin.brokers",
     "ariane.cli.mqadmin.messages",
-    "ariane.cli.mqadmin.messages",
-    "ariane.cli.mqadmin.messages",
-    "ariane.cli.mqadmin.brokers",
     subcommand_metavar="NAME [OPTIONS]",
     short_help="The commands of Apache's mqadmin, under their own names.",
     help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.
@@ -142,7 +137,7 @@ def _serve_or_ask(**options: Any) -> Any:
 
 broker = LazyGroup(
     "broker",
-    "ariane.cli.cluster.command",
+    "ariane.cli.cluster.brokers",
     callback=_serve_or_ask,
     params=broker_server.params,
     invoke_without_command=True,

@@ -19,8 +19,8 @@ from ariane.spark import data_loss
 from ariane.spark.cluster import Cluster
 from ariane.spark.offsets import QueueRange
 from ariane.spark.options.read import ReadOptions
-from ariane.spark.read.broker import PullSettings, RangePull
 from ariane.spark.read.planning import Planner
+from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.sql.tables import Progress, Scan, Wanted, shares
 from ariane.store.layout import Layout
 

@@ -247,7 +247,7 @@ def test_json_bodies_become_columns_and_bad_ones_stay_visible(spark: SparkSessio
 
 def test_a_range_of_many_messages_of_all_sizes_is_read_in_order(stage: Stage) -> None:
     from ariane.spark.offsets import QueueRange
-    from ariane.spark.read.broker import PullSettings, RangePull
+    from ariane.spark.read.range_pull import PullSettings, RangePull
     from ariane.wire.record.read import decode_all
 
     topic = stage.topic(queues=1, brokers=["broker-a"])

@@ -6,7 +6,7 @@ import pytest
 
 from ariane.model.route import MessageQueue
 from ariane.spark.offsets import QueueRange
-from ariane.spark.read.broker import PullSettings, RangePull
+from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import UpdateBrokerSettings
 from tests.spark.cluster_fixture import Stage, cluster_in_thread
@@ -85,7 +85,7 @@ def test_a_broker_that_changes_its_mind_is_followed_without_loss(one_broker: Sta
 def test_a_broker_that_gives_more_after_a_while_is_asked_for_more(
     one_broker: Stage, small: MessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ariane.spark.read.broker._LEARN_AGAIN", 20)
+    monkeypatch.setattr("ariane.spark.read.range_pull._LEARN_AGAIN", 20)
     tell(one_broker, count=8, size=262_144)
     pull = RangePull(one_broker.cluster, QueueRange(small, 0, MESSAGES), PullSettings(group="g"))
     sizes = []

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ariane.model.message import StoredMessage
 from ariane.model.route import MessageQueue
 from ariane.spark.offsets import QueueRange
-from ariane.spark.read.broker import PullSettings, RangePull
+from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.spark.write.rows import TaskIdentity, TaskKeys
 from ariane.wire.message_id import unique_key_time_ms
 from ariane.wire.record.read import decode_all

@@ -25,7 +25,7 @@ from ariane.store.checkpoint import Checkpoint, LastExit, boot_id, last_exit, re
 from ariane.store.commit_log.scan import DataFile
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.index.entries import key_hash
-from ariane.store.index.file import IndexReader
+from ariane.store.index.reader import IndexReader
 from ariane.store.index.scan import IndexScan, list_index, open_index
 from ariane.store.layout import Layout
 from ariane.store.lock import lock_holder

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 import click
 
 from ariane.cli.common.admin import tell_missing
-from ariane.cli.mqadmin import BROKER, PLACE, UNKNOWN, Option, apache, missing, print_json, print_pairs, print_table
+from ariane.cli.mqadmin.commands import (
+    BROKER,
+    PLACE,
+    UNKNOWN,
+    Option,
+    apache,
+    missing,
+    print_json,
+    print_pairs,
+    print_table,
+)
 from ariane.cli.mqadmin.format import day_and_second
 from ariane.client.admin import Admin
 from ariane.client.admin.cluster import Runtime

@@ -11,7 +11,7 @@ import msgspec
 
 from ariane.cli.common.admin import tell_missing
 from ariane.cli.group.command import view_group
-from ariane.cli.mqadmin import GROUP, PLACE, TOPIC, Option, apache, moment_of, print_table
+from ariane.cli.mqadmin.commands import GROUP, PLACE, TOPIC, Option, apache, moment_of, print_table
 from ariane.cli.mqadmin.format import day_and_second, digits_only, group_words, java, version_name
 from ariane.client.admin import Admin
 from ariane.client.admin.groups import GroupSummary

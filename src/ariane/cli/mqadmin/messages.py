@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ariane.cli.common.admin import tell_missing
-from ariane.cli.mqadmin import TOPIC, Option, apache, optional_moment, print_json, print_table
+from ariane.cli.mqadmin.commands import TOPIC, Option, apache, optional_moment, print_json, print_table
 from ariane.cli.mqadmin.format import (
     day_and_millisecond,
     java,

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from ariane.cli.common.admin import tell_missing
-from ariane.cli.mqadmin import BROKER, CLUSTER, PLACE, TOPIC, Option, apache, print_json, print_table
+from ariane.cli.mqadmin.commands import BROKER, CLUSTER, PLACE, TOPIC, Option, apache, print_json, print_table
 from ariane.cli.mqadmin.format import day_and_millisecond, topic_words
 from ariane.client.admin import Admin
 from ariane.client.consumer.allocation import AVERAGELY

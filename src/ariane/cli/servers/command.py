@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ariane.cli.common.parameters import listen_address
-from ariane.cli.servers.run import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_asleep
 from ariane.logs import LogForm, configure
 from ariane.model.address import Address
 

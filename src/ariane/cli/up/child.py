@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from ariane.cli.servers.run import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_asleep
 from ariane.errors import ArianeError, sole_cause
 from ariane.model.address import Address
 

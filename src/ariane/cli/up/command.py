@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import DATA, posted
-from ariane.cli.servers.run import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_asleep
 from ariane.errors import SettingsError
 from ariane.logs import LogForm, configure
 

@@ -25,7 +25,7 @@ from ariane.model.topic import AUTO_CREATE_TEMPLATE
 from ariane.spark.cluster import Cluster
 from ariane.spark.offsets import QueueRange
 from ariane.spark.options.write import WriteOptions
-from ariane.spark.read.broker import PullSettings, RangePull
+from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.spark.write.sender import make_topic, route_to_write
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import encode_properties
