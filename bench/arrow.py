@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from ariane.arrow.decode import Decoder
-from ariane.arrow.gather import Int64s, Source, fixed
+from ariane.arrow.gather import ByteGatherer, Int64s, fixed
 from ariane.arrow.schema import TIMESTAMP, message_schema
 from ariane.arrow.walk import Walk
 from ariane.model.message import HostPort
@@ -110,18 +110,18 @@ def _record(body: bytes, number: int, position: int) -> bytes:
 
 
 def starts_of(log: bytes) -> Int64s:
-    walk = Walk(Source(log), len(log), 0)
+    walk = Walk(ByteGatherer(log), len(log), 0)
     return np.concatenate([stretch.rows.position for stretch in walk.stretches(0, len(log))])
 
 
 def known_starts(log: bytes, columns: Sequence[str], starts: Sequence[Int64s]) -> int:
-    walk = Walk(Source(log), len(log), 0)
+    walk = Walk(ByteGatherer(log), len(log), 0)
     decoder = Decoder(schema=message_schema(columns))
     return sum(part.batch.num_rows for some in starts for part in decoder.parts(walk, walk.check(some).rows))
 
 
 def scan(log: bytes, columns: Sequence[str]) -> int:
-    walk = Walk(Source(log), len(log), 0)
+    walk = Walk(ByteGatherer(log), len(log), 0)
     decoder = Decoder(schema=message_schema(columns))
     stretches = walk.stretches(0, len(log), piece_bytes=DECODED_BYTES)
     return sum(part.batch.num_rows for stretch in stretches for part in decoder.parts(walk, stretch.rows))
@@ -129,7 +129,7 @@ def scan(log: bytes, columns: Sequence[str]) -> int:
 
 def prototype(log: bytes, starts: Int64s) -> pa.RecordBatch:
     """Seven columns of records that are known to be whole, of one layout and of topics of one length."""
-    source = Source(log)
+    source = ByteGatherer(log)
     heads = heads_at(source.view, starts)
     body, length = starts + HEAD_BYTES, heads["bodyLength"].astype(np.int64)
     topic = body + length + 1

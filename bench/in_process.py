@@ -49,7 +49,7 @@ def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Conne
     dispatcher = Dispatcher(handler_table(broker.parts))
     settings, clock = TransportSettings(), Clock()
     connections = [
-        Connection(dispatcher.receive, settings, clock, lambda _: None, dispatcher.lane) for _ in range(count)
+        Connection(dispatcher.receive, settings, clock, lambda _: None, dispatcher.fast_path) for _ in range(count)
     ]
     for connection in connections:
         connection.connection_made(transport)

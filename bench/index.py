@@ -24,7 +24,7 @@ from ariane.store.index.entries import (
     file_bytes,
     key_hash,
 )
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.index.pending_keys import KeyColumns
 from ariane.store.settings import StoreSettings
 from bench.timing import us_per_call
@@ -50,7 +50,7 @@ def main() -> None:
 def rows(directory: Path) -> Iterator[tuple[str, float]]:
     """Every measurement as (name, microseconds a message)."""
     settings = StoreSettings()
-    shape = Shape(settings.index_slots, settings.index_entries)
+    shape = IndexCapacity(settings.index_slots, settings.index_entries)
     messages = [_message(number) for number in range(MESSAGES)]
     yield "one by one", us_per_call(_one_by_one(directory / "scalar", shape, messages))
     for size in (16, 64, 256, 1024):
@@ -63,7 +63,7 @@ def _message(number: int) -> KeyedMessage:
     return number * 300, _NOW_MS + number, "BenchTopic", (unique_key, f"order-{number:06d}")
 
 
-def _batches(path: Path, shape: Shape, batches: list[list[KeyedMessage]]) -> Callable[[], None]:
+def _batches(path: Path, shape: IndexCapacity, batches: list[list[KeyedMessage]]) -> Callable[[], None]:
     """As `Index.put_columns` does, but round and round over the same offsets."""
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
     following = cycle([KeyColumns.of(batch) for batch in batches])
@@ -74,7 +74,7 @@ def _batches(path: Path, shape: Shape, batches: list[list[KeyedMessage]]) -> Cal
     return put
 
 
-def _one_by_one(path: Path, shape: Shape, messages: list[KeyedMessage]) -> Callable[[], None]:
+def _one_by_one(path: Path, shape: IndexCapacity, messages: list[KeyedMessage]) -> Callable[[], None]:
     """The obvious way, into a mapping: what the batches were measured against."""
     file: RealFile = RealDisk().create(path, file_bytes(*shape), allocated=0)
     view = file.writable_view(file.size)

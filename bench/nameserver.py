@@ -89,8 +89,8 @@ async def measure(server: Server, seconds: float) -> dict[int, Sample]:
     """Registers the brokers, keeps their connection open, and asks with each number of requests in flight."""
     no_requests = Dispatcher(HandlerTable.of())
     async with Pool.open(TransportSettings(), Clock(), no_requests.receive) as pool:
-        for ask in registrations():
-            await Caller(pool).call(server.address, ask, CALL_TIMEOUT_S)
+        for request in registrations():
+            await Caller(pool).call(server.address, request, CALL_TIMEOUT_S)
         return {depth: await asyncio.to_thread(ask_for_routes, server, depth, seconds) for depth in IN_FLIGHT}
 
 
@@ -116,8 +116,8 @@ def _answer_length(peer: socket.socket, frame: bytes) -> int:
     peer.sendall(frame)
     prefix = peer.recv(4, socket.MSG_WAITALL)
     length = int.from_bytes(prefix, "big")
-    answer = peer.recv(length, socket.MSG_WAITALL)
-    assert b'"brokerDatas"' in answer, answer
+    response = peer.recv(length, socket.MSG_WAITALL)
+    assert b'"brokerDatas"' in response, response
     return 4 + length
 
 

@@ -107,11 +107,11 @@ def copy(store: MessageStore, chosen: argparse.Namespace) -> float:
 
 def check(plan: LoadPlan, transport: Nowhere, chosen: argparse.Namespace) -> None:
     """The last pulls were answered in full, or the figure would be that of refusals."""
-    answers = answers_of(plan)
-    answered = len(answers.feed(transport.written[-1]))
-    assert not answers.refused, answers.refusal
+    responses = answers_of(plan)
+    answered = len(responses.feed(transport.written[-1]))
+    assert not responses.refused, responses.refusal
     assert answered, "nothing was answered"
-    assert answers.messages == answered * chosen.count, f"{answers.messages} messages in {answered} answers"
+    assert responses.messages == answered * chosen.count, f"{responses.messages} messages in {answered} answers"
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ def uneven_chunks_of(plan: LoadPlan, requests: int, chunk: int) -> Iterator[byte
 def _uneven_batch(plan: LoadPlan, number: int) -> bytes:
     sizes = [plan.body_bytes // 2 + (number + 37 * place) % plan.body_bytes for place in range(plan.messages_a_request)]
     numbers = (number * len(sizes) + place for place in range(len(sizes)))
-    ask = SendBatch(
+    request = SendBatch(
         producer_group=PRODUCER_GROUP,
         topic=topic_name(0),
         default_topic="TBW102",
@@ -103,7 +103,7 @@ def _uneven_batch(plan: LoadPlan, number: int) -> bytes:
         batch=True,
         body=encode_batch(map(_uneven_item, numbers, sizes)),
     )
-    return encode_frame(request_command(ask, opaque=OPAQUE_FIRST + number))
+    return encode_frame(request_command(request, opaque=OPAQUE_FIRST + number))
 
 
 def _uneven_item(number: int, size: int) -> BatchItem:
@@ -126,10 +126,10 @@ async def feed(connections: list[Connection], chunks: list[bytes], turn: int) ->
 
 def check(plan: LoadPlan, transport: Nowhere, requests: int) -> None:
     """Every send was taken, or the figure would be that of refusals."""
-    answers = answers_of(plan)
-    answered = len(answers.feed(b"".join(transport.written)))
+    responses = answers_of(plan)
+    answered = len(responses.feed(b"".join(transport.written)))
     assert answered == requests, f"{answered} answers to {requests} requests"
-    assert not answers.refused, answers.refusal
+    assert not responses.refused, responses.refusal
     transport.written.clear()
 
 

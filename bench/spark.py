@@ -29,7 +29,7 @@ from ariane.spark.jobs.archive import COLUMNS as ARCHIVED
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.offline.rebuild import rebuild_store
-from ariane.store.offline.verify_report import shape_of
+from ariane.store.offline.verify_report import infer_file_sizes
 from bench.arrow import DECODED_BYTES, SEVEN, known_starts, make_log, starts_of
 from bench.spark_alone import Alone, costs_in_turns, running, stages_in_turns
 from bench.spark_broker import brokered
@@ -223,7 +223,7 @@ class Bench:
             rebuild_store(
                 disk,
                 layout,
-                shape_of(disk, layout),
+                infer_file_sizes(disk, layout),
                 queues=True,
                 index=True,
                 discard_old=True,

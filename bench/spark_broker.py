@@ -32,7 +32,7 @@ class Brokered:
     cluster: Cluster
 
     def topic(self, name: str) -> str:
-        ask = UpdateTopic(
+        request = UpdateTopic(
             topic=name,
             default_topic="TBW102",
             read_queue_nums=_QUEUES,
@@ -40,7 +40,7 @@ class Brokered:
             perm=6,
             topic_filter_type="SINGLE_TAG",
         )
-        self.cluster.calls.call(self.system.addresses[0], ask)
+        self.cluster.calls.call(self.system.addresses[0], request)
         deadline = monotonic() + _PATIENCE_S
         while monotonic() < deadline:
             try:
@@ -93,7 +93,7 @@ class Brokered:
         return float(statistics.median(took[batches // 4 :]))
 
     def _send(self, topic: str) -> None:
-        ask = SendMessageV2(
+        request = SendMessageV2(
             producer_group="bench",
             topic=topic,
             default_topic="TBW102",
@@ -105,7 +105,7 @@ class Brokered:
             properties="",
             body=b"x",
         )
-        self.cluster.calls.call(self.system.addresses[0], ask)
+        self.cluster.calls.call(self.system.addresses[0], request)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.gather import Source
+from ariane.arrow.gather import ByteGatherer
 from ariane.arrow.walk import Walk
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.scan import ENTRY_TYPE
@@ -56,13 +56,13 @@ def make_store(root: Path, body_bytes: int, log_bytes: int) -> BenchStore:
 
 class _Block:
     def __init__(self, log: bytes) -> None:
-        walk = Walk(Source(log), len(log), 0)
+        walk = Walk(ByteGatherer(log), len(log), 0)
         found = [stretch.rows for stretch in walk.stretches(0, len(log))]
         count = sum(map(len, found)) // QUEUES * QUEUES
         self.starts = np.concatenate([rows.position for rows in found])[:count]
         self.sizes = np.concatenate([rows.field("size", np.int64) for rows in found])[:count]
         self._bytes = np.frombuffer(log, np.uint8)[: self.starts[-1] + self.sizes[-1]].copy()
-        self._view = Source(self._bytes.data).at_every_byte(">i8")
+        self._view = ByteGatherer(self._bytes.data).at_every_byte(">i8")
         self._numbers = np.arange(count) // QUEUES
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.index.pending_keys import KeyColumns
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import StoreSettings
@@ -64,7 +64,7 @@ def _head(draft: Draft) -> bytes:
 def _put(path: Path, messages: list[Draft]) -> Callable[[], None]:
     """As `Index.put_columns` does, but round and round over the same offsets."""
     settings = StoreSettings()
-    shape = Shape(settings.index_slots, settings.index_entries)
+    shape = IndexCapacity(settings.index_slots, settings.index_entries)
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
     keyed = [(number, 1, draft.topic, draft.keys) for number, draft in enumerate(messages)]
     parts = [keyed[begin : begin + INDEX_BATCH] for begin in range(0, len(keyed), INDEX_BATCH)]

@@ -40,7 +40,7 @@ class Desk:
 
     async def feed(self, name: str, asks: list[Request[Any]], *, oneway: bool = False) -> list[Command]:
         """The answers to `asks`, in their order; all of them must be successes."""
-        frames = [encode_frame(request_command(ask, opaque=n, oneway=oneway)) for n, ask in enumerate(asks)]
+        frames = [encode_frame(request_command(request, opaque=n, oneway=oneway)) for n, request in enumerate(asks)]
         step = self._chosen.chunk
         chunks = [b"".join(frames[at : at + step]) for at in range(0, len(frames), step)]
         if self._chosen.profile == name:
@@ -53,17 +53,17 @@ class Desk:
         spent_us = (time.thread_time() - began) / len(asks) * 1e6
         self.profile.disable()
         self.best_us[name] = min(spent_us, self.best_us.get(name, spent_us))
-        answers = self._answers()
-        assert len(answers) == (0 if oneway else len(asks)), f"{len(answers)} answers to {len(asks)} requests"
-        return answers
+        responses = self._answers()
+        assert len(responses) == (0 if oneway else len(asks)), f"{len(responses)} answers to {len(asks)} requests"
+        return responses
 
     def _answers(self) -> list[Command]:
         decoder = FrameDecoder()
         decoder.feed(b"".join(self._transport.written))
         self._transport.written.clear()
-        answers = sorted(decoder, key=lambda command: command.opaque)
-        assert all(answer.code == 0 for answer in answers), "a refusal is no measure"
-        return answers
+        responses = sorted(decoder, key=lambda command: command.opaque)
+        assert all(response.code == 0 for response in responses), "a refusal is no measure"
+        return responses
 
 
 def sends(number: int, body: bytes, *, is_half: bool) -> list[Request[Any]]:
@@ -85,16 +85,16 @@ def sends(number: int, body: bytes, *, is_half: bool) -> list[Request[Any]]:
     ]
 
 
-def ends(answers: list[Command], decision: Decision) -> list[Request[Any]]:
+def ends(responses: list[Command], decision: Decision) -> list[Request[Any]]:
     return [
         EndTransaction(
             producer_group=GROUP,
-            tran_state_table_offset=QueueOffset(int(answer.ext["queueOffset"])),
-            commit_log_offset=PhysicalOffset(int(answer.ext["msgId"][-16:], 16)),
+            tran_state_table_offset=QueueOffset(int(response.ext["queueOffset"])),
+            commit_log_offset=PhysicalOffset(int(response.ext["msgId"][-16:], 16)),
             commit_or_rollback=int(decision),
-            msg_id=answer.ext["transactionId"],
+            msg_id=response.ext["transactionId"],
         )
-        for answer in answers
+        for response in responses
     ]
 
 

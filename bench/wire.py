@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import RequestCode, Serialization
-from ariane.wire.exchange import REQUESTS, Declaration, answer_command, read_request
+from ariane.wire.exchange import REQUESTS, Declaration, read_request, response_command
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.send import SendResponse
 from bench import records
 from bench.timing import us_per_call
 
@@ -87,10 +87,13 @@ def _sends(kind: str, frames: list[Golden]) -> Iterator[tuple[str, float]]:
     yield f"{kind}: SEND_MESSAGE_V2, frame to struct", us_per_call(lambda: _structs(declaration, chunk)) / CHUNK
     if send.kind is Serialization.JSON:
         yield f"{kind}: SEND_MESSAGE_V2, json.loads", us_per_call(lambda: json.loads(send.header))
-    asked, answer = _decoded(send.data)[0], _send_answer()
-    yield f"{kind}: SEND_MESSAGE_V2, answer to frame", us_per_call(lambda: encode_frame(answer_command(asked, answer)))
+    asked, response = _decoded(send.data)[0], _send_answer()
+    yield (
+        f"{kind}: SEND_MESSAGE_V2, answer to frame",
+        us_per_call(lambda: encode_frame(response_command(asked, response))),
+    )
     if send.kind is Serialization.JSON:
-        header = json.loads(encode_frame(answer_command(asked, answer))[8:])
+        header = json.loads(encode_frame(response_command(asked, response))[8:])
         yield f"{kind}: SEND_MESSAGE_V2 answer, json.dumps", us_per_call(lambda: json.dumps(header).encode())
 
 
@@ -105,8 +108,8 @@ def _structs(declaration: Declaration, data: bytes) -> None:
         read_request(declaration, command)
 
 
-def _send_answer() -> SendAnswer:
-    return SendAnswer(msg_id="7F00000100002A9F00000000000001F4", queue_id=3, queue_offset=QueueOffset(123456))
+def _send_answer() -> SendResponse:
+    return SendResponse(msg_id="7F00000100002A9F00000000000001F4", queue_id=3, queue_offset=QueueOffset(123456))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from examples.demo_stage import Row, Stage, bodies, consuming
 async def request_reply(stage: Stage) -> Row:
     topic = await stage.topic("request-reply")
 
-    async def answer(message: Received) -> None:
+    async def response(message: Received) -> None:
         await stage.producer.reply(message, b"42, " + message.body)
 
-    async with consuming(stage, topic, handler=answer):
+    async with consuming(stage, topic, handler=response):
         reply = await stage.producer.request(topic, b"the answer?", timeout_s=10)
     return Row(1, 1, f"reply: {reply.body.decode()!r}", reply.body == b"42, the answer?")
 

@@ -35,10 +35,10 @@ class Mqadmin:
         assert self.shell.stdout is not None
         self.shell.stdin.write(urlencode({"id": "1", **{f"word{n}": word for n, word in enumerate(words)}}) + "\n")
         self.shell.stdin.flush()
-        answer = parse_qs(self.shell.stdout.readline(), keep_blank_values=True)
-        if "printed" not in answer:
+        response = parse_qs(self.shell.stdout.readline(), keep_blank_values=True)
+        if "printed" not in response:
             raise InteropError(f"mqadmin {' '.join(words)} has ended the Java machine: is there a wrong option?")
-        return answer["printed"][0]
+        return response["printed"][0]
 
     def cluster_rows(self) -> list[list[str]]:
         """Cluster, broker name, broker id and address of each line of clusterList."""

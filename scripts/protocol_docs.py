@@ -12,7 +12,7 @@ import msgspec
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import REQUESTS, Declaration, ServedBy
-from ariane.wire.fields import BESIDE_THE_HEADER, Answer
+from ariane.wire.fields import BESIDE_THE_HEADER, Response
 from ariane.wire.requests.unsupported import UNDECLARED, UNSERVED, UNSERVED_ROOMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "protocol.md"
@@ -52,14 +52,14 @@ def _section(room: ServedBy) -> Iterator[str]:
 
 def _row(declaration: Declaration) -> str:
     code = declaration.code
-    answer = f"Not served: {UNSERVED[code]}." if code in UNSERVED else _answer_text(declaration.answer)
-    return f"| {int(code)} | {code.name} | {_fields_text(declaration.request)} | {answer} |"
+    response = f"Not served: {UNSERVED[code]}." if code in UNSERVED else _answer_text(declaration.response)
+    return f"| {int(code)} | {code.name} | {_fields_text(declaration.request)} | {response} |"
 
 
-def _answer_text(answer: type[Answer]) -> str:
-    others = sorted(answer.accepts - {ResponseCode.SUCCESS})
+def _answer_text(response: type[Response]) -> str:
+    others = sorted(response.accepts - {ResponseCode.SUCCESS})
     codes = [f"codes 0, {', '.join(f'{code} {ResponseCode(code).name}' for code in others)}"] if others else []
-    return "; ".join([*codes, _fields_text(answer)])
+    return "; ".join([*codes, _fields_text(response)])
 
 
 def _fields_text(kind: type[msgspec.Struct]) -> str:
@@ -104,7 +104,7 @@ def _json_bodies() -> Iterator[str]:
     yield "| object | members |\n|---|---|"
     structs: dict[str, type[msgspec.Struct]] = {}
     for declaration in REQUESTS.values():
-        for kind in (declaration.request, declaration.answer):
+        for kind in (declaration.request, declaration.response):
             _collect(
                 next((field.type for field in msgspec.structs.fields(kind) if field.name == "body"), None), structs
             )

@@ -44,8 +44,10 @@ def _reads(plan: LoadPlan) -> Iterator[bytes]:
     """A direct get needs no consumer: like a pull, it names where to begin and how many to bring."""
     count = plan.messages_a_request
     for row in range(plan.filled * plan.queues // count - 1):
-        ask = b'{"seq":%d,"batch":%d}' % (1 + row * count, count)
-        yield _publish(f"$JS.API.DIRECT.GET.{STREAM}".encode(), row, ask.ljust(40))  # JSON may be followed by blanks
+        request = b'{"seq":%d,"batch":%d}' % (1 + row * count, count)
+        yield _publish(
+            f"$JS.API.DIRECT.GET.{STREAM}".encode(), row, request.ljust(40)
+        )  # JSON may be followed by blanks
 
 
 def _publish(name: bytes, row: int, body: bytes) -> bytes:

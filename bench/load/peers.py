@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bench.load.answers import Answers
 from bench.load.gauge import Gauge
 from bench.load.plan import LoadPlan
+from bench.load.responses import Answers
 from bench.load.ring import Ring
 from bench.load.wires import answers_of, connect
 
@@ -25,7 +25,7 @@ class ServerGone(Exception):
 class Peer:
     number: int
     socket: socket.socket
-    answers: Answers
+    responses: Answers
 
 
 class Peers:
@@ -47,15 +47,15 @@ class Peers:
     @property
     def messages(self) -> int:
         """That answers carried up to now."""
-        return sum(peer.answers.messages for peer in self._peers)
+        return sum(peer.responses.messages for peer in self._peers)
 
     @property
     def refused(self) -> int:
-        return sum(peer.answers.refused for peer in self._peers)
+        return sum(peer.responses.refused for peer in self._peers)
 
     @property
     def refusal(self) -> str:
-        return next((peer.answers.refusal for peer in self._peers if peer.answers.refusal), "")
+        return next((peer.responses.refusal for peer in self._peers if peer.responses.refusal), "")
 
     def fileno(self) -> int:
         """Readable when a connection is."""
@@ -67,7 +67,7 @@ class Peers:
         now_ns = due_ns or time.perf_counter_ns()
         for piece in self._ring.take(count, peer.number):
             self._gauge.sent(piece.begin, piece.end, now_ns)
-            peer.answers.sent(piece.begin, piece.end)
+            peer.responses.sent(piece.begin, piece.end)
             peer.socket.sendall(piece.data)
         self.waiting += count
 
@@ -78,7 +78,7 @@ class Peers:
             data = peer.socket.recv(READ_BYTES)
             if not data:
                 raise ServerGone(f"connection {peer.number} was closed with {self.waiting} requests unanswered")
-            rows = peer.answers.feed(data)
+            rows = peer.responses.feed(data)
             if rows:
                 self._gauge.answered(rows, time.perf_counter_ns())
                 self.waiting -= len(rows)

@@ -75,7 +75,7 @@ class AddAnswers(_InOrder):
         found = _ADDED.findall(data)
         # Answers follow each other without a gap.
         self._rest = data[sum(map(len, found)) :]
-        refusals = [answer for answer in found if answer.startswith(b"-")]
+        refusals = [response for response in found if response.startswith(b"-")]
         if refusals:
             self.refused += len(refusals)
             self.refusal = self.refusal or refusals[0].decode(errors="replace")

@@ -3,8 +3,8 @@
 import socket
 
 from bench.load import nats, redis, rocketmq
-from bench.load.answers import Answers
 from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.responses import Answers
 from bench.load.ring import Ring
 from bench.load.rocketmq_answers import PullAnswers, SendAnswers
 

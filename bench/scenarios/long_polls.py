@@ -9,7 +9,7 @@ from bench.load.plan import Wire
 from bench.load.redis import command
 from bench.load.rocketmq import OPAQUE_FIRST, pull
 from bench.load.wires import connect
-from bench.systems.nats import ask
+from bench.systems.nats import request
 from bench.systems.system import Running
 
 SUSPEND_MS = 20_000
@@ -75,7 +75,7 @@ def _make_consumer(address: str, topic: int, queue: int) -> None:
         "deliver_policy": "new",
         "ack_policy": "none",
     }
-    ask(address, f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", {"stream_name": STREAM, "config": settings})
+    request(address, f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", {"stream_name": STREAM, "config": settings})
 
 
 def _consumer(topic: int, queue: int) -> str:

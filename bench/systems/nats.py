@@ -57,12 +57,12 @@ def _program() -> str:
 
 def _make_stream(address: str) -> None:
     stream = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file", "allow_direct": True, "num_replicas": 1}
-    told = ask(address, f"STREAM.CREATE.{STREAM}", stream)
+    told = request(address, f"STREAM.CREATE.{STREAM}", stream)
     if b'"error"' in told:
         raise Missing(f"NATS made no stream: {told.decode(errors='replace')[:300]}")
 
 
-def ask(address: str, verb: str, content: dict[str, object]) -> bytes:
+def request(address: str, verb: str, content: dict[str, object]) -> bytes:
     """One request to JetStream's own subjects."""
     body = json.dumps(content).encode()
     with connect(Wire.NATS, address) as peer:

@@ -105,9 +105,9 @@ class Couple:
         return (self.sender if name == "checks" else self.receiver).inbox(name)
 
 
-def bodies_of(answer: Mapping[str, str]) -> list[str]:
+def bodies_of(response: Mapping[str, str]) -> list[str]:
     """The bodies in an answer of query, view, pull or poll."""
-    return [answer[f"body{number}"] for number in range(len(answer)) if f"body{number}" in answer]
+    return [response[f"body{number}"] for number in range(len(response)) if f"body{number}" in response]
 
 
 def _short(bodies: list[str]) -> str:

@@ -129,10 +129,10 @@ async def request_reply(stage: Stage) -> None:
 
     async def is_answered() -> bool:
         try:
-            answer = await stage.client.call("request", topic=topic, body="question", seconds=REPLY_SECONDS)
+            response = await stage.client.call("request", topic=topic, body="question", seconds=REPLY_SECONDS)
         except CheckFailed:
             return False
-        replies.append(answer["body"])
+        replies.append(response["body"])
         return True
 
     await eventually(is_answered, "a reply")

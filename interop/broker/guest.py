@@ -32,12 +32,14 @@ class Guest:
     ended: bool = False
 
     async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
-        answer = await self.ask({"do": verb} | {name.replace("__", "."): str(value) for name, value in fields.items()})
-        if "not_offered" in answer:
-            raise NotOffered(answer["not_offered"])
-        if "error" in answer:
-            raise CheckFailed(f"{self.name} could not {verb}: {answer['error'][:1000]}")
-        return answer
+        response = await self.ask(
+            {"do": verb} | {name.replace("__", "."): str(value) for name, value in fields.items()}
+        )
+        if "not_offered" in response:
+            raise NotOffered(response["not_offered"])
+        if "error" in response:
+            raise CheckFailed(f"{self.name} could not {verb}: {response['error'][:1000]}")
+        return response
 
     async def ask(self, fields: Mapping[str, str]) -> dict[str, str]:
         if self.ended:

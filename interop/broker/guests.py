@@ -61,12 +61,12 @@ class AdminShell:
         """What the command printed: mqadmin has no exit status to speak of."""
         words = [command, "-n", self.nameserver, *options]
         async with self.turn:
-            answer = await self.guest.ask({f"word{number}": word for number, word in enumerate(words)})
-        if "printed" not in answer:
+            response = await self.guest.ask({f"word{number}": word for number, word in enumerate(words)})
+        if "printed" not in response:
             raise CheckFailed(
                 f"mqadmin {command} {' '.join(options)} has ended the Java machine: is there a wrong option?"
             )
-        return answer["printed"]
+        return response["printed"]
 
 
 @asynccontextmanager

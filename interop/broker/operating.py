@@ -62,13 +62,13 @@ async def trace(stage: Stage) -> None:
     _needs_queries(stage)
     topic = await stage.topic()
     tap = await stage.consume(topic, trace="true")
-    answer = await stage.send(topic, "traced", trace="true", keys="k1")
+    response = await stage.send(topic, "traced", trace="true", keys="k1")
     await tap.inbox.wait_bodies({"traced"})
 
     # Clients before 4.8 do not write into the trace of a consumption which group it was.
     group = "" if OLD_CLIENT_VERSION in stage.client.name else stage.group
     wanted = ["Pub", "Sub", group]
-    await _until_said(stage, wanted, "queryMsgTraceById", "-i", answer["message_id"])
+    await _until_said(stage, wanted, "queryMsgTraceById", "-i", response["message_id"])
 
 
 def _needs_queries(stage: Stage) -> None:
@@ -111,13 +111,13 @@ async def _until_said(stage: Stage, wanted: Sequence[str], *words: str) -> None:
 
 async def _view(stage: Stage, kind: str) -> None:
     topic = await stage.topic()
-    answer = await stage.send(topic, "wanted")
+    response = await stage.send(topic, "wanted")
     await stage.send(topic, "other")
 
     async def found() -> bool:
-        return bodies_of(await _or_none(stage, "view", topic=topic, id_to_view=answer[kind])) == ["wanted"]
+        return bodies_of(await _or_none(stage, "view", topic=topic, id_to_view=response[kind])) == ["wanted"]
 
-    await eventually(found, f"the message {answer[kind]}", 20.0)
+    await eventually(found, f"the message {response[kind]}", 20.0)
 
 
 async def _or_none(stage: Stage, verb: str, **fields: object) -> dict[str, str]:

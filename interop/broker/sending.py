@@ -57,8 +57,8 @@ async def batch(stage: Stage) -> None:
     topic = await stage.topic()
     bodies = [f"item {number}" for number in range(COUNT)]
     named = {f"body{number}": body for number, body in enumerate(bodies)}
-    answer = await stage.client.call("batch", topic=topic, **named)
-    expect(answer["status"] == "SEND_OK", f"send status {answer['status']}")
+    response = await stage.client.call("batch", topic=topic, **named)
+    expect(response["status"] == "SEND_OK", f"send status {response['status']}")
     tap = await stage.consume(topic)
     await tap.inbox.wait_bodies(set(bodies))
     expect(len({seen.queue_id for seen in tap.inbox.seen}) == 1, "a batch is spread over queues")

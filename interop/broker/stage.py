@@ -47,7 +47,7 @@ class Stage:
     async def topic(self) -> str:
         """A new topic, known to the nameserver."""
         topic = f"topic_{self.name}"
-        ask = UpdateTopic(
+        request = UpdateTopic(
             topic=topic,
             default_topic="TBW102",
             read_queue_nums=QUEUES,
@@ -55,7 +55,7 @@ class Stage:
             perm=int(Permission.READ_WRITE),
             topic_filter_type="SINGLE_TAG",
         )
-        await self.caller.call(self.servers.plan.address, ask)
+        await self.caller.call(self.servers.plan.address, request)
         await eventually(lambda: self._has_route(topic), f"a route of {topic}")
         return topic
 
@@ -68,10 +68,10 @@ class Stage:
 
     async def send(self, topic: str, body: str, **fields: object) -> dict[str, str]:
         """The answer, of which the status has been checked."""
-        answer = dict(await self.client.call("send", topic=topic, body=body, **fields))
-        if answer["status"] != "SEND_OK":
-            raise CheckFailed(f"send status {answer['status']}")
-        return answer
+        response = dict(await self.client.call("send", topic=topic, body=body, **fields))
+        if response["status"] != "SEND_OK":
+            raise CheckFailed(f"send status {response['status']}")
+        return response
 
     async def consume(
         self, topic: str, *, client: Client | None = None, group: str | None = None, **fields: object

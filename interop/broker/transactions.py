@@ -29,8 +29,8 @@ async def _run(stage: Stage, *, decision: str, visible: bool, check: str | None 
     topic = await stage.topic()
     tap = await stage.consume(topic)
     body, last = f"{stage.name} first", f"{stage.name} last"
-    answer = check or decision
-    await stage.client.call("transaction", topic=topic, body=body, decision=decision, check=answer, keys="k1")
+    response = check or decision
+    await stage.client.call("transaction", topic=topic, body=body, decision=decision, check=response, keys="k1")
     checks = stage.client.inbox("checks")
     if check is not None:
         await checks.wait_bodies({body})

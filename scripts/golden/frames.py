@@ -49,9 +49,9 @@ class Recorded:
     frame: bytes
 
     def line(self) -> str:
-        answers = {} if self.answers_code is None else {"answers_code": self.answers_code}
+        responses = {} if self.answers_code is None else {"answers_code": self.answers_code}
         shown = {"client": self.client, "server": self.server, "direction": self.direction, "kind": self.header.kind}
-        return json.dumps({**shown, **answers, "peer": self.peer, "frame": self.frame.hex()})
+        return json.dumps({**shown, **responses, "peer": self.peer, "frame": self.frame.hex()})
 
 
 def parse_header(frame: bytes) -> Header:

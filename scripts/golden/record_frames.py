@@ -60,9 +60,9 @@ def play(stage: Stage, classpath: str) -> None:
 
 def slave_is_done(recorded: list[Recorded]) -> bool:
     """It has asked everything, and has had both answers to whether its data version is news."""
-    answers = [item for item in recorded if item.client.startswith("broker-") and item.answers_code]
-    versions = {item.header.fields.get("changed") for item in answers if item.answers_code == QUERY_DATA_VERSION}
-    return {item.answers_code for item in answers} >= SLAVE_CODES and versions >= {"true", "false"}
+    responses = [item for item in recorded if item.client.startswith("broker-") and item.answers_code]
+    versions = {item.header.fields.get("changed") for item in responses if item.answers_code == QUERY_DATA_VERSION}
+    return {item.answers_code for item in responses} >= SLAVE_CODES and versions >= {"true", "false"}
 
 
 def drive(stage: Stage, classpath: str, scene: str, properties: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ transaction runs in the thread that sends. What is still open when the program e
 """
 
 import ariane
-from ariane.client.sync import blocking
+from ariane.client.sync import sync_wrapper
 
 __all__ = list(ariane.__all__)
 
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> object:
     value: object = getattr(ariane, name)
     if name in _FACED and isinstance(value, type):
         parts = [ariane.PullContext] if name == "ScheduledPullConsumer" else []
-        value = blocking(value, parts)
+        value = sync_wrapper(value, parts)
     globals()[name] = value
     return value
 

@@ -13,12 +13,12 @@ from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS, MAY_BE_NULL, message_s
 from ariane.errors import SettingsError
 from ariane.model.ids import PhysicalOffset
 from ariane.model.message import StoredMessage
-from ariane.wire.codes import Compression, SysFlag, with_compression
 from ariane.wire.compression import compress
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.record.layout import RECORD_BYTES_MIN, encode, pack_blank
 from ariane.wire.record.read import decode_all
+from ariane.wire.sys_flag import Compression, SysFlag, with_compression
 from tests.arrow.expected_rows import expected_row, rows_of
 from tests.wire.sample_records import MESSAGE, V6, messages
 
@@ -53,21 +53,21 @@ def log_of(sent: list[StoredMessage]) -> bytes:
 @settings(deadline=None)
 @given(LISTS)
 def test_every_column_says_what_the_row_decoder_says(sent: list[StoredMessage]) -> None:
-    answer = b"".join(map(encode, sent))
-    found = decoded(answer, broker_name="broker-a")
-    assert rows_of(found.batch) == [expected_row(message, "broker-a") for message in decode_all(answer)]
+    response = b"".join(map(encode, sent))
+    found = decoded(response, broker_name="broker-a")
+    assert rows_of(found.batch) == [expected_row(message, "broker-a") for message in decode_all(response)]
     assert found.batch.schema.equals(message_schema(ALL))
     assert {name for name in ALL if found.batch.column(name).null_count} <= MAY_BE_NULL | TIMES
-    assert (found.bad, found.end) == ([], len(answer))
+    assert (found.bad, found.end) == ([], len(response))
 
 
 @settings(deadline=None)
 @given(LISTS, st.lists(st.sampled_from(ALL), min_size=1, unique=True))
 def test_any_choice_of_columns_is_that_part_of_all(sent: list[StoredMessage], columns: list[str]) -> None:
-    answer = b"".join(map(encode, sent))
-    found = decode_records(answer, columns=columns).batch
+    response = b"".join(map(encode, sent))
+    found = decode_records(response, columns=columns).batch
     assert found.schema.equals(message_schema(columns))
-    expected = [expected_row(message) for message in decode_all(answer)]
+    expected = [expected_row(message) for message in decode_all(response)]
     assert rows_of(found) == [{name: row[name] for name in columns} for row in expected]
 
 
@@ -108,10 +108,10 @@ def test_a_buffer_may_be_anything_that_holds_bytes() -> None:
 def test_packed_bodies_stay_packed_when_asked() -> None:
     packed = compress(b"x" * 500, Compression.ZSTD)
     message = replace(MESSAGE, body=packed, sys_flag=with_compression(0, Compression.ZSTD))
-    answer = encode(MESSAGE) + encode(message) + encode(MESSAGE)
-    bodies = decode_records(answer, columns=["body"]).batch.column("body").to_pylist()
+    response = encode(MESSAGE) + encode(message) + encode(MESSAGE)
+    bodies = decode_records(response, columns=["body"]).batch.column("body").to_pylist()
     assert bodies == [b"hi", b"x" * 500, b"hi"]
-    raw = decode_records(answer, columns=["body"], decompress=False).batch.column("body").to_pylist()
+    raw = decode_records(response, columns=["body"], decompress=False).batch.column("body").to_pylist()
     assert raw == [b"hi", packed, b"hi"]
 
 
@@ -130,9 +130,9 @@ def test_bodies_that_unpack_to_too_much_end_the_batch(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ariane.arrow.decode._BATCH_BYTES_MAX", 5000)
     body = compress(bytes(1000), Compression.ZLIB)
     record = encode(replace(MESSAGE, body=body, sys_flag=with_compression(0, Compression.ZLIB)))
-    answer, counts, start = record * 10, [], 0
-    while start < len(answer):
-        found = decode_records(answer, columns=["body"], start=start)
+    response, counts, start = record * 10, [], 0
+    while start < len(response):
+        found = decode_records(response, columns=["body"], start=start)
         counts.append(found.batch.num_rows)
         start = found.end
     assert counts == [4, 4, 2]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ariane.arrow.decode import decode_records
 from ariane.model.ids import PhysicalOffset
-from ariane.wire.record.layout import encode, pack_blank, seal
+from ariane.wire.record.layout import add_checksum, encode, pack_blank
 from ariane.wire.record.read import RecordView, verify
 from tests.wire.sample_records import MESSAGE, V6
 
@@ -116,7 +116,7 @@ def test_checksums_are_compared_when_asked() -> None:
 @pytest.mark.parametrize("at", [20, 40])  # a queue offset and a time: the body's checksum does not cover them
 def test_the_seal_of_a_record_is_compared_too(at: int) -> None:
     properties = {"TAGS": "a", "__CRC32#": "0" * 10}
-    record = seal(encode(replace(MESSAGE, properties=properties)))
+    record = add_checksum(encode(replace(MESSAGE, properties=properties)))
     assert isinstance(verify(record), RecordView)
     damaged = bytearray(record)
     damaged[at] ^= 1

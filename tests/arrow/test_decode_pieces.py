@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow.decode import Decoder, decode_pieces, decode_records
-from ariane.arrow.gather import Source
+from ariane.arrow.gather import ByteGatherer
 from ariane.arrow.schema import COLUMNS, message_schema
 from ariane.model.message import StoredMessage
-from ariane.wire.codes import Compression, with_compression
 from ariane.wire.record.layout import encode
+from ariane.wire.sys_flag import Compression, with_compression
 from tests.arrow.test_decode import ordinary
 from tests.wire.sample_records import MESSAGE, messages
 
@@ -25,23 +25,23 @@ ONE_SHAPE = st.builds(
 ANSWERS = st.lists(st.lists(messages.map(ordinary) | ONE_SHAPE, min_size=1, max_size=8), min_size=1, max_size=6)
 
 
-def in_pieces(answers: list[bytes]) -> list[pa.RecordBatch] | None:
+def in_pieces(responses: list[bytes]) -> list[pa.RecordBatch] | None:
     memory, begins, ends = b"", [], []
-    for answer in answers:
+    for response in responses:
         memory += b"the header of an answer"
         begins.append(len(memory))
-        memory += answer
+        memory += response
         ends.append(len(memory))
     begun, ended = np.array(begins, np.int64), np.array(ends, np.int64)
-    return decode_pieces(Source(memory + b"the next one"), begun, ended, Decoder(SCHEMA, broker_name="b"))
+    return decode_pieces(ByteGatherer(memory + b"the next one"), begun, ended, Decoder(SCHEMA, broker_name="b"))
 
 
 @settings(deadline=None)
 @given(ANSWERS)
 def test_rows_are_those_of_the_joined_answers(sent: list[list[StoredMessage]]) -> None:
-    answers = [b"".join(map(encode, some)) for some in sent]
-    joined = decode_records(b"".join(answers), columns=tuple(COLUMNS), broker_name="b")
-    found = in_pieces(answers)
+    responses = [b"".join(map(encode, some)) for some in sent]
+    joined = decode_records(b"".join(responses), columns=tuple(COLUMNS), broker_name="b")
+    found = in_pieces(responses)
     assert found is not None
     assert pa.Table.from_batches(found, SCHEMA).equals(pa.Table.from_batches([joined.batch]))
 
@@ -54,6 +54,6 @@ NOT_PACKED = encode(replace(MESSAGE, sys_flag=with_compression(MESSAGE.sys_flag,
 @pytest.mark.parametrize("bad", [b"", b"x", RECORD[:-1], RECORD + b"x", bytes(200), NO_TEXT, NOT_PACKED])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_anything_wrong_is_left_to_who_can_tell_what(bad: bytes, place: int) -> None:
-    answers = [RECORD * 3, RECORD * 3]
-    answers.insert(place, bad)
-    assert in_pieces(answers) is None
+    responses = [RECORD * 3, RECORD * 3]
+    responses.insert(place, bad)
+    assert in_pieces(responses) is None

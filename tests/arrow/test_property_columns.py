@@ -51,11 +51,11 @@ def expected(text: bytes) -> dict[str, object]:
 
 
 def check(all_texts: list[bytes]) -> None:
-    answer = b"".join(map(record_with, all_texts))
+    response = b"".join(map(record_with, all_texts))
     wanted = [expected(text) for text in all_texts]
-    assert rows_of(decode_records(answer, columns=COLUMNS).batch) == wanted
+    assert rows_of(decode_records(response, columns=COLUMNS).batch) == wanted
     for name in COLUMNS:  # each alone, because what one column has cut another one uses
-        found = rows_of(decode_records(answer, columns=[name]).batch)
+        found = rows_of(decode_records(response, columns=[name]).batch)
         assert found == [{name: row[name]} for row in wanted]
 
 
@@ -86,6 +86,6 @@ def test_rows_with_and_without_properties_do_not_mix_up() -> None:
 
 
 def test_the_message_id_is_the_unique_key_and_without_one_the_offset_id() -> None:
-    answer = encode(MESSAGE) + encode(replace(MESSAGE, properties={}))
-    found = decode_records(answer, columns=["msgId"]).batch.column("msgId").to_pylist()
+    response = encode(MESSAGE) + encode(replace(MESSAGE, properties={}))
+    found = decode_records(response, columns=["msgId"]).batch.column("msgId").to_pylist()
     assert found == ["U", "C0A8010A00002A9F0000000000001000"]

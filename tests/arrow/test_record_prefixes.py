@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from ariane.arrow import record_prefixes
 from ariane.arrow.decode import decode_records
 from ariane.arrow.filter import OffsetRange, Selection
-from ariane.arrow.gather import Source
+from ariane.arrow.gather import ByteGatherer
 from ariane.arrow.record_prefixes import gather_fronts
 from ariane.arrow.schema import COLUMNS
 from ariane.model.message import StoredMessage
-from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress
 from ariane.wire.record.layout import encode
 from ariane.wire.record.numpy_fields import HEAD_BYTES
 from ariane.wire.record.read import decode_all
+from ariane.wire.sys_flag import Compression, with_compression
 from tests.arrow.expected_rows import expected_row, rows_of
 from tests.wire.sample_records import MESSAGE, V6
 
@@ -93,8 +93,8 @@ def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
     record = encode(USUAL)
     alike, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
     positions = np.arange(COUNT) * len(record)
-    assert gather_fronts(Source(alike), positions, len(alike)).more is not None
-    unlike = gather_fronts(Source(longer), np.append(positions, len(alike)), len(longer))
+    assert gather_fronts(ByteGatherer(alike), positions, len(alike)).more is not None
+    unlike = gather_fronts(ByteGatherer(longer), np.append(positions, len(alike)), len(longer))
     assert unlike.more is None
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ariane.arrow import walk
-from ariane.arrow.gather import Int64s, Source
-from ariane.arrow.walk import find_chain, find_chains
+from ariane.arrow.gather import ByteGatherer, Int64s
+from ariane.arrow.walk import find_chains, find_record_offsets
 from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 
@@ -25,7 +25,7 @@ def test_lanes_find_the_starts_that_a_walk_finds(records: list[bytes], data: st.
     edges = [0, *accumulate(map(len, records))]
     first = data.draw(st.integers(0, len(records) - 1))
     end = data.draw(st.integers(edges[first] + 1, len(log)))
-    chain = find_chain(Source(log), edges[first], end, len(log))
+    chain = find_record_offsets(ByteGatherer(log), edges[first], end, len(log))
     expected = [edge for edge in edges[first:-1] if edge < end]
     assert chain.starts.tolist() == expected
     assert chain.stop == edges[edges.index(expected[-1]) + 1]
@@ -38,7 +38,7 @@ def test_a_long_log_is_walked_in_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "_walk", refuse)
     log = b"".join(RECORDS * 500)
     edges = list(accumulate(map(len, RECORDS * 500), initial=0))
-    chain = find_chain(Source(log), 0, len(log), len(log))
+    chain = find_record_offsets(ByteGatherer(log), 0, len(log), len(log))
     assert (chain.starts.tolist(), chain.stop) == (edges[:-1], len(log))
 
 
@@ -47,11 +47,11 @@ def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyP
         raise AssertionError("a file that is not full ends with megabytes of zeros")
 
     monkeypatch.setattr(walk, "_lane_starts", refuse)
-    chain = find_chain(Source(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
+    chain = find_record_offsets(ByteGatherer(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
     assert chain.starts.tolist() == [0]
 
 
-def laid_out(pieces: list[list[bytes]]) -> tuple[Source, Int64s, Int64s, list[int]]:
+def laid_out(pieces: list[list[bytes]]) -> tuple[ByteGatherer, Int64s, Int64s, list[int]]:
     """Pieces in one buffer with something else before each; where they begin and end, and where all records do."""
     memory, begins, ends, edges = b"", [], [], []
     for records in pieces:
@@ -60,7 +60,7 @@ def laid_out(pieces: list[list[bytes]]) -> tuple[Source, Int64s, Int64s, list[in
         edges += list(accumulate(map(len, records), initial=len(memory)))[:-1]
         memory += b"".join(records)
         ends.append(len(memory))
-    return Source(memory), np.array(begins, np.int64), np.array(ends, np.int64), edges
+    return ByteGatherer(memory), np.array(begins, np.int64), np.array(ends, np.int64), edges
 
 
 EVEN = st.tuples(st.sampled_from(RECORDS), st.integers(1, 32)).map(lambda drawn: [drawn[0]] * drawn[1])
@@ -86,5 +86,7 @@ def test_pieces_that_do_not_end_with_a_record_are_not_followed(records: list[byt
 
 def test_there_is_nothing_to_follow_in_pieces_too_short_for_a_record() -> None:
     nothing = np.array([], np.int64)
-    assert find_chains(Source(b""), nothing, nothing) is None
-    assert find_chains(Source(RECORDS[0]), np.array([0, len(RECORDS[0])]), np.array([len(RECORDS[0])] * 2)) is None
+    assert find_chains(ByteGatherer(b""), nothing, nothing) is None
+    assert (
+        find_chains(ByteGatherer(RECORDS[0]), np.array([0, len(RECORDS[0])]), np.array([len(RECORDS[0])] * 2)) is None
+    )

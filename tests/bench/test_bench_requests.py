@@ -32,16 +32,16 @@ def commands(asked: LoadPlan, count: int) -> list[Command]:
 
 def test_a_send_has_what_a_java_client_sends() -> None:
     first, second = commands(plan(Kind.SEND, queues=2), 2)
-    ask = read_request(REQUESTS[RequestCode.SEND_MESSAGE_V2], second)
-    assert isinstance(ask, Send)
+    request = read_request(REQUESTS[RequestCode.SEND_MESSAGE_V2], second)
+    assert isinstance(request, Send)
     assert (first.opaque, second.opaque) == (OPAQUE_FIRST, OPAQUE_FIRST + 1)
-    assert (ask.topic, ask.queue_id, len(ask.body)) == ("bench-0000", 1, 100)
-    assert decode_properties((ask.properties or "").encode()).keys() == {"KEYS", "UNIQ_KEY", "WAIT", "TAGS"}
+    assert (request.topic, request.queue_id, len(request.body)) == ("bench-0000", 1, 100)
+    assert decode_properties((request.properties or "").encode()).keys() == {"KEYS", "UNIQ_KEY", "WAIT", "TAGS"}
 
 
 def test_neighbours_go_to_different_topics() -> None:
     asks = [read_request(REQUESTS[310], one) for one in commands(plan(Kind.SEND, topics=3, queues=1), 4)]
-    assert [ask.topic for ask in asks if isinstance(ask, Send)] == [
+    assert [request.topic for request in asks if isinstance(request, Send)] == [
         "bench-0000",
         "bench-0001",
         "bench-0002",
@@ -51,10 +51,10 @@ def test_neighbours_go_to_different_topics() -> None:
 
 def test_a_batch_holds_so_many_messages_with_keys_of_their_own() -> None:
     (command,) = commands(plan(Kind.BATCH, messages_a_request=32), 1)
-    ask = read_request(REQUESTS[RequestCode.SEND_BATCH_MESSAGE], command)
-    assert isinstance(ask, Send)
-    assert ask.is_batch
-    items = decode_batch(ask.body, count_max=32)
+    request = read_request(REQUESTS[RequestCode.SEND_BATCH_MESSAGE], command)
+    assert isinstance(request, Send)
+    assert request.is_batch
+    items = decode_batch(request.body, count_max=32)
     assert len({decode_properties(item.properties)["UNIQ_KEY"] for item in items}) == 32
 
 
@@ -63,7 +63,7 @@ def test_pulls_walk_over_all_queues_side_by_side() -> None:
         read_request(REQUESTS[RequestCode.PULL_MESSAGE], command)
         for command in commands(plan(Kind.PULL, queues=2, messages_a_request=32, filled=OFFSET_FIRST + 96), 4)
     ]
-    places = [(ask.queue_id, ask.queue_offset) for ask in asks if isinstance(ask, PullMessage)]
+    places = [(request.queue_id, request.queue_offset) for request in asks if isinstance(request, PullMessage)]
     assert places == [(0, 1000), (1, 1000), (0, 1032), (1, 1032)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.components import Parts
+from ariane.broker.components import Components
 from ariane.broker.server import Broker, running
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
@@ -26,7 +26,7 @@ SMALL_STORE = {
 class RunningBroker:
     address: str
     settings: BrokerSettings
-    parts: Parts
+    parts: Components
     broker: Broker
 
 

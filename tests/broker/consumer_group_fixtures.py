@@ -12,10 +12,10 @@ from ariane.broker.admin.offsets import ConsumerOffsetHandlers
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import ConsumeProgress
 from ariane.broker.groups.locks import LockHandlers, QueueLocks
-from ariane.broker.groups.members import ClientLimits, Clients, MemberNotices
+from ariane.broker.groups.members import ClientLimits, Clients, RebalanceNotifier
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.heartbeats import ClientHandlers
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
@@ -26,15 +26,15 @@ from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from ariane.transport.server import Server
 from ariane.wire.codes import HeaderFlag, ResponseCode
-from ariane.wire.exchange import read_answer, request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import read_response, request_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData, ProducerData
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import opened
 from tests.transport.peers import RawClient, connected, serving
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 CONFIG = Path("/store/config")
 SETTINGS = BrokerSettings(name="broker-a", host="127.0.0.1", advertised_host="127.0.0.1", port=10911)
 
@@ -71,8 +71,8 @@ class Office:
 
 def office(settings: BrokerSettings = SETTINGS, limits: ClientLimits | None = None) -> Office:
     clock, disk = FakeClock(), SimulatedDisk()
-    groups = Groups(settings, TableFile(disk, CONFIG / "subscriptionGroup.json"), clock)
-    clients = Clients(MemberNotices(settings, groups.get).members_changed, limits=limits)
+    groups = Groups(settings, JsonTable(disk, CONFIG / "subscriptionGroup.json"), clock)
+    clients = Clients(RebalanceNotifier(settings, groups.get).members_changed, limits=limits)
     return Office(
         settings=settings,
         clock=clock,
@@ -80,7 +80,7 @@ def office(settings: BrokerSettings = SETTINGS, limits: ClientLimits | None = No
         store=opened(disk, clock),
         topics=Topics(settings, None, clock),
         groups=groups,
-        offsets=ConsumerOffsets(TableFile(disk, CONFIG / "consumerOffset.json")),
+        offsets=ConsumerOffsets(JsonTable(disk, CONFIG / "consumerOffset.json")),
         clients=clients,
     )
 
@@ -93,25 +93,25 @@ class Speaker:
     told: list[Command] = field(default_factory=list)
     _opaque: int = 100
 
-    async def ask(self, ask: Request[A], **header: Any) -> Command:
+    async def ask(self, request: Request[A], **header: Any) -> Command:
         self._opaque += 1
-        command = request_command(ask, opaque=self._opaque)
+        command = request_command(request, opaque=self._opaque)
         for name, value in header.items():
             setattr(command, name, value)
         await self.raw.send(encode_frame(command))
         while True:
-            answer = await self.raw.read()
-            if answer.flag & HeaderFlag.RESPONSE and answer.opaque == self._opaque:
-                return answer
-            self.told.append(answer)
+            response = await self.raw.read()
+            if response.flag & HeaderFlag.RESPONSE and response.opaque == self._opaque:
+                return response
+            self.told.append(response)
 
-    async def call(self, ask: Request[A], **header: Any) -> A:
-        return read_answer(ask, await self.ask(ask, **header))
+    async def call(self, request: Request[A], **header: Any) -> A:
+        return read_response(request, await self.ask(request, **header))
 
-    async def refusal(self, ask: Request[Any], **header: Any) -> tuple[int, str]:
-        answer = await self.ask(ask, **header)
-        assert answer.code != ResponseCode.SUCCESS
-        return answer.code, answer.remark or ""
+    async def refusal(self, request: Request[Any], **header: Any) -> tuple[int, str]:
+        response = await self.ask(request, **header)
+        assert response.code != ResponseCode.SUCCESS
+        return response.code, response.remark or ""
 
     async def next_told(self) -> Command:
         return self.told.pop(0) if self.told else await self.raw.read()

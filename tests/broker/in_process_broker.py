@@ -16,14 +16,14 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.heartbeats import ClientHandlers
 from ariane.broker.pull.checks import PullChecks
 from ariane.broker.pull.handler import PullHandlers
-from ariane.broker.pull.long_polling import ParkedPulls
+from ariane.broker.pull.long_polling import PullWaiters
 from ariane.broker.send.checks import SendChecks
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
-from ariane.broker.send.responses import SendAnswers
+from ariane.broker.send.responses import SendResponses
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.message import HostPort, StoredMessage
@@ -37,12 +37,12 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.pool import Pool
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.host import encode_host
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData
-from ariane.wire.requests.pull import PullAnswer, PullMessage
+from ariane.wire.requests.pull import PullMessage, PullResponse
 from ariane.wire.requests.send import SendMessageV2
 from tests.transport.peers import LOOPBACK
 
@@ -50,7 +50,7 @@ STORE_HOST = encode_host(HostPort(IPv4Address("127.0.0.1"), 10911))
 TOPIC = "orders"
 GROUP = "billing"
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Wired:
     groups: Groups
     offsets: ConsumerOffsets
     clients: Clients
-    intake: Intake
-    parked: ParkedPulls
+    intake: MessageWriter
+    parked: PullWaiters
     caller: Caller
     dispatcher: Dispatcher
 
@@ -72,12 +72,12 @@ class Wired:
     def store(self) -> MessageStore:
         return self.service.store
 
-    async def call(self, ask: Request[A], timeout_s: float = 10) -> A:
-        return await self.caller.call(self.address, ask, timeout_s)
+    async def call(self, request: Request[A], timeout_s: float = 10) -> A:
+        return await self.caller.call(self.address, request, timeout_s)
 
-    async def pulled(self, **changes: Any) -> tuple[PullAnswer, list[StoredMessage]]:
-        answer = await self.call(a_pull(**changes))
-        return answer, decode_all(answer.body)
+    async def pulled(self, **changes: Any) -> tuple[PullResponse, list[StoredMessage]]:
+        response = await self.call(a_pull(**changes))
+        return response, decode_all(response.body)
 
     async def subscribe(self, *subscriptions: Subscription, group: str = GROUP, **changes: Any) -> None:
         """A heartbeat over the connection that `call` uses."""
@@ -102,7 +102,7 @@ async def wired(
     pulls_max: int = 100_000,
     pulls_per_connection_max: int = 20_000,
     store: dict[str, Any] | None = None,
-    lane: bool = True,
+    fast_path: bool = True,
     **changes: Any,
 ) -> AsyncIterator[Wired]:
     clock = clock or Clock()
@@ -111,19 +111,19 @@ async def wired(
     settings = BrokerSettings(store=stored, name="broker-a", port=0, **changes)
     async with (
         StoreService.open(stored, clock, STORE_HOST) as service,
-        ParkedPulls.open(clock, pulls_max, pulls_per_connection_max) as parked,
+        PullWaiters.open(clock, pulls_max, pulls_per_connection_max) as parked,
     ):
         service.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
         tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()
         table, groups, offsets, clients = tables
         for config in topics:
             table.put(config)
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         flow, checks = FlowControl(service.store, intake, settings, waiting_max), SendChecks(settings, table, clock)
         pull_checks = PullChecks(settings, table, groups, clients)
         handlers = HandlerTable.of(
             SendHandlers(
-                settings, table, groups, service.store, intake, flow, checks, SendAnswers(settings, STORE_HOST)
+                settings, table, groups, service.store, intake, flow, checks, SendResponses(settings, STORE_HOST)
             ),
             PullHandlers(settings, pull_checks, offsets, service, intake, parked, clock, STORE_HOST),
             QueueHandlers(service.store),
@@ -134,7 +134,12 @@ async def wired(
         transport = replace(TransportSettings(), drain_timeout_s=1.0)
         async with (
             Server.open(
-                LOOPBACK, dispatcher.receive, transport, TlsSettings(), Clock(), dispatcher.lane if lane else None
+                LOOPBACK,
+                dispatcher.receive,
+                transport,
+                TlsSettings(),
+                Clock(),
+                dispatcher.fast_path if fast_path else None,
             ) as server,
             Pool.open(TransportSettings(), Clock(), Dispatcher(HandlerTable.of()).receive) as pool,
         ):

@@ -13,12 +13,12 @@ from ariane.clock import Clock
 from ariane.model.address import Address
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import Caller
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.in_process_broker import TOPIC
 from tests.nameserver.servers import caller
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 BASE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
 
 
@@ -73,8 +73,8 @@ class Samples:
         return self.of(name)[tuple(sorted(labels.items()))]
 
 
-def parsed(answer: bytes) -> tuple[int, dict[str, str], bytes]:
-    head, _, body = answer.partition(b"\r\n\r\n")
+def parsed(response: bytes) -> tuple[int, dict[str, str], bytes]:
+    head, _, body = response.partition(b"\r\n\r\n")
     line, *lines = head.decode().split("\r\n")
     return int(line.split(" ")[1]), dict(one.split(": ", 1) for one in lines), body
 

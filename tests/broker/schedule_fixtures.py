@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.writer import Incoming, Intake
+from ariane.broker.writer import InboundMessage, MessageWriter
 from ariane.store.maintenance.flush import FlushThread
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock
@@ -29,12 +29,12 @@ class Timed:
     disk: SimulatedDisk
     clock: FakeClock
     service: StoreService
-    intake: Intake
+    intake: MessageWriter
     settings: BrokerSettings
 
     @property
-    def delay_offsets(self) -> TableFile:
-        return TableFile(self.disk, DELAY_OFFSETS)
+    def delay_offsets(self) -> JsonTable:
+        return JsonTable(self.disk, DELAY_OFFSETS)
 
     def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
         return bodies(self.service.store, topic, queue_id)
@@ -54,11 +54,11 @@ async def timed(
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with FlushThread.running(store.flusher, store.settings) as flush_thread:
             service = StoreService(store, flush_thread, executor)
-            yield Timed(disk, clock, service, Intake(service, settings, clock), settings)
+            yield Timed(disk, clock, service, MessageWriter(service, settings, clock), settings)
 
 
-def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **properties: str | int) -> Incoming:
-    return Incoming(
+def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **properties: str | int) -> InboundMessage:
+    return InboundMessage(
         topic=topic,
         queue_id=queue_id,
         body=body,

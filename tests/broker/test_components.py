@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from ariane.broker.components import oldest_waiting
-from ariane.broker.json_table import TableFile
+from ariane.broker.components import oldest_undelivered_offset
+from ariane.broker.json_table import JsonTable
 from ariane.broker.schedule.delay_levels import DelayedDelivery
 from ariane.model.system_topics import TRANS_HALF
-from ariane.store.blocking_io import at_once
+from ariane.store.blocking_io import run_sync
 from ariane.store.service import StoreService
 from ariane.wire.requests.send import Decision
 from tests.broker.transaction_fixtures import Stage, half_send, peer, stage
@@ -16,16 +16,16 @@ def delayed_of(broker: Stage) -> DelayedDelivery:
     intake = broker.transactions._intake
     service: StoreService = intake._service
     return DelayedDelivery(
-        service, intake, TableFile(broker.disk, broker.store.parts.layout.config / "d.json"), broker.clock
+        service, intake, JsonTable(broker.disk, broker.store.parts.layout.config / "d.json"), broker.clock
     )
 
 
 async def test_nothing_waits_in_a_broker_that_delivered_all() -> None:
     async with stage() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None
         await producer.end(await producer.send_half(), Decision.COMMIT)
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None
 
 
 async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
@@ -33,19 +33,21 @@ async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
         first, second = await producer.send_half(b"1"), await producer.send_half(b"2")
         places = [message.physical_offset for message in broker.messages(TRANS_HALF)]
         delayed = delayed_of(broker)
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == places[0]
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) == places[0]
         await producer.end(first, Decision.ROLLBACK)
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == places[1]
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) == places[1]
         await producer.end(second, Decision.COMMIT)
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None
 
 
 async def test_a_delayed_message_waits_until_it_is_delivered() -> None:
     async with stage() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
         sent = await producer.ask(replace(half_send(b"later"), sys_flag=0, properties="DELAY\x012\x02"))
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) == int(sent.msg_id[-16:], 16)
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) == int(
+            sent.msg_id[-16:], 16
+        )
         await broker.clock.advance(6)
         await delayed.deliver_due()
         assert broker.bodies() == [b"later"]
-        assert at_once(oldest_waiting(broker.store, delayed, broker.transactions)) is None
+        assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.metrics.collect import MetricsCollector
 from ariane.model.group import GroupConfig
 from ariane.model.ids import PhysicalOffset
 from ariane.model.topic import TopicConfig
@@ -25,12 +25,12 @@ from ariane.store.disk import RealDisk
 from ariane.testing import FakeClock
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.requests.brokers import DeleteExpiredCommitLog, GetRuntimeInfo
 from ariane.wire.requests.groups import GetConsumeStats, GetConsumeTimeSpans
 from ariane.wire.requests.messages import QueryConsumeQueue, QueryMessages, ViewMessage
 from ariane.wire.requests.offsets import GetConsumerOffset, GetEarliestStoreTime, SearchOffset
-from ariane.wire.requests.send import Decision, SendAnswer, SendBack
+from ariane.wire.requests.send import Decision, SendBack, SendResponse
 from ariane.wire.requests.topics import GetTopicStats
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.cold_pages import PAGE, Watch, can_be_forgotten, forget, forget_file, read_at_random, watched
@@ -45,7 +45,7 @@ ATTEMPTS = 3
 HOUR_S = 3_600
 
 Drive = Callable[[], Awaitable[object]]
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ class Cold:
     clock: FakeClock
     monkeypatch: pytest.MonkeyPatch
 
-    async def call(self, ask: Request[A]) -> A:
-        return await self.caller.call(self.broker.address, ask, 30)
+    async def call(self, request: Request[A]) -> A:
+        return await self.caller.call(self.broker.address, request, 30)
 
     async def watch(self, drive: Drive) -> Watch:
         forget(self.broker.parts.store.store)
@@ -86,7 +86,7 @@ async def cold_broker(directory: Path, clock: FakeClock, monkeypatch: pytest.Mon
         yield Cold(broker, Caller(pool), clock, monkeypatch)
 
 
-async def fill(cold: Cold) -> list[SendAnswer]:
+async def fill(cold: Cold) -> list[SendResponse]:
     """Messages that wait, and behind them those of two queues; the answers to the half messages."""
     parts = cold.broker.parts
     parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
@@ -160,7 +160,7 @@ async def all_questions(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dic
             "commit": ending(halves[3], Decision.COMMIT),
             "rollback": ending(halves[70], Decision.ROLLBACK),
         }
-        return {name: await cold.watch(partial(cold.call, ask)) for name, ask in asks.items()}
+        return {name: await cold.watch(partial(cold.call, request)) for name, request in asks.items()}
 
 
 async def test_no_round_makes_the_loop_wait_for_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         await fill(cold)
     async with cold_broker(directory, clock, monkeypatch) as cold:
         parts = cold.broker.parts
-        seen = {"metrics": await cold.watch(Gatherer(parts).gather)}
+        seen = {"metrics": await cold.watch(MetricsCollector(parts).gather)}
         clock._elapsed_s += 60
         seen["delayed"] = await cold.watch(parts.delayed.deliver_due)
         seen["timer"] = await cold.watch(parts.timer.work)

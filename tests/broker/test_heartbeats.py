@@ -123,9 +123,9 @@ async def test_heartbeats_of_other_languages_are_understood() -> None:
         for opaque, (body, language) in enumerate([(cpp, "CPP"), (lua, "other")]):
             command = Command(code=RequestCode.HEART_BEAT, opaque=opaque, body=body, language=language, version=333)
             await client.raw.send(encode_frame(command))
-            while (answer := await client.raw.read()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            while (response := await client.raw.read()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 pass
-            assert (answer.code, answer.opaque) == (0, opaque)
+            assert (response.code, response.opaque) == (0, opaque)
         groups = parts.clients.groups()
         assert groups["g"].subscriptions["orders"].sub_version == 1_700_000_000_000
         assert groups["g"].message_model == "CLUSTERING"
@@ -136,7 +136,7 @@ async def test_bounds_are_kept_before_anything_is_remembered() -> None:
     parts = office(limits=ClientLimits(members_max=1, groups_max=2, topics_max=1))
     async with at_work(parts) as server, speaker(server) as first, speaker(server) as second:
         await first.call(heartbeat("a", consumer("g", ORDERS), producers=("p",)))
-        for ask, reason in [
+        for request, reason in [
             (heartbeat("b", consumer("g", ORDERS)), "has 1 consumers already"),
             (heartbeat("b", producers=("p",)), "has 1 producers already"),
             (heartbeat("b", producers=("x", "y", "z")), "at most 2 groups"),
@@ -146,7 +146,7 @@ async def test_bounds_are_kept_before_anything_is_remembered() -> None:
             (heartbeat(""), "clientID has 0 characters"),
             (Heartbeat(), "without a body"),
         ]:
-            code, remark = await second.refusal(ask)
+            code, remark = await second.refusal(request)
             assert code == ResponseCode.SYSTEM_ERROR
             assert reason in remark
         assert parts.clients.find("b") is None
@@ -179,8 +179,8 @@ async def test_a_bad_expression_is_refused_with_its_place() -> None:
 
 async def test_unregistering_a_stranger_is_no_fault() -> None:
     async with at_work(office()) as server, speaker(server) as client:
-        answer = await client.ask(UnregisterClient(client_id="c", producer_group="p", consumer_group="g"))
-        assert (answer.code, answer.ext) == (0, {})
+        response = await client.ask(UnregisterClient(client_id="c", producer_group="p", consumer_group="g"))
+        assert (response.code, response.ext) == (0, {})
 
 
 async def test_nothing_is_remembered_of_clients_that_have_left() -> None:

@@ -185,8 +185,8 @@ async def test_a_topic_is_made_shown_and_deleted_with_its_queues(tmp_path: Path)
 @pytest.mark.parametrize("topic", ["TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a", "rmq_sys_x"])
 async def test_system_topics_can_neither_be_changed_nor_deleted(tmp_path: Path, topic: str) -> None:
     async with running_broker(tmp_path) as broker, caller() as client:
-        for ask in (update(topic), DeleteTopicInBroker(topic)):
-            error = await refusal(client.call(broker.address, ask))
+        for request in (update(topic), DeleteTopicInBroker(topic)):
+            error = await refusal(client.call(broker.address, request))
             assert error.code == ResponseCode.SYSTEM_ERROR
             assert "system" in error.remark
 
@@ -225,11 +225,11 @@ async def test_all_topics_and_the_system_s_own_are_listed(tmp_path: Path) -> Non
 
 async def test_settings_are_shown_under_apache_s_names_without_secrets(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, caller() as client:
-        answer = await client.call(broker.address, GetBrokerSettings())
-        assert "brokerName=broker-a\n" in answer.body
-        assert f"listenPort={broker.settings.port}\n" in answer.body
-        assert "keyPassword" not in answer.body
-        assert answer.version is not None
+        response = await client.call(broker.address, GetBrokerSettings())
+        assert "brokerName=broker-a\n" in response.body
+        assert f"listenPort={broker.settings.port}\n" in response.body
+        assert "keyPassword" not in response.body
+        assert response.version is not None
 
 
 async def test_a_setting_of_the_allow_list_changes_and_is_seen_by_everyone(tmp_path: Path) -> None:

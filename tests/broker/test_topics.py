@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import QUEUES_MAX, Topics
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError
@@ -29,12 +29,12 @@ OF_APACHE_5 = """{
 }"""
 
 
-def topics_of(file: TableFile | None = None, **settings: Any) -> Topics:
+def topics_of(file: JsonTable | None = None, **settings: Any) -> Topics:
     return Topics(BrokerSettings(name="broker-a", **settings), file, FakeClock())
 
 
-def file_under(tmp_path: Path) -> TableFile:
-    return TableFile(RealDisk(), tmp_path / "config" / "topics.json")
+def file_under(tmp_path: Path) -> JsonTable:
+    return JsonTable(RealDisk(), tmp_path / "config" / "topics.json")
 
 
 def topic(name: str = "orders", read: int = 4, write: int = 4, **rest: Any) -> TopicConfig:
@@ -105,7 +105,7 @@ def test_every_change_is_a_new_version_and_is_told() -> None:
 
 
 def test_a_change_that_cannot_be_saved_is_no_change(tmp_path: Path) -> None:
-    topics = topics_of(TableFile(RealDisk(), tmp_path / "file" / "topics.json"))
+    topics = topics_of(JsonTable(RealDisk(), tmp_path / "file" / "topics.json"))
     (tmp_path / "file").write_text("not a directory")
     told: list[TopicConfig | None] = []
     topics.on_change(told.append)

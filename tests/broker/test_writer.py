@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import (
-    SEAL,
+    CHECKSUM_PROPERTY,
     TIMER_OUT_MS,
     Deferred,
     DelayRules,
-    Incoming,
-    Intake,
+    InboundMessage,
+    MessageWriter,
     deferred,
     draft_of,
     incoming_of,
@@ -37,7 +37,7 @@ RULES = DelayRules(LEVELS, True, 7 * 86_400)
 NOW = 1_700_000_000_000
 
 
-def message(**changes: object) -> Incoming:
+def message(**changes: object) -> InboundMessage:
     fields: dict[str, object] = {
         "topic": "orders",
         "queue_id": 3,
@@ -46,7 +46,7 @@ def message(**changes: object) -> Incoming:
         "born_timestamp_ms": 5,
         "born_host": STORE_HOST,
     }
-    return Incoming(**{**fields, **changes})  # type: ignore[arg-type]
+    return InboundMessage(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def put_aside(**changes: object) -> Deferred:
@@ -170,7 +170,7 @@ def settings_at(tmp_path: Path, flush: FlushDiskType = FlushDiskType.ASYNC, **ch
 async def test_a_stored_message_can_be_put_again_as_it_was(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         first = message(properties={"TAGS": "a", "KEYS": "k"}, flag=7, sys_flag=1, reconsume_times=2)
         appended = intake.put(first)
         record = service.store.lookup.record_at(appended.physical_offset)
@@ -181,7 +181,9 @@ async def test_a_stored_message_can_be_put_again_as_it_was(tmp_path: Path) -> No
 async def test_a_seal_is_not_put_again(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        appended = Intake(service, settings, clock).take(draft_of(message(properties={"a": "b", SEAL: "0", "c": "d"})))
+        appended = MessageWriter(service, settings, clock).take(
+            draft_of(message(properties={"a": "b", CHECKSUM_PROPERTY: "0", "c": "d"}))
+        )
         record = service.store.lookup.record_at(appended.physical_offset)
         assert record is not None
         assert incoming_of(record).properties == {"a": "b", "c": "d"}
@@ -195,7 +197,7 @@ def test_bytes_that_are_no_record_cannot_be_put_again() -> None:
 async def test_a_delayed_message_carries_its_delivery_time_in_the_queue_entry(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        Intake(service, settings, clock).put(message(properties={"DELAY": "3", "TAGS": "red"}))
+        MessageWriter(service, settings, clock).put(message(properties={"DELAY": "3", "TAGS": "red"}))
         queue = service.store.parts.queues.get(SCHEDULE, 2)
         assert queue is not None
         assert ENTRY.unpack(queue.entries(0, 1))[2] == NOW + 10_000
@@ -204,7 +206,7 @@ async def test_a_delayed_message_carries_its_delivery_time_in_the_queue_entry(tm
 async def test_a_refused_message_is_raised_and_leaves_nothing(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         with pytest.raises(MessageRefused, match="32767"):
             intake.put(message(properties={"a": "x" * 40_000}))
         with pytest.raises(MessageRefused):
@@ -216,7 +218,7 @@ async def test_a_store_that_refuses_tells_everybody_without_piling_up_tracebacks
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         service.store.flusher.failed(OSError(5, "broken"))
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         depths = set()
         for _ in range(3):
             with pytest.raises(StoreReadOnly) as caught:
@@ -228,7 +230,7 @@ async def test_a_store_that_refuses_tells_everybody_without_piling_up_tracebacks
 async def test_a_batch_is_stored_side_by_side(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        appended = Intake(service, settings, clock).put_together([message(), message(body=b"two")])
+        appended = MessageWriter(service, settings, clock).put_together([message(), message(body=b"two")])
         assert [one.queue_offset for one in appended] == [0, 1]
         assert appended[0].end == appended[1].physical_offset
 
@@ -239,7 +241,7 @@ async def test_a_batch_is_stored_side_by_side(tmp_path: Path) -> None:
 async def test_with_sync_flush_a_message_is_durable_when_the_disk_says_so(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         appended = intake.put(message())
         assert not intake.is_safe(appended)
         assert await intake.durable(appended) is ResponseCode.SUCCESS
@@ -250,7 +252,7 @@ async def test_with_sync_flush_a_message_is_durable_when_the_disk_says_so(tmp_pa
 async def test_with_async_flush_nobody_waits(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         appended = intake.put(message())
         assert intake.is_safe(appended)
         assert await intake.durable(appended) is ResponseCode.SUCCESS
@@ -262,7 +264,7 @@ async def test_a_sync_that_takes_too_long_is_a_flush_disk_timeout(
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC, sync_flush_timeout_ms=1), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         with gate.held():
             appended = intake.put(message())
             assert await intake.durable(appended) is ResponseCode.FLUSH_DISK_TIMEOUT
@@ -274,7 +276,7 @@ async def test_a_failed_sync_is_never_taken_for_success(tmp_path: Path, monkeypa
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         gate.fail()
         appended = intake.put(message())
         with pytest.raises(StoreReadOnly):
@@ -285,7 +287,7 @@ async def test_who_waits_and_for_how_long_is_known(tmp_path: Path, monkeypatch: 
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = Intake(service, settings, clock)
+        intake = MessageWriter(service, settings, clock)
         with gate.held():
             appended = intake.put(message())
             assert (intake.waiting, intake.longest_wait_ms) == (0, 0)

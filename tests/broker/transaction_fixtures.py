@@ -10,17 +10,17 @@ from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.members import Clients
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.heartbeats import ClientHandlers
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.send.checks import SendChecks
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
 from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
-from ariane.broker.send.responses import SendAnswers
+from ariane.broker.send.responses import SendResponses
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.broker.transactions import TransactionChecks, Transactions
 from ariane.broker.transactions.outcomes import TransactionHandlers
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.model.message import Property, StoredMessage
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
@@ -31,13 +31,13 @@ from ariane.testing import FakeClock
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.exchange import answer_command, declaration_of, read_answer, read_request, request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import declaration_of, read_request, read_response, request_command, response_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.read import decode
 from ariane.wire.requests.clients import Heartbeat, HeartbeatData, ProducerData
-from ariane.wire.requests.send import CheckTransaction, Decision, EndTransaction, SendAnswer, SendMessageV2
+from ariane.wire.requests.send import CheckTransaction, Decision, EndTransaction, SendMessageV2, SendResponse
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, ROOT, small
 from tests.transport.peers import LOOPBACK, RawClient, connected
@@ -93,10 +93,10 @@ async def stage(
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with FlushThread.running(message_store.flusher, settings.store) as flush_thread:
             service = StoreService(message_store, flush_thread, executor)
-            offsets = ConsumerOffsets(TableFile(disk, message_store.parts.layout.config / "consumerOffset.json"))
+            offsets = ConsumerOffsets(JsonTable(disk, message_store.parts.layout.config / "consumerOffset.json"))
             topics, clients = Topics(settings, None, clock), Clients()
             topics.ensure(TOPIC, 4)
-            intake = Intake(service, settings, clock)
+            intake = MessageWriter(service, settings, clock)
             transactions = Transactions(message_store, intake, offsets, clock)
             checks = TransactionChecks(transactions, service, settings, clients, topics, offsets, clock)
             groups, send_checks = Groups(settings, None, clock), SendChecks(settings, topics, clock)
@@ -109,7 +109,7 @@ async def stage(
                     intake=intake,
                     flow=FlowControl(message_store, intake, settings),
                     checks=send_checks,
-                    answers=SendAnswers(settings, HOST),
+                    responses=SendResponses(settings, HOST),
                 ),
                 ClientHandlers(settings, clients, groups, topics, clock),
                 TransactionHandlers(transactions, message_store, intake),
@@ -132,7 +132,7 @@ class Peer:
 
     async def ask(self, ask: Request[Any]) -> Any:
         """The answer as a struct; RequestFailed when it is a refusal."""
-        return read_answer(ask, await self.exchange(ask))
+        return read_response(ask, await self.exchange(ask))
 
     async def exchange(self, ask: Request[Any]) -> Command:
         """The answer as it came."""
@@ -162,21 +162,21 @@ class Peer:
         assert self.command.code == declaration.code
         return read_request(declaration, self.command)
 
-    async def answer(self, answer: Answer) -> None:
+    async def answer(self, response: Response) -> None:
         """To the question that `asked` gave last."""
-        await self.raw.send(encode_frame(answer_command(self.command, answer)))
+        await self.raw.send(encode_frame(response_command(self.command, response)))
 
     async def heartbeat(self, client_id: str = "client-1", group: str = GROUP) -> None:
         await self.ask(Heartbeat(HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group)])))
 
     # --- transactions
 
-    async def send_half(self, body: bytes = b"paid", queue_id: int = 0, **properties: str) -> SendAnswer:
-        answer = await self.ask(half_send(body, queue_id, **properties))
-        assert isinstance(answer, SendAnswer)
-        return answer
+    async def send_half(self, body: bytes = b"paid", queue_id: int = 0, **properties: str) -> SendResponse:
+        response = await self.ask(half_send(body, queue_id, **properties))
+        assert isinstance(response, SendResponse)
+        return response
 
-    async def end(self, sent: SendAnswer, decision: int, **changes: Any) -> Any:
+    async def end(self, sent: SendResponse, decision: int, **changes: Any) -> Any:
         return await self.ask(ending(sent, decision, **changes))
 
     async def end_checked(self, question: CheckTransaction, decision: Decision) -> Any:
@@ -214,7 +214,7 @@ def half_send(body: bytes = b"paid", queue_id: int = 0, **properties: str) -> Se
     )
 
 
-def ending(sent: SendAnswer, decision: int, **changes: Any) -> EndTransaction:
+def ending(sent: SendResponse, decision: int, **changes: Any) -> EndTransaction:
     fields: dict[str, Any] = {
         "producer_group": GROUP,
         "tran_state_table_offset": sent.queue_offset,

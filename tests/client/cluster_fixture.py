@@ -45,7 +45,7 @@ class Ground:
 
     async def topic(self, name: str = "topic", queues: int = 4, perm: int = 6) -> str:
         topic = fresh(name)
-        ask = UpdateTopic(
+        request = UpdateTopic(
             topic=topic,
             default_topic="TBW102",
             read_queue_nums=queues,
@@ -53,7 +53,7 @@ class Ground:
             perm=perm,
             topic_filter_type="SINGLE_TAG",
         )
-        await self.instance.call(self.broker, ask)
+        await self.instance.call(self.broker, request)
         async with asyncio.timeout(PATIENCE_S):
             while await self.instance.routes.find(topic, fresh=True) is None:  # noqa: ASYNC110 - the nameserver tells nobody
                 await asyncio.sleep(0.01)
@@ -66,7 +66,7 @@ class Ground:
         """One message after the other, over the queues in turns unless one is given."""
         queues = len(await self.queues(topic))
         for number, body in enumerate(bodies):
-            ask = SendMessageV2(
+            request = SendMessageV2(
                 producer_group="tests",
                 topic=topic,
                 default_topic="TBW102",
@@ -78,7 +78,7 @@ class Ground:
                 properties=encode_properties(properties).decode(),
                 body=body,
             )
-            await self.instance.call(self.broker, ask)
+            await self.instance.call(self.broker, request)
 
     async def committed(self, group: str, topic: str) -> list[int]:
         return [

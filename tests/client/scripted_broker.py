@@ -12,11 +12,11 @@ from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import Caller
 from ariane.transport.connection import Connection, Reply
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.exchange import answer_command, declaration_of, read_request
-from ariane.wire.fields import Answer
+from ariane.wire.exchange import declaration_of, read_request, response_command
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.record.batch import decode_batch
-from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendMessageV2, SendReplyV2
+from ariane.wire.requests.send import Send, SendBatch, SendMessageV2, SendReplyV2, SendResponse
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import PATIENCE_S, serving
 
@@ -25,7 +25,7 @@ SENDS: dict[int, type[Send]] = {
     RequestCode.SEND_BATCH_MESSAGE: SendBatch,
     RequestCode.SEND_REPLY_MESSAGE_V2: SendReplyV2,
 }
-Script = Callable[[Command], Answer | bytes | None]
+Script = Callable[[Command], Response | bytes | None]
 """What to answer a send with: an answer, raw bytes, or None for silence."""
 
 
@@ -44,14 +44,14 @@ class ScriptedBroker:
         if connection not in self.connections:
             self.connections.append(connection)
         self.heard.append(command)
-        answer = self._answer(command)
-        if command.is_oneway or answer is None:
+        response = self._answer(command)
+        if command.is_oneway or response is None:
             return None
-        return answer if isinstance(answer, bytes) else encode_frame(answer_command(command, answer))
+        return response if isinstance(response, bytes) else encode_frame(response_command(command, response))
 
-    def _answer(self, command: Command) -> Answer | bytes | None:
+    def _answer(self, command: Command) -> Response | bytes | None:
         if command.code not in SENDS:
-            return Answer()
+            return Response()
         return self.script.popleft()(command) if self.script else stored(command)
 
     async def stop(self) -> None:
@@ -76,18 +76,18 @@ class ScriptedBroker:
         return self.heard_of(code)
 
 
-def stored(command: Command, *, code: int = 0, first_offset: int = 7) -> SendAnswer:
+def stored(command: Command, *, code: int = 0, first_offset: int = 7) -> SendResponse:
     """Success, with as many ids as the batch has messages."""
-    ask = command.fields(SENDS[command.code])
+    request = command.fields(SENDS[command.code])
     count = 1
-    if ask.is_batch:
+    if request.is_batch:
         count = len(decode_batch(command.body, count_max=10_000))
     ids = ",".join(f"7F00000100002A9F{index:016X}" for index in range(count))
-    return SendAnswer(code=code, msg_id=ids, queue_id=ask.queue_id, queue_offset=QueueOffset(first_offset))
+    return SendResponse(code=code, msg_id=ids, queue_id=request.queue_id, queue_offset=QueueOffset(first_offset))
 
 
 def refusal(code: ResponseCode, remark: str = "no") -> Script:
-    return lambda _command: Answer(code=code, remark=remark)
+    return lambda _command: Response(code=code, remark=remark)
 
 
 def silence(_command: Command) -> None:
@@ -130,5 +130,5 @@ async def register(
         else TopicConfig(topic_name=topic, read_queue_nums=4, write_queue_nums=4)
         for topic in topics
     ]
-    ask = registration(*configs, broker=broker.name, address=broker.address, counter=counter)
-    await calls.call(names, ask)
+    request = registration(*configs, broker=broker.name, address=broker.address, counter=counter)
+    await calls.call(names, request)

@@ -95,22 +95,22 @@ def test_sending_without_waiting_gives_a_future_and_calls_back_in_a_thread(names
 
 
 def test_a_handler_may_block_and_use_other_clients(nameserver: str, topic: str) -> None:
-    answers = fresh("answers")
+    responses = fresh("answers")
     got: Queue[bytes] = Queue()
     consumer = PushConsumer(nameserver, group=fresh("group"), start="earliest")
     with Admin(nameserver) as admin, Producer(nameserver, group="g") as producer:
-        admin.topics.create(answers, queues=1)
+        admin.topics.create(responses, queues=1)
 
         @consumer.on(topic)
         def answer(message: Received) -> None:
-            producer.send(answers, message.body.upper())
+            producer.send(responses, message.body.upper())
             got.put(message.body)
 
         producer.send(topic, b"question")
         with consumer:
             assert got.get(timeout=PATIENCE_S) == b"question"
         assert consumer.counts[topic].consumed == 1
-        assert [message.body for message in admin.queues.scan(answers)] == [b"QUESTION"]
+        assert [message.body for message in admin.queues.scan(responses)] == [b"QUESTION"]
 
 
 def test_on_error_runs_in_a_thread(nameserver: str, topic: str) -> None:

@@ -35,28 +35,28 @@ def tell(**fields: object) -> None:
         print(urlencode(fields), file=lines, flush=True)
 
 
-def send(ask: Fields) -> dict[str, str]:
+def send(request: Fields) -> dict[str, str]:
     """Once more when there was no route: this client waits 3 s for one, which a busy machine may take, and then gives
     up before anything is sent."""
     give_up = time.monotonic() + WAIT_S
     while True:
         try:
-            return send_once(ask)
+            return send_once(request)
         except Exception as problem:
             if "No route info" not in str(problem) or time.monotonic() > give_up:
                 raise
             time.sleep(0.2)
 
 
-def send_once(ask: Fields) -> dict[str, str]:
-    message = message_of(ask, "body")
-    if ask.get("mode") == "oneway":
+def send_once(request: Fields) -> dict[str, str]:
+    message = message_of(request, "body")
+    if request.get("mode") == "oneway":
         producer.send_oneway(message)
         return {}
-    if ask.get("mode") == "async":
+    if request.get("mode") == "async":
         return send_async(message)
-    if "queue" in ask:
-        return told(producer.send_orderly(message, int(ask["queue"])))
+    if "queue" in request:
+        return told(producer.send_orderly(message, int(request["queue"])))
     return told(producer.send_sync(message))
 
 
@@ -76,30 +76,30 @@ def send_async(message: Message) -> dict[str, str]:
     return told(outcome[0])
 
 
-def batch(ask: Fields) -> dict[str, str]:
-    names = [name for name in ask if name.startswith("body")]
-    return told(producer.send_batch([message_of(ask, name) for name in names]))
+def batch(request: Fields) -> dict[str, str]:
+    names = [name for name in request if name.startswith("body")]
+    return told(producer.send_batch([message_of(request, name) for name in names]))
 
 
-def consume(ask: Fields) -> dict[str, str]:
-    model = MessageModel.BROADCASTING if ask.get("model") == "BROADCASTING" else MessageModel.CLUSTERING
-    consumer = PushConsumer(ask["group"], orderly=ask.get("ordered") == "true", message_model=model)
+def consume(request: Fields) -> dict[str, str]:
+    model = MessageModel.BROADCASTING if request.get("model") == "BROADCASTING" else MessageModel.CLUSTERING
+    consumer = PushConsumer(request["group"], orderly=request.get("ordered") == "true", message_model=model)
     consumer.set_namesrv_addr(name_server)
-    consumer.set_instance_name(ask["inbox"])
+    consumer.set_instance_name(request["inbox"])
     consumer.set_thread_count(4)
-    ffi_check(dll.Subscribe(consumer._handle, ask["topic"].encode(), ask.get("expression", "*").encode()))
+    ffi_check(dll.Subscribe(consumer._handle, request["topic"].encode(), request.get("expression", "*").encode()))
     # The wheel's own subscribe() raises in the callback of a handler that failed, which C takes for success.
-    consumer._register_callback(lambda _consumer, handle: accept(ask, RecvMessage(handle)))
+    consumer._register_callback(lambda _consumer, handle: accept(request, RecvMessage(handle)))
     consumer.start()
-    consumers[ask["inbox"]] = consumer
+    consumers[request["inbox"]] = consumer
     return {}
 
 
-def accept(ask: Fields, message: RecvMessage) -> int:
-    attempt = attempt_of(ask, message)
+def accept(request: Fields, message: RecvMessage) -> int:
+    attempt = attempt_of(request, message)
     tell(
         event="message",
-        inbox=ask["inbox"],
+        inbox=request["inbox"],
         body=message.body.decode(),
         tags=(message.tags or b"").decode(),
         keys=(message.keys or b"").decode(),
@@ -108,44 +108,44 @@ def accept(ask: Fields, message: RecvMessage) -> int:
         queue_offset=message.queue_offset,
         attempt=attempt,
     )
-    failed = attempt <= int(ask.get("fail", 0))
+    failed = attempt <= int(request.get("fail", 0))
     return int(_CConsumeStatus.RECONSUME_LATER if failed else _CConsumeStatus.CONSUME_SUCCESS)
 
 
-def attempt_of(ask: Fields, message: RecvMessage) -> int:
+def attempt_of(request: Fields, message: RecvMessage) -> int:
     """In ordered mode this client does not count them."""
-    if ask.get("ordered") != "true":
+    if request.get("ordered") != "true":
         return int(message.reconsume_times) + 1
     attempts[message.id] = attempts.get(message.id, 0) + 1
     return attempts[message.id]
 
 
-def stop(ask: Fields) -> dict[str, str]:
-    consumers.pop(ask["inbox"]).shutdown()
+def stop(request: Fields) -> dict[str, str]:
+    consumers.pop(request["inbox"]).shutdown()
     return {}
 
 
-def pull(ask: Fields) -> dict[str, str]:
-    consumer = PullConsumer(ask["group"])
+def pull(request: Fields) -> dict[str, str]:
+    consumer = PullConsumer(request["group"])
     consumer.set_namesrv_addr(name_server)
     consumer.start()
     try:
-        bodies = [message.body.decode() for message in consumer.pull(ask["topic"])]
+        bodies = [message.body.decode() for message in consumer.pull(request["topic"])]
     finally:
         consumer.shutdown()
     return {f"body{number}": body for number, body in enumerate(bodies)}
 
 
-def message_of(ask: Fields, body: str) -> Message:
-    message = Message(ask["topic"])
-    message.set_body(ask[body])
-    if "tags" in ask:
-        message.set_tags(ask["tags"])
-    if "keys" in ask:
-        message.set_keys(ask["keys"])
-    if "delay_level" in ask:
-        message.set_delay_time_level(int(ask["delay_level"]))
-    for name, value in ask.items():
+def message_of(request: Fields, body: str) -> Message:
+    message = Message(request["topic"])
+    message.set_body(request[body])
+    if "tags" in request:
+        message.set_tags(request["tags"])
+    if "keys" in request:
+        message.set_keys(request["keys"])
+    if "delay_level" in request:
+        message.set_delay_time_level(int(request["delay_level"]))
+    for name, value in request.items():
         if name.startswith("p."):
             message.set_property(name[2:], value)
     return message
@@ -155,12 +155,12 @@ def told(result: SendResult) -> dict[str, str]:
     return {"status": STATUSES[result.status], "message_id": result.msg_id, "queue_offset": str(result.offset)}
 
 
-def answer(ask: Fields) -> None:
+def response(request: Fields) -> None:
     try:
-        tell(**VERBS[ask["do"]](ask), id=ask["id"])
+        tell(**VERBS[request["do"]](request), id=request["id"])
     except Exception as problem:
         traceback.print_exc()
-        tell(error=repr(problem), id=ask["id"])
+        tell(error=repr(problem), id=request["id"])
 
 
 VERBS: dict[str, Callable[[Fields], dict[str, str]]] = {
@@ -177,6 +177,6 @@ producer.set_timeout(10_000)
 producer.start()
 tell(event="ready")
 for line in sys.stdin:
-    threading.Thread(target=answer, args=[dict(parse_qsl(line.strip(), keep_blank_values=True))], daemon=True).start()
+    threading.Thread(target=response, args=[dict(parse_qsl(line.strip(), keep_blank_values=True))], daemon=True).start()
 # The library's threads may hang in its own destructors.
 os._exit(0)

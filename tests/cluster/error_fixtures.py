@@ -54,7 +54,7 @@ async def sent_in_the_end(producer: Producer, topic: str, body: bytes) -> SendRe
 
 async def create(ground: Ground, topic: str, perm: int = 6) -> None:
     """A topic of one queue under exactly this name, or what was said of it replaced; returns when routes tell it."""
-    ask = UpdateTopic(
+    request = UpdateTopic(
         topic=topic,
         default_topic="TBW102",
         read_queue_nums=1,
@@ -62,7 +62,7 @@ async def create(ground: Ground, topic: str, perm: int = 6) -> None:
         perm=perm,
         topic_filter_type="SINGLE_TAG",
     )
-    await ground.instance.call(ground.broker, ask)
+    await ground.instance.call(ground.broker, request)
     async with asyncio.timeout(PATIENCE_S):
         while await _perm(ground, topic) != perm:  # noqa: ASYNC110 - the nameserver tells nobody
             await asyncio.sleep(0.01)

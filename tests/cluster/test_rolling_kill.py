@@ -123,9 +123,9 @@ async def observe(brokers: list[ServerProcess], run: Run) -> None:
             for letter, broker in zip("ab", brokers, strict=True):
                 for queue_id in range(QUEUES):
                     with suppress(ArianeError):
-                        answer = await caller.call(broker.address, GetConsumerOffset(SOLO, TOPIC, queue_id), 1.0)
+                        response = await caller.call(broker.address, GetConsumerOffset(SOLO, TOPIC, queue_id), 1.0)
                         queue = (TOPIC, f"broker-{letter}", queue_id)
-                        run.events[SOLO].append(Committed(queue, answer.offset))
+                        run.events[SOLO].append(Committed(queue, response.offset))
             await asyncio.sleep(0.05)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ariane.cli.learn.command import parse_lesson
-from ariane.cli.learn.sandbox import classroom
+from ariane.cli.learn.sandbox import sandbox
 from tests.examples.named_commands import fault_of, named_commands
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,7 +20,7 @@ RUN = ("start.md", "delay.md", "operations.md", "transactions.md")
 def test_every_command_of_the_page_does_what_it_says(page: str) -> None:
     lesson = parse_lesson(0, page, (DOCS / page).read_text(encoding="utf-8"))
     assert lesson.commands
-    with redirect_stdout(io.StringIO()), classroom() as room:
+    with redirect_stdout(io.StringIO()), sandbox() as room:
         for commands in lesson.commands:
             assert room.run(commands.script) == commands.exit_status, commands.script
 

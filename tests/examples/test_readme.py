@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from ariane.cli.learn.command import parse_lesson
-from ariane.cli.learn.sandbox import classroom
+from ariane.cli.learn.sandbox import sandbox
 from ariane.cli.main import ariane
 from tests.broker.brokers import running_cluster
 from tests.examples.named_commands import fault_of, named_commands
@@ -43,7 +43,7 @@ async def _printed(program: str, nameserver: str) -> str:
 def test_the_shell_blocks_of_the_readme_do_what_they_say() -> None:
     scripts = parse_lesson(0, "readme", TEXT).commands
     assert len(scripts) == 2
-    with redirect_stdout(io.StringIO()), classroom() as room:
+    with redirect_stdout(io.StringIO()), sandbox() as room:
         for commands in scripts:
             assert room.run(commands.script) == commands.exit_status, commands.script
 

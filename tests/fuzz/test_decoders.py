@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from ariane.wire.codes import Compression, RequestCode, Serialization, SysFlag, with_compression
+from ariane.wire.codes import RequestCode, Serialization
 from ariane.wire.compression import compress, decompress
 from ariane.wire.exchange import REQUESTS, read_request
 from ariane.wire.frame import Command, FrameDecoder, decode_header
@@ -16,6 +16,7 @@ from ariane.wire.record.batch import BatchItem, decode_batch, encode_batch
 from ariane.wire.record.read import RecordView, decode, decode_all, verify, walk
 from ariane.wire.registration import decode_cluster_map, decode_registration, decode_route
 from ariane.wire.requests.brokers import RegisterBroker
+from ariane.wire.sys_flag import Compression, SysFlag, with_compression
 from tests.fuzz.mutation import survives
 from tests.wire.golden import FILE_BYTES, golden_store
 from tests.wire.golden_frames import raw_frames, whole_frames
@@ -110,10 +111,10 @@ def test_registration_body(compressed: bool) -> None:
     right = [c.body for c in asks if (c.ext.get("compressed") == "true") == compressed and c.body]
 
     def read(data: bytes) -> None:
-        ask = RegisterBroker(
+        request = RegisterBroker(
             broker_name="b", broker_addr="127.0.0.1:1", cluster_name="c", broker_id=0, compressed=compressed, body=data
         )
-        decode_registration(ask, version=409)
+        decode_registration(request, version=409)
 
     assert survives(read, right)
 

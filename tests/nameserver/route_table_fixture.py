@@ -27,7 +27,7 @@ class Nameserver(RouteTable):
         expiry_seconds: float = 120.0,
     ) -> RegisterResult:
         configs = [TopicConfig(topic_name=each) if isinstance(each, str) else each for each in topics]
-        ask = Registration(
+        request = Registration(
             cluster=cluster,
             broker_name=name,
             broker_id=broker_id,
@@ -39,7 +39,7 @@ class Nameserver(RouteTable):
             connection=connection if connection is not None else f"connection of {address}",
             expiry_seconds=expiry_seconds,
         )
-        return self.register(ask, now)
+        return self.register(request, now)
 
     def known_route(self, topic: str) -> TopicRoute:
         route = self.route(topic)

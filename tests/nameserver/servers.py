@@ -84,10 +84,10 @@ def registration(
     )
 
 
-def corrupted(ask: RegisterBroker) -> RegisterBroker:
+def corrupted(request: RegisterBroker) -> RegisterBroker:
     return RegisterBroker(
-        broker_name=ask.broker_name, broker_addr=ask.broker_addr, cluster_name=ask.cluster_name,
-        broker_id=ask.broker_id, body_crc32=ask.body_crc32 ^ 1, body=ask.body,
+        broker_name=request.broker_name, broker_addr=request.broker_addr, cluster_name=request.cluster_name,
+        broker_id=request.broker_id, body_crc32=request.body_crc32 ^ 1, body=request.body,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ changes = st.fixed_dictionaries({}, optional={name: fields[name] for name in lat
 
 @dataclass
 class Live:
-    ask: Registration
+    request: Registration
     seen: float
     table_size: int
 
@@ -73,52 +73,55 @@ class Model:
         self.cluster: dict[str, str] = {}
         self.queues: dict[tuple[str, str], QueueData] = {}
 
-    def register(self, ask: Registration, now: float) -> None:
-        known = self.live.get(ask.address)
-        if known and known.ask.broker_name != ask.broker_name:
+    def register(self, request: Registration, now: float) -> None:
+        known = self.live.get(request.address)
+        if known and known.request.broker_name != request.broker_name:
             self.drop(lambda live: live is known)
             known = None
         self.live = {
             address: live
             for address, live in self.live.items()
-            if (live.ask.broker_name, live.ask.broker_id) != (ask.broker_name, ask.broker_id) or address == ask.address
+            if (live.request.broker_name, live.request.broker_id) != (request.broker_name, request.broker_id)
+            or address == request.address
         }
         size = known.table_size if known else 0
-        if self.counts(ask, known):
-            assert ask.topics is not None
-            size = len(ask.topics)
-            for config in ask.topics.values():
-                self.queues[config.topic_name, ask.broker_name] = QueueData(
-                    broker_name=ask.broker_name,
+        if self.counts(request, known):
+            assert request.topics is not None
+            size = len(request.topics)
+            for config in request.topics.values():
+                self.queues[config.topic_name, request.broker_name] = QueueData(
+                    broker_name=request.broker_name,
                     read_queue_nums=config.read_queue_nums,
                     write_queue_nums=config.write_queue_nums,
                     perm=int(config.perm),
                     topic_sys_flag=config.topic_sys_flag,
                 )
-        if ask.filter_servers is None:
-            ask = replace(ask, filter_servers=known.ask.filter_servers if known else [])
-        self.live[ask.address] = Live(ask, now, size)
-        self.cluster[ask.broker_name] = ask.cluster
+        if request.filter_servers is None:
+            request = replace(request, filter_servers=known.request.filter_servers if known else [])
+        self.live[request.address] = Live(request, now, size)
+        self.cluster[request.broker_name] = request.cluster
 
-    def counts(self, ask: Registration, known: Live | None) -> bool:
-        if ask.broker_id != 0 or ask.topics is None:
+    def counts(self, request: Registration, known: Live | None) -> bool:
+        if request.broker_id != 0 or request.topics is None:
             return False
-        if known is None or known.ask.broker_id != 0:
+        if known is None or known.request.broker_id != 0:
             return True
-        return known.ask.data_version != ask.data_version or len(ask.topics) > known.table_size
+        return known.request.data_version != request.data_version or len(request.topics) > known.table_size
 
     def drop(self, gone: Callable[[Live], bool]) -> set[str]:
         dropped = {address for address, live in self.live.items() if gone(live)}
         self.live = {address: live for address, live in self.live.items() if address not in dropped}
-        names = {live.ask.broker_name for live in self.live.values()}
+        names = {live.request.broker_name for live in self.live.values()}
         self.queues = {place: queues for place, queues in self.queues.items() if place[1] in names}
         return dropped
 
     def addresses(self, name: str) -> dict[int, str]:
-        return {live.ask.broker_id: address for address, live in self.live.items() if live.ask.broker_name == name}
+        return {
+            live.request.broker_id: address for address, live in self.live.items() if live.request.broker_name == name
+        }
 
     def names(self) -> set[str]:
-        return {live.ask.broker_name for live in self.live.values()}
+        return {live.request.broker_name for live in self.live.values()}
 
     def route(self, topic: str) -> TopicRoute | None:
         holders = [name for name in NAMES if (topic, name) in self.queues]
@@ -129,7 +132,9 @@ class Model:
             queue_datas=[self.queues[topic, name] for name in holders],
             broker_datas=[self.broker_data(name) for name in holders],
             filter_server_table={
-                address: list(servers) for address in addresses if (servers := self.live[address].ask.filter_servers)
+                address: list(servers)
+                for address in addresses
+                if (servers := self.live[address].request.filter_servers)
             },
         )
 
@@ -143,29 +148,29 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.table = RouteTable()
         self.model = Model()
         self.now = 0.0
-        self.told = self.answers()
+        self.told = self.responses()
 
-    def answers(self) -> dict[str, tuple[TopicRoute | None, int]]:
+    def responses(self) -> dict[str, tuple[TopicRoute | None, int]]:
         return {topic: (self.table.route(topic), self.table.route_version(topic)) for topic in TOPICS}
 
-    @rule(ask=registrations)
-    def register(self, ask: Registration) -> None:
-        result = self.table.register(ask, self.now)
-        self.model.register(ask, self.now)
-        master = self.model.addresses(ask.broker_name).get(0)
-        assert result.master_address == (master if ask.broker_id else None)
+    @rule(request=registrations)
+    def register(self, request: Registration) -> None:
+        result = self.table.register(request, self.now)
+        self.model.register(request, self.now)
+        master = self.model.addresses(request.broker_name).get(0)
+        assert result.master_address == (master if request.broker_id else None)
 
     @rule(data=st.data(), changes=changes)
     def register_again(self, data: Any, changes: dict[str, Any]) -> None:
         """What brokers do all day: the same again, at times with something new."""
         if not self.model.live:
             return
-        ask = data.draw(st.sampled_from([live.ask for live in self.model.live.values()]))
-        before = self.answers()
+        request = data.draw(st.sampled_from([live.request for live in self.model.live.values()]))
+        before = self.responses()
         # Two brokers of one name may quarrel about its cluster; then even the same again is a change.
-        is_same = changes.keys() <= {"connection"} and ask.cluster == self.model.cluster[ask.broker_name]
-        self.register(replace(ask, **changes))
-        assert not is_same or self.answers() == before
+        is_same = changes.keys() <= {"connection"} and request.cluster == self.model.cluster[request.broker_name]
+        self.register(replace(request, **changes))
+        assert not is_same or self.responses() == before
 
     @rule(
         cluster=st.sampled_from(CLUSTERS),
@@ -176,19 +181,21 @@ class RouteTableMachine(RuleBasedStateMachine):
     def unregister(self, cluster: str, name: str, broker_id: int, address: str) -> None:
         wanted = (cluster, name, broker_id, address)
         dropped = self.model.drop(
-            lambda live: (live.ask.cluster, live.ask.broker_name, live.ask.broker_id, live.ask.address) == wanted
+            lambda live: (
+                (live.request.cluster, live.request.broker_name, live.request.broker_id, live.request.address) == wanted
+            )
         )
         assert self.table.unregister(cluster, name, broker_id, address) == bool(dropped)
 
     @rule(connection=st.sampled_from(CONNECTIONS))
     def close(self, connection: str) -> None:
-        dropped = self.model.drop(lambda live: live.ask.connection == connection)
+        dropped = self.model.drop(lambda live: live.request.connection == connection)
         assert {live.address for live in self.table.drop_connection(connection)} == dropped
 
     @rule(seconds=st.sampled_from([1.0, 29.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        dropped = self.model.drop(lambda live: self.now - live.seen > live.ask.expiry_seconds)
+        dropped = self.model.drop(lambda live: self.now - live.seen > live.request.expiry_seconds)
         assert {live.address for live in self.table.expire(self.now)} == dropped
 
     @rule(address=st.sampled_from(ADDRESSES))
@@ -230,7 +237,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_version_moves_exactly_when_the_route_does(self) -> None:
-        told = self.answers()
+        told = self.responses()
         for topic in TOPICS:
             assert (told[topic][0] == self.told[topic][0]) == (told[topic][1] == self.told[topic][1])
         self.told = told
@@ -252,7 +259,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         assert sorted(places) == sorted(self.model.live)
         for address in ADDRESSES:
             live = self.model.live.get(address)
-            assert self.table.data_version(address) == (live.ask.data_version if live else None)
+            assert self.table.data_version(address) == (live.request.data_version if live else None)
 
     @invariant()
     def clusters_hold_each_broker_once(self) -> None:

@@ -145,9 +145,9 @@ async def test_trap_12_a_body_that_does_not_match_its_checksum_is_refused() -> N
         registration("orders", broker_id=-1),
     ],
 )
-async def test_a_broker_with_an_impossible_name_or_address_is_refused(ask: object) -> None:
+async def test_a_broker_with_an_impossible_name_or_address_is_refused(request: object) -> None:
     async with nameserver() as address, caller() as client:
-        await refusal(client.call(address, ask))  # type: ignore[arg-type]
+        await refusal(client.call(address, request))  # type: ignore[arg-type]
         assert not await has_route(client, address, "orders")
 
 
@@ -189,17 +189,17 @@ async def test_a_silent_broker_is_dropped_120_seconds_after_its_last_beat() -> N
 async def test_a_broker_can_ask_whether_it_must_register_again() -> None:
     async with nameserver() as address, caller() as client:
 
-        def ask(counter: int) -> QueryDataVersion:
+        def request(counter: int) -> QueryDataVersion:
             return QueryDataVersion(
                 broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="DefaultCluster", broker_id=0,
                 body=DataVersion(timestamp=1_700_000_000_000, counter=counter),
             )  # fmt: skip
 
-        assert (await client.call(address, ask(1))).changed
+        assert (await client.call(address, request(1))).changed
         await client.call(address, registration("orders", counter=1))
-        same = await client.call(address, ask(1))
+        same = await client.call(address, request(1))
         assert (same.changed, same.body) == (False, DataVersion(timestamp=1_700_000_000_000, counter=1))
-        assert (await client.call(address, ask(2))).changed
+        assert (await client.call(address, request(2))).changed
 
 
 async def test_write_permission_can_be_wiped_and_given_back() -> None:
@@ -220,8 +220,8 @@ async def test_topics_are_listed_by_cluster_by_flag_and_all() -> None:
         await client.call(address, registration("orders", unit, subscribed))
         await client.call(address, registration("west", broker="broker-b", address="127.0.0.1:10931", cluster="West"))
 
-        async def names(ask: object) -> set[str]:
-            return set((await client.call(address, ask)).body.topic_list)  # type: ignore[arg-type]
+        async def names(request: object) -> set[str]:
+            return set((await client.call(address, request)).body.topic_list)  # type: ignore[arg-type]
 
         assert await names(ListTopics()) == {"orders", "unit", "subscribed", "west"}
         assert await names(ListTopicsByCluster("West")) == {"west"}

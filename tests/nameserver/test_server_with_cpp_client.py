@@ -13,7 +13,7 @@ from ariane.model.ids import QueueOffset
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import Call, HandlerTable, handles
 from ariane.wire.codes import Language
-from ariane.wire.requests.send import SendAnswer, SendMessage
+from ariane.wire.requests.send import SendMessage, SendResponse
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import serving
 
@@ -27,10 +27,10 @@ class Inbox:
     received: list[tuple[str, bytes, Language]] = field(default_factory=list)
 
     @handles(SendMessage)
-    def send(self, ask: SendMessage, call: Call) -> SendAnswer:
-        self.received.append((ask.topic, ask.body, call.command.language_code))
-        return SendAnswer(
-            msg_id="7F00000100002A9F0000000000000000", queue_id=ask.queue_id, queue_offset=QueueOffset(42)
+    def send(self, request: SendMessage, call: Call) -> SendResponse:
+        self.received.append((request.topic, request.body, call.command.language_code))
+        return SendResponse(
+            msg_id="7F00000100002A9F0000000000000000", queue_id=request.queue_id, queue_offset=QueueOffset(42)
         )
 
 

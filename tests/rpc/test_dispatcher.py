@@ -16,10 +16,10 @@ from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
 from ariane.wire.exchange import request_command
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command, encode_frame
-from ariane.wire.requests.offsets import GetMaxOffset, GetMinOffset, OffsetAnswer
-from ariane.wire.requests.topics import GetCluster, GetRoute, RouteAnswer
+from ariane.wire.requests.offsets import GetMaxOffset, GetMinOffset, OffsetResponse
+from ariane.wire.requests.topics import GetCluster, GetRoute, RouteResponse
 from tests.transport.peers import connected, serving
 
 TOO_LARGE = 17 * 1024 * 1024
@@ -32,24 +32,24 @@ class Handlers:
     seen: list[object] = field(default_factory=list)
 
     @handles(GetMaxOffset)
-    def at_once(self, ask: GetMaxOffset, call: Call) -> OffsetAnswer:
-        self.seen.append(ask)
-        if ask.topic == "refuse":
+    def at_once(self, request: GetMaxOffset, call: Call) -> OffsetResponse:
+        self.seen.append(request)
+        if request.topic == "refuse":
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
-        if ask.topic == "bug":
+        if request.topic == "bug":
             raise ZeroDivisionError("a secret detail")
-        return OffsetAnswer(offset=QueueOffset(ask.queue_id + 1))
+        return OffsetResponse(offset=QueueOffset(request.queue_id + 1))
 
     @handles(GetMinOffset)
-    async def later(self, ask: GetMinOffset, call: Call) -> OffsetAnswer:
+    async def later(self, request: GetMinOffset, call: Call) -> OffsetResponse:
         await asyncio.sleep(0)
-        if ask.topic == "bug":
+        if request.topic == "bug":
             raise ZeroDivisionError("a secret detail")
-        return OffsetAnswer(offset=QueueOffset(-1))
+        return OffsetResponse(offset=QueueOffset(-1))
 
     @handles(GetRoute)
-    def encoded(self, ask: GetRoute, call: Call) -> RouteAnswer | Encoded:
-        return Encoded(Answer(), bytes(TOO_LARGE) if ask.topic == "large" else b'{"queueDatas":[]}')
+    def encoded(self, request: GetRoute, call: Call) -> RouteResponse | Encoded:
+        return Encoded(Response(), bytes(TOO_LARGE) if request.topic == "large" else b'{"queueDatas":[]}')
 
 
 @asynccontextmanager
@@ -108,10 +108,10 @@ async def test_a_refusal_reaches_the_caller_with_its_code_and_words() -> None:
 
 @pytest.mark.parametrize("ask", [GetMaxOffset("bug", 0), GetMinOffset("bug", 0)])
 async def test_a_bug_is_logged_with_its_traceback_and_answered_without_details(
-    ask: GetMaxOffset | GetMinOffset, caplog: pytest.LogCaptureFixture
+    request: GetMaxOffset | GetMinOffset, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running() as (caller, address, _):
-        refused = await failure(caller.call(address, ask))
+        refused = await failure(caller.call(address, request))
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "secret" not in refused.remark
         (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -123,9 +123,9 @@ async def test_a_missing_or_malformed_field_is_named_in_the_answer() -> None:
     async with serving(Dispatcher(HandlerTable.of(Handlers())).receive) as server, connected(server) as client:
         for ext, named in (({"topic": "T"}, "queueId"), ({"topic": "T", "queueId": "many"}, "many")):
             await client.send(encode_frame(Command(code=RequestCode.GET_MAX_OFFSET, ext_texts=ext)))
-            answer = await client.read()
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert named in (answer.remark or "")
+            response = await client.read()
+            assert response.code == ResponseCode.SYSTEM_ERROR
+            assert named in (response.remark or "")
 
 
 async def test_an_answer_above_the_frame_limit_becomes_an_error_answer() -> None:

@@ -44,7 +44,7 @@ class Stage:
 
     def create(self, topic: str, queues: int, brokers: Sequence[str] | None = None) -> None:
         wanted = sorted(self.brokers) if brokers is None else brokers
-        ask = UpdateTopic(
+        request = UpdateTopic(
             topic=topic,
             default_topic="TBW102",
             read_queue_nums=queues,
@@ -53,7 +53,7 @@ class Stage:
             topic_filter_type="SINGLE_TAG",
         )
         for name in wanted:
-            self.cluster.calls.call(self.brokers[name], ask)
+            self.cluster.calls.call(self.brokers[name], request)
         while len(self.known_queues(topic)) < queues * len(wanted):
             sleep(0.01)  # the nameserver tells nobody
 
@@ -90,8 +90,8 @@ class Stage:
             for body in bodies
         ]
         for start in range(0, len(asks), 100):
-            answers = self.cluster.calls.call_all(self.brokers[broker], asks[start : start + 100], 30.0)
-            assert {answer.code for answer in answers} == {0}, answers[0].remark
+            responses = self.cluster.calls.call_all(self.brokers[broker], asks[start : start + 100], 30.0)
+            assert {response.code for response in responses} == {0}, responses[0].remark
 
     def spread(self, topic: str, messages: int, queues: int = 2, **properties: str) -> list[bytes]:
         """Messages over all queues of both brokers, numbered from 0."""

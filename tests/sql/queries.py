@@ -7,7 +7,7 @@ from typing import Any
 from ariane.client.settings import ClientSettings
 from ariane.sql.catalog import ClusterCatalog, StoreCatalog
 from ariane.sql.duckdb_engine import answer_by_duckdb
-from ariane.sql.tables import Catalog, Wanted
+from ariane.sql.tables import Catalog, ScanFilter
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Told:
         return value
 
 
-def ask(sql: str, catalog: Catalog) -> Told:
-    with answer_by_duckdb(sql, catalog) as answer:
-        rows = list(answer.rows)
-        return Told(rows, list(answer.columns), answer.sentences())
+def request(sql: str, catalog: Catalog) -> Told:
+    with answer_by_duckdb(sql, catalog) as response:
+        rows = list(response.rows)
+        return Told(rows, list(response.columns), response.sentences())
 
 
 def cluster(namesrv: str, **wanted: Any) -> ClusterCatalog:
-    return ClusterCatalog(ClientSettings(nameservers=namesrv), Wanted(**wanted))
+    return ClusterCatalog(ClientSettings(nameservers=namesrv), ScanFilter(**wanted))
 
 
 def stores(*roots: Path, **wanted: Any) -> StoreCatalog:
-    return StoreCatalog(roots, Wanted(**wanted))
+    return StoreCatalog(roots, ScanFilter(**wanted))

@@ -100,12 +100,12 @@ def test_a_store_of_apaches_gives_one_answer(name: str, tmp_path: Path, capsys: 
         topics_with_queues(layout), key=lambda one: int(Asked(capsys, "duckdb", *_count(layout, one)).rows[0]["n"])
     )
     columns = "queueId, queueOffset, msgId, tags, keys, body, bornTimestamp, storeTimestamp, properties"
-    answers = []
+    responses = []
     for engine, quote in (("duckdb", '"'), ("spark", "`")):
         sql = f"select {columns} from {quote}{topic}{quote} order by queueId, queueOffset"
-        answers.append(Asked(capsys, engine, sql, "--store", str(layout.root)))
-    assert answers[1].rows == answers[0].rows != []
-    assert answers[1].err.endswith("by Spark, complete\n")
+        responses.append(Asked(capsys, engine, sql, "--store", str(layout.root)))
+    assert responses[1].rows == responses[0].rows != []
+    assert responses[1].err.endswith("by Spark, complete\n")
 
 
 def _count(layout: Layout, topic: str) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """Messages that went while a query was reading."""
 
 from ariane.spark.data_loss import report_loss
-from ariane.sql.sources import telling_losses
+from ariane.sql.sources import capture_data_loss
 
 
 def test_a_loss_is_told_to_whoever_scans_and_to_nobody_afterwards() -> None:
     told: list[str] = []
-    with telling_losses(told.append):
+    with capture_data_loss(told.append):
         report_loss("queue 0 of topic orders on broker-a: messages 0 to 9 are gone", fail=False)
     report_loss("another", fail=False)
     assert told == ["queue 0 of topic orders on broker-a: messages 0 to 9 are gone"]

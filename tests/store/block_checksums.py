@@ -5,7 +5,7 @@ from pathlib import Path
 from ariane.store.commit_log.scan import list_files
 from ariane.store.disk import Disk
 from ariane.store.layout import Layout
-from ariane.store.offline.verify_log import LogFacts, SumsCheck
+from ariane.store.offline.verify_log import ChecksumCheck, LogFacts
 from ariane.store.offline.verify_report import Report
 from tests.store.stores import ROOT
 
@@ -16,7 +16,7 @@ def check_sums(disk: Disk, log_end: int = 0, root: Path = ROOT) -> Report:
     """`log_end`: up to where the sums should reach, if the test knows."""
     layout = Layout.under(root)
     report = Report(root, is_unclean=disk.size(layout.abort) is not None)
-    check = SumsCheck(report, disk, layout)
+    check = ChecksumCheck(report, disk, layout)
     files = list_files(disk, layout.commit_log)
     for file in files:
         check.compare(file, NO_RECORDS)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ariane.store.blocking_io import Steps, at_once, off_the_loop, unless_blocked, until_warm
+from ariane.store.blocking_io import IoSteps, run_if_cached, run_in_executor, run_sync, until_warm
 
-Run = Callable[[Steps[list[str]]], Awaitable[list[str]]]
+Run = Callable[[IoSteps[list[str]]], Awaitable[list[str]]]
 
 
-def steps(*names: str | None) -> Steps[list[str]]:
+def steps(*names: str | None) -> IoSteps[list[str]]:
     """Tells which thread did each errand; the errand of that name fails."""
     done: list[str] = []
 
@@ -29,51 +29,51 @@ def steps(*names: str | None) -> Steps[list[str]]:
 
 
 def test_a_tool_does_every_errand_itself() -> None:
-    assert at_once(steps("one", None, "two")) == ["one by MainThread", "two by MainThread"]
+    assert run_sync(steps("one", None, "two")) == ["one by MainThread", "two by MainThread"]
 
 
 async def test_on_the_loop_threads_do_the_errands_in_order() -> None:
-    first, second = await off_the_loop(steps("one", None, "two"))
+    first, second = await run_in_executor(steps("one", None, "two"))
     assert first.startswith("one by ")
     assert second.startswith("two by ")
     assert "MainThread" not in first + second
 
 
 async def test_a_failed_errand_is_told_to_the_steps() -> None:
-    assert at_once(steps("fails", "one")) == ["Input/output error", "one by MainThread"]
-    failed, _ = await off_the_loop(steps("fails", "one"))
+    assert run_sync(steps("fails", "one")) == ["Input/output error", "one by MainThread"]
+    failed, _ = await run_in_executor(steps("fails", "one"))
     assert failed == "Input/output error"
 
 
 async def test_steps_without_an_errand_do_not_suspend() -> None:
     others: list[str] = []
     asyncio.get_running_loop().call_soon(others.append, "had a turn")
-    assert await off_the_loop(steps()) == []
+    assert await run_in_executor(steps()) == []
     assert others == []
-    assert await off_the_loop(steps(None)) == []
+    assert await run_in_executor(steps(None)) == []
     assert others == ["had a turn"]
 
 
 def test_steps_can_be_given_up_at_the_first_errand() -> None:
-    assert unless_blocked(steps()) == []
-    assert unless_blocked(steps("one")) is None
+    assert run_if_cached(steps()) == []
+    assert run_if_cached(steps("one")) is None
 
 
 def test_what_the_steps_do_not_expect_is_the_callers() -> None:
-    def fails() -> Steps[None]:
+    def fails() -> IoSteps[None]:
         yield lambda: 1 / 0
 
     with pytest.raises(ZeroDivisionError):
-        at_once(fails())
+        run_sync(fails())
 
 
 def test_errands_are_run_until_there_is_none() -> None:
     left = [1, 2, 3]
-    at_once(until_warm(lambda: left.pop if left else None))
+    run_sync(until_warm(lambda: left.pop if left else None))
     assert left == []
 
 
 def test_errands_that_never_end_are_given_up() -> None:
     done: list[int] = []
-    at_once(until_warm(lambda: lambda: done.append(1)))
+    run_sync(until_warm(lambda: lambda: done.append(1)))
     assert 1 < len(done) < 100

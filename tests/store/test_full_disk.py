@@ -9,7 +9,7 @@ import pytest
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull
-from ariane.store.append.appender import Outcome
+from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
@@ -59,7 +59,7 @@ def fill(store: MessageStore) -> int:
     """Appends until it is refused; how many were taken."""
     taken = 0
     while True:
-        outcome: Outcome = store.append([draft(b"%04d" % taken + BODY, key=f"k{taken}")])[0]
+        outcome: AppendResult = store.append([draft(b"%04d" % taken + BODY, key=f"k{taken}")])[0]
         if not isinstance(outcome, Appended):
             assert isinstance(outcome, StoreFull), outcome
             return taken

@@ -10,9 +10,8 @@ import pytest
 PAGE = (Path(__file__).parents[2] / "docs" / "data_files.md").read_text(encoding="utf-8")
 MODULES = (
     "ariane.wire.record.layout",
-    "ariane.wire.codes",
+    "ariane.wire.sys_flag",
     "ariane.wire.message_id",
-    "ariane.store.consume_queue.entry",
     "ariane.store.consume_queue.entry",
     "ariane.store.index.entries",
     "ariane.store.checkpoint",

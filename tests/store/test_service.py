@@ -18,7 +18,7 @@ from ariane.errors import StoreFull, StoreInUse, StoreReadOnly
 from ariane.store import message_store
 from ariane.store import service as service_module
 from ariane.store.append.draft import Appended
-from ariane.store.blocking_io import ColdBytes, fetch, off_the_loop
+from ariane.store.blocking_io import UncachedBytes, fetch, run_in_executor
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import RealDisk, RealFile
@@ -464,10 +464,10 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
         disk.readers.clear()
         service.store.make_durable()
         search = partial(service.store.lookup.searching_by_time, "orders", 0, stored_ms)
-        assert await off_the_loop(search()) == 13
+        assert await run_in_executor(search()) == 13
         assert disk.readers == []
         disk.is_cached = False
-        assert await off_the_loop(search()) == 13
+        assert await run_in_executor(search()) == 13
         assert len(disk.readers) >= 4
         assert "MainThread" not in disk.readers
 
@@ -485,7 +485,7 @@ async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
         assert stored_ms is not None
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, stored_ms)) == 13
+        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, stored_ms)) == 13
         reads = list(disk.entry_readers)
         assert len(reads) >= 8
         for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
@@ -515,8 +515,8 @@ async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_siz
         queue.append(0, 2**31 - 1, 0)
         queue.append(0, -5, 0)
         service.store.make_durable()
-        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, 0)) == 0
-        assert await off_the_loop(service.store.lookup.searching_by_time("orders", 0, 2**62)) == 5
+        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, 0)) == 0
+        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, 2**62)) == 5
 
 
 def queue_of(service: StoreService) -> ConsumeQueue:
@@ -597,6 +597,6 @@ def test_a_sector_that_cannot_be_read_is_told_before_the_mapping_meets_it(number
 
     if is_told:
         with pytest.raises(OSError, match=os.strerror(number)):
-            fetch([ColdBytes(Failing(), 0, 10)])  # type: ignore[arg-type]
+            fetch([UncachedBytes(Failing(), 0, 10)])  # type: ignore[arg-type]
     else:
-        fetch([ColdBytes(Failing(), 0, 10)])  # type: ignore[arg-type]
+        fetch([UncachedBytes(Failing(), 0, 10)])  # type: ignore[arg-type]

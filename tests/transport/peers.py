@@ -90,8 +90,8 @@ async def connected(server: Server, from_host: str = "127.0.0.1") -> AsyncIterat
 async def assert_honest_client_is_served(server: Server) -> None:
     async with connected(server) as honest:
         await honest.send(request_frame(opaque=7, body=b"honest"))
-        answer = await honest.read()
-        assert (answer.opaque, answer.body) == (7, b"honest")
+        response = await honest.read()
+        assert (response.opaque, response.body) == (7, b"honest")
 
 
 async def until(condition: Callable[[], object]) -> None:

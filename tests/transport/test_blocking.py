@@ -37,19 +37,19 @@ def requests_of(connection: socket.socket, count: int) -> list[Command]:
     return got
 
 
-def answer(request: Command, body: bytes = b"") -> bytes:
+def response(request: Command, body: bytes = b"") -> bytes:
     return encode_frame(Command(code=0, opaque=request.opaque, flag=HeaderFlag.RESPONSE, body=body or request.body))
 
 
 def test_answers_come_in_the_order_of_the_questions_whatever_their_own() -> None:
     def backwards(connection: socket.socket) -> None:
         for request in reversed(requests_of(connection, 3)):
-            connection.sendall(answer(request))
+            connection.sendall(response(request))
 
     with peer(backwards) as address:
         connection = BlockingConnection.open(address)
-        answers = connection.call_all([Command(code=1, body=b"%d" % number) for number in range(3)])
-        assert [one.body for one in answers] == [b"0", b"1", b"2"]
+        responses = connection.call_all([Command(code=1, body=b"%d" % number) for number in range(3)])
+        assert [one.body for one in responses] == [b"0", b"1", b"2"]
         connection.close()
 
 
@@ -59,7 +59,7 @@ def test_answers_that_come_before_their_turn_are_kept_until_they_are_taken() -> 
     def first_one_last(connection: socket.socket) -> None:
         first, *others = requests_of(connection, 3)
         for request in (*others, first):
-            connection.sendall(answer(request))
+            connection.sendall(response(request))
 
     with peer(first_one_last) as address:
         connection = BlockingConnection.open(address)
@@ -71,9 +71,9 @@ def test_answers_that_come_before_their_turn_are_kept_until_they_are_taken() -> 
 def test_answers_that_have_come_are_taken_together_up_to_the_first_that_is_missing() -> None:
     def without_the_third(connection: socket.socket) -> None:
         first, second, third, fourth = requests_of(connection, 4)
-        connection.sendall(b"".join(map(answer, (fourth, second, first))))
+        connection.sendall(b"".join(map(response, (fourth, second, first))))
         requests_of(connection, 1)
-        connection.sendall(answer(third))
+        connection.sendall(response(third))
 
     with peer(without_the_third) as address:
         connection = BlockingConnection.open(address)
@@ -91,7 +91,7 @@ def test_answers_that_have_come_are_taken_together_up_to_the_first_that_is_missi
 def test_the_answer_to_a_request_that_was_forgotten_is_dropped() -> None:
     def serve(connection: socket.socket) -> None:
         for request in requests_of(connection, 2):
-            connection.sendall(answer(request))
+            connection.sendall(response(request))
 
     with peer(serve) as address:
         connection = BlockingConnection.open(address)
@@ -105,7 +105,7 @@ def test_the_answer_to_a_request_that_was_forgotten_is_dropped() -> None:
 def test_requests_of_the_peer_are_passed_over() -> None:
     def serve(connection: socket.socket) -> None:
         (asked,) = requests_of(connection, 1)
-        connection.sendall(encode_frame(Command(code=40, opaque=asked.opaque)) + answer(asked, b"right"))
+        connection.sendall(encode_frame(Command(code=40, opaque=asked.opaque)) + response(asked, b"right"))
 
     with peer(serve) as address:
         connection = BlockingConnection.open(address)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ariane.errors import ConnectionLost
-from ariane.transport.connection import Waiters
+from ariane.transport.connection import PendingCalls
 from tests.transport.peers import PATIENCE_S
 
 
@@ -15,7 +15,7 @@ async def within_patience(waiter: "asyncio.Future[str]") -> str:
 
 
 async def test_an_answer_finds_who_waits_for_it() -> None:
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     first, second = waiters.add(1, 60.0), waiters.add(2, 60.0)
     assert waiters.settle(2, "two")
     assert waiters.settle(1, "one")
@@ -23,7 +23,7 @@ async def test_an_answer_finds_who_waits_for_it() -> None:
 
 
 async def test_an_answer_that_nobody_waits_for_is_told_so() -> None:
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     gone = waiters.add(1, 60.0)
     waiters.drop(1, gone)
     assert gone.cancelled()
@@ -32,7 +32,7 @@ async def test_an_answer_that_nobody_waits_for_is_told_so() -> None:
 
 async def test_calls_end_each_in_its_own_time() -> None:
     """The later one is added first: the timer must be set anew for the earlier, and again behind it."""
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     long, later, sooner = waiters.add(1, 3600.0), waiters.add(2, 0.05), waiters.add(3, 0.01)
     with pytest.raises(TimeoutError):
         await within_patience(sooner)
@@ -45,7 +45,7 @@ async def test_calls_end_each_in_its_own_time() -> None:
 
 
 async def test_a_call_that_was_answered_does_not_keep_the_timer_from_others() -> None:
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     waiters.add(1, 0.01)
     waiters.settle(1, "one")
     with pytest.raises(TimeoutError):
@@ -53,7 +53,7 @@ async def test_a_call_that_was_answered_does_not_keep_the_timer_from_others() ->
 
 
 async def test_a_lost_connection_fails_all() -> None:
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     calls = [waiters.add(number, 60.0) for number in range(3)]
     waiters.fail_all(ConnectionLost("gone"))
     for call in calls:
@@ -65,7 +65,7 @@ async def test_a_lost_connection_fails_all() -> None:
 async def test_a_failure_that_nobody_looks_at_is_not_reported_as_lost() -> None:
     told: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    waiters: Waiters[str] = Waiters()
+    waiters: PendingCalls[str] = PendingCalls()
     call = waiters.add(1, 60.0)
     waiters.fail_all(ConnectionLost("gone"))
     waiters.drop(1, call)

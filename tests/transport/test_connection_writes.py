@@ -44,4 +44,4 @@ async def test_large_requests_do_not_pile_up_until_the_end_of_the_turn() -> None
     async with serving() as server, Pool.open(TransportSettings(), Clock(), lambda *_: None) as pool:
         bodies = [b"%d" % number * 300_000 for number in range(10)]
         calls = [pool.call(str(server.address), Command(code=105, body=body), PATIENCE_S) for body in bodies]
-        assert [answer.body for answer in await asyncio.gather(*calls)] == bodies
+        assert [response.body for response in await asyncio.gather(*calls)] == bodies

@@ -20,15 +20,15 @@ def no_requests(connection: Connection, command: Command) -> Reply:
     raise AssertionError(f"nobody asks the client here: {command}")
 
 
-def ask(body: bytes = b"") -> Command:
+def request(body: bytes = b"") -> Command:
     return Command(code=105, body=body)
 
 
 async def test_concurrent_callers_share_one_connection_and_get_their_own_answers() -> None:
     async with serving() as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         bodies = [b"%d" % n for n in range(200)]
-        answers = await asyncio.gather(*(pool.call(str(server.address), ask(body)) for body in bodies))
-        assert [answer.body for answer in answers] == bodies
+        responses = await asyncio.gather(*(pool.call(str(server.address), request(body)) for body in bodies))
+        assert [response.body for response in responses] == bodies
         assert server.connections == 1
 
 
@@ -40,8 +40,10 @@ async def test_answers_out_of_order_find_their_callers() -> None:
         return b"".join(response_to(late) for late in reversed(held)) if len(held) == 3 else None
 
     async with serving(receive) as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
-        answers = await asyncio.gather(*(pool.call(str(server.address), ask(body)) for body in (b"a", b"b", b"c")))
-        assert [answer.body for answer in answers] == [b"a", b"b", b"c"]
+        responses = await asyncio.gather(
+            *(pool.call(str(server.address), request(body)) for body in (b"a", b"b", b"c"))
+        )
+        assert [response.body for response in responses] == [b"a", b"b", b"c"]
 
 
 async def test_a_time_out_leaves_nothing_behind_and_a_late_answer_is_dropped() -> None:
@@ -56,18 +58,18 @@ async def test_a_time_out_leaves_nothing_behind_and_a_late_answer_is_dropped() -
     async with serving(receive) as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         address = str(server.address)
         with pytest.raises(CallTimeout, match="outcome is unknown"):
-            await pool.call(address, ask(b"slow"), timeout_s=0.05)
+            await pool.call(address, request(b"slow"), timeout_s=0.05)
         connection = await pool.connection(address)
         assert connection.calls_in_flight == 0
         peer, command = late[0]
         peer.write(response_to(command))
-        assert (await pool.call(address, ask(b"next"))).body == b"next"
+        assert (await pool.call(address, request(b"next"))).body == b"next"
         assert await pool.connection(address) is connection
 
 
 async def test_a_cancelled_call_leaves_nothing_behind() -> None:
     async with serving(lambda connection, command: None) as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
-        call = asyncio.ensure_future(pool.call(str(server.address), ask()))
+        call = asyncio.ensure_future(pool.call(str(server.address), request()))
         connection = await pool.connection(str(server.address))
         await until(lambda: connection.calls_in_flight == 1)
         call.cancel()
@@ -83,14 +85,14 @@ async def test_callers_learn_at_once_that_the_connection_is_lost() -> None:
 
     async with serving(hang_up) as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         with pytest.raises(ConnectionLost):
-            await pool.call(str(server.address), ask())
+            await pool.call(str(server.address), request())
 
 
 async def test_a_restarted_server_is_reached_again() -> None:
     async with AsyncExitStack() as first, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         server = await first.enter_async_context(serving())
         address = server.address
-        await pool.call(str(address), ask())
+        await pool.call(str(address), request())
         await first.aclose()
         async with Server.open(address, echo, SETTINGS, TlsSettings(), Clock()):
             await until_answered(pool, address)
@@ -100,7 +102,7 @@ async def until_answered(pool: Pool, address: Address) -> None:
     async with asyncio.timeout(10):
         while True:
             try:
-                await pool.call(str(address), ask())
+                await pool.call(str(address), request())
             except (ConnectFailed, ConnectionLost):
                 await asyncio.sleep(0.01)
             else:
@@ -122,7 +124,7 @@ async def test_attempts_to_a_dead_address_come_with_growing_pauses() -> None:
     refusals = []
     for _ in range(50):
         with pytest.raises(ConnectFailed) as caught:
-            await pool.call(dead, ask())
+            await pool.call(dead, request())
         refusals.append(str(caught.value))
         await asyncio.sleep(0.004)
     assert 2 <= attempts < 10  # 0.2 s hold three pauses: 0.05, 0.1, 0.2
@@ -134,11 +136,11 @@ async def test_more_calls_than_allowed_fail_at_once() -> None:
     settings = TransportSettings(calls_max=2)
     async with serving(lambda connection, command: None) as server, Pool.open(settings, Clock(), no_requests) as pool:
         address = str(server.address)
-        waiting = [asyncio.ensure_future(pool.call(address, ask())) for _ in range(2)]
+        waiting = [asyncio.ensure_future(pool.call(address, request())) for _ in range(2)]
         connection = await pool.connection(address)
         await until(lambda: connection.calls_in_flight == 2)
         with pytest.raises(TooManyInFlight):
-            await pool.call(address, ask())
+            await pool.call(address, request())
         for call in waiting:
             call.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -147,13 +149,13 @@ async def test_more_calls_than_allowed_fail_at_once() -> None:
 async def test_a_server_can_ask_the_client_over_the_clients_connection() -> None:
     def answer_both(connection: Connection, command: Command) -> Reply:
         async def relay() -> bytes:
-            answer = await connection.call(ask(b"from the server"), 5)
-            return response_to(command, answer.body)
+            response = await connection.call(request(b"from the server"), 5)
+            return response_to(command, response.body)
 
         return relay()
 
     async with serving(answer_both) as server, Pool.open(SETTINGS, Clock(), echo) as pool:
-        assert (await pool.call(str(server.address), ask(b"?"))).body == b"from the server"
+        assert (await pool.call(str(server.address), request(b"?"))).body == b"from the server"
 
 
 async def test_trap_20_opaque_numbers_start_at_one_and_wrap_within_int32() -> None:
@@ -165,15 +167,15 @@ async def test_trap_20_opaque_numbers_start_at_one_and_wrap_within_int32() -> No
 
     async with serving(receive) as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         address = str(server.address)
-        await pool.call(address, ask())
+        await pool.call(address, request())
         (await pool.connection(address))._opaque = 2**31 - 2
-        await pool.call(address, ask())
-        await pool.call(address, ask())
+        await pool.call(address, request())
+        await pool.call(address, request())
         assert seen == [1, 2**31 - 1, 1]
 
 
 async def test_trap_20_an_answer_to_a_oneway_call_without_the_bit_is_dropped() -> None:
     async with serving() as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         address = str(server.address)
-        await pool.send(address, ask(b"one way, without the flag: the server answers"))
-        assert (await pool.call(address, ask(b"next"))).body == b"next"
+        await pool.send(address, request(b"one way, without the flag: the server answers"))
+        assert (await pool.call(address, request(b"next"))).body == b"next"

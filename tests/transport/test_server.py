@@ -43,8 +43,8 @@ VIOLATIONS = {
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with serving() as server, connected(server) as client:
         await client.send(b"".join(request_frame(opaque=n, body=b"%d" % n) for n in range(1, 101)))
-        answers = [await client.read() for _ in range(100)]
-        assert [(answer.opaque, answer.body) for answer in answers] == [(n, b"%d" % n) for n in range(1, 101)]
+        responses = [await client.read() for _ in range(100)]
+        assert [(response.opaque, response.body) for response in responses] == [(n, b"%d" % n) for n in range(1, 101)]
 
 
 @pytest.mark.parametrize("violation", VIOLATIONS.values(), ids=VIOLATIONS.keys())
@@ -177,14 +177,14 @@ async def assert_nothing_more(begun: list[int]) -> None:
 
 async def test_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
     taken = 0
-    answer = bytes(64 * 1024)
+    response = bytes(64 * 1024)
 
     def receive(connection: Connection, command: Command) -> Reply:
         nonlocal taken
         if command.body == b"honest":
             return echo(connection, command)
         taken += 1
-        return response_to(command, answer)
+        return response_to(command, response)
 
     async with serving(receive, write_buffer_bytes_max=1024 * 1024) as server, connected(server) as client:
         client.writer.write(request_frame() * 20_000)  # asks for 1.3 GB
@@ -192,7 +192,7 @@ async def test_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
         await assert_honest_client_is_served(server)
         for _ in range(50):
             await asyncio.sleep(0.001)
-        assert taken * len(answer) < 64 * 1024 * 1024  # the buffers of both kernels' ends and ours, not 1.3 GB
+        assert taken * len(response) < 64 * 1024 * 1024  # the buffers of both kernels' ends and ours, not 1.3 GB
         client.writer.transport.abort()
 
 

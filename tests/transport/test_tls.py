@@ -46,20 +46,20 @@ def tls(
     )
 
 
-async def ask(server: Server, context: ssl.SSLContext | None) -> bytes:
+async def request(server: Server, context: ssl.SSLContext | None) -> bytes:
     async with Pool.open(TransportSettings(), Clock(), echo, context) as pool:
         return (await pool.call(str(server.address), Command(code=105, body=b"hello"))).body
 
 
 async def test_permissive_takes_tls_and_plain_on_one_port(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.PERMISSIVE)) as server:
-        assert await ask(server, client_context(certificates.trust)) == b"hello"
-        assert await ask(server, None) == b"hello"
+        assert await request(server, client_context(certificates.trust)) == b"hello"
+        assert await request(server, None) == b"hello"
 
 
 async def test_enforcing_closes_plain_connections(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.ENFORCING)) as server:
-        assert await ask(server, client_context(certificates.trust)) == b"hello"
+        assert await request(server, client_context(certificates.trust)) == b"hello"
         async with connected(server) as plain:
             await plain.send(request_frame())
             await plain.wait_closed_by_peer()
@@ -67,24 +67,24 @@ async def test_enforcing_closes_plain_connections(certificates: Certificates) ->
 
 async def test_disabled_closes_tls_and_takes_plain(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.DISABLED)) as server:
-        assert await ask(server, None) == b"hello"
+        assert await request(server, None) == b"hello"
         with pytest.raises(ConnectFailed):
-            await ask(server, client_context(certificates.trust))
+            await request(server, client_context(certificates.trust))
 
 
 async def test_a_client_certificate_can_be_required(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.ENFORCING, ClientAuthentication.REQUIRE)) as server:
         known = client_context(certificates.trust, certificates.client)
-        assert await ask(server, known) == b"hello"
+        assert await request(server, known) == b"hello"
         with pytest.raises(TransportError):  # TLS 1.3 tells the client of a refused certificate after the handshake
-            await ask(server, client_context(certificates.trust))
+            await request(server, client_context(certificates.trust))
 
 
 async def test_a_server_that_cannot_prove_its_name_is_refused(certificates: Certificates, tmp_path: Path) -> None:
     stranger = Certificates(tmp_path)
     async with serving(tls=tls(certificates, TlsMode.PERMISSIVE)) as server:
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
-            await ask(server, client_context(stranger.trust))
+            await request(server, client_context(stranger.trust))
 
 
 def test_a_certificate_that_cannot_be_read_is_a_setting_error(tmp_path: Path) -> None:

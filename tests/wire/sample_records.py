@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
-from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress
 from ariane.wire.record.layout import encode
+from ariane.wire.sys_flag import Compression, with_compression
 
 V4 = HostPort(IPv4Address("192.168.1.10"), 10911)
 V6 = HostPort(IPv6Address("fd00::2"), 40000)

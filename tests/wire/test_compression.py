@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import RecordError, WireError
-from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress, decompress
+from ariane.wire.sys_flag import Compression, with_compression
 
 kinds = pytest.mark.parametrize("kind", list(Compression))
 LIMIT = 100_000

@@ -24,8 +24,8 @@ int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
-def frame(ask: Pull = PULL, opaque: int = 7) -> bytes:
-    return encode_frame(request_command(ask, opaque=opaque))
+def frame(request: Pull = PULL, opaque: int = 7) -> bytes:
+    return encode_frame(request_command(request, opaque=opaque))
 
 
 def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str]]:
@@ -42,8 +42,8 @@ def general(data: bytes) -> Pull:
     return asked
 
 
-def values(ask: Pull) -> dict[str, object]:
-    return {name: getattr(ask, name) for name in NAMES}
+def values(request: Pull) -> dict[str, object]:
+    return {name: getattr(request, name) for name in NAMES}
 
 
 def test_frames_back_to_back_are_all_taken_from_where_it_is_told_to_begin() -> None:
@@ -75,9 +75,9 @@ def test_lengths_that_contradict_each_other_are_left_alone() -> None:
 
 def test_another_serialisation_an_answer_and_a_one_way_call_are_left_alone() -> None:
     binary = request_command(PULL, opaque=7, serialization=Serialization.BINARY)
-    answer, oneway = request_command(PULL, opaque=7), request_command(PULL, opaque=7, oneway=True)
-    answer.flag = HeaderFlag.RESPONSE
-    for command in (binary, answer, oneway):
+    response, oneway = request_command(PULL, opaque=7), request_command(PULL, opaque=7, oneway=True)
+    response.flag = HeaderFlag.RESPONSE
+    for command in (binary, response, oneway):
         assert taken(encode_frame(command)) == []
 
 

@@ -19,8 +19,8 @@ NAMES = msgspec.structs.fields(SendFields)
 int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 
 
-def frame(ask: SendMessageV2 = SEND, opaque: int = 7) -> bytes:
-    return encode_frame(request_command(ask, opaque=opaque))
+def frame(request: SendMessageV2 = SEND, opaque: int = 7) -> bytes:
+    return encode_frame(request_command(request, opaque=opaque))
 
 
 def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str, bytes]]:
@@ -74,9 +74,9 @@ def test_lengths_that_contradict_each_other_are_left_alone() -> None:
 
 def test_another_serialisation_an_answer_and_a_one_way_call_are_left_alone() -> None:
     binary = request_command(SEND, opaque=7, serialization=Serialization.BINARY)
-    answer, oneway = request_command(SEND, opaque=7), request_command(SEND, opaque=7, oneway=True)
-    answer.flag = HeaderFlag.RESPONSE
-    for command in (binary, answer, oneway):
+    response, oneway = request_command(SEND, opaque=7), request_command(SEND, opaque=7, oneway=True)
+    response.flag = HeaderFlag.RESPONSE
+    for command in (binary, response, oneway):
         assert taken(encode_frame(command)) == []
 
 
@@ -91,7 +91,7 @@ def test_another_serialisation_an_answer_and_a_one_way_call_are_left_alone() -> 
 def test_the_fields_are_those_of_the_general_way(
     texts: list[str | None], int32s: list[int], born: int, batch: bool, body: bytes, opaque: int
 ) -> None:
-    ask = SendMessageV2(
+    request = SendMessageV2(
         producer_group=texts[0] or "",
         topic=texts[1] or "",
         default_topic=texts[2] or "",
@@ -107,7 +107,7 @@ def test_the_fields_are_those_of_the_general_way(
         broker_name=texts[4],
         body=body,
     )
-    data = frame(ask, opaque)
+    data = frame(request, opaque)
     ((end, number, fields, body_at),) = send_frames(data, 0, FrameLimits())
     decoder = FrameDecoder()
     decoder.feed(data)

@@ -1,9 +1,9 @@
 import pytest
 
 from ariane.errors import FieldError, HeaderError
-from ariane.wire.fields import Answer, Request, from_ext, from_json, to_ext, wire_name
+from ariane.wire.fields import Request, Response, from_ext, from_json, to_ext, wire_name
 from ariane.wire.requests.offsets import GetMaxOffset
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.send import SendResponse
 
 
 def test_names_are_camel_case_on_the_wire_and_what_is_beside_the_header_has_none() -> None:
@@ -13,8 +13,8 @@ def test_names_are_camel_case_on_the_wire_and_what_is_beside_the_header_has_none
 
 
 def test_values_are_text_and_none_is_left_out() -> None:
-    answer = SendAnswer(msg_id="7F", queue_id=3, queue_offset=12)  # type: ignore[arg-type]
-    assert to_ext(answer) == {
+    response = SendResponse(msg_id="7F", queue_id=3, queue_offset=12)  # type: ignore[arg-type]
+    assert to_ext(response) == {
         "msgId": "7F", "queueId": "3", "queueOffset": "12", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
     }  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_fields_that_are_no_object_are_refused() -> None:
 
 
 def test_a_peer_cannot_set_what_is_beside_the_header() -> None:
-    class Ask(Request[Answer], frozen=True):
+    class Ask(Request[Response], frozen=True):
         topic: str
         body: bytes = b""
 

@@ -40,7 +40,7 @@ def registrations(**lost: st.SearchStrategy[Any]) -> st.SearchStrategy[Registrat
     )
 
 
-def ask(body: bytes, *, compressed: bool = False, crc: int = 0) -> RegisterBroker:
+def request(body: bytes, *, compressed: bool = False, crc: int = 0) -> RegisterBroker:
     return RegisterBroker(
         broker_name="a", broker_addr="10.0.0.1:10911", cluster_name="c", broker_id=0, compressed=compressed,
         body_crc32=crc, body=body,
@@ -48,7 +48,7 @@ def ask(body: bytes, *, compressed: bool = False, crc: int = 0) -> RegisterBroke
 
 
 def decode(body: bytes, *, compressed: bool = False, version: int = Version.V4_7_1) -> RegistrationBody:
-    result = decode_registration(ask(body, compressed=compressed), version)
+    result = decode_registration(request(body, compressed=compressed), version)
     assert result is not None
     return result
 
@@ -64,17 +64,17 @@ def compressed(*parts: bytes | int) -> bytes:
 @given(registrations())
 def test_the_plain_form_survives(body: RegistrationBody) -> None:
     data, crc = encode_registration(body, compressed=False)
-    assert decode_registration(ask(data, crc=crc), Version.V4_7_1) == body
+    assert decode_registration(request(data, crc=crc), Version.V4_7_1) == body
 
 
 @given(registrations(topic_sys_flag=st.just(0), order=st.just(False)))
 def test_the_compressed_form_survives(body: RegistrationBody) -> None:
     data, crc = encode_registration(body, compressed=True)
-    assert decode_registration(ask(data, compressed=True, crc=crc), Version.V4_7_1) == body
+    assert decode_registration(request(data, compressed=True, crc=crc), Version.V4_7_1) == body
 
 
 def test_no_body_says_nothing() -> None:
-    assert decode_registration(ask(b""), Version.V4_7_1) is None
+    assert decode_registration(request(b""), Version.V4_7_1) is None
 
 
 def test_before_version_37_the_body_is_the_bare_topic_table() -> None:
@@ -104,9 +104,9 @@ def test_additions_of_5x_are_ignored_in_the_compressed_form() -> None:
 
 def test_trap_12_the_checksum_has_31_bits_and_a_wrong_one_is_refused() -> None:
     body = next(text for text in (b'{"n":%d}' % number for number in range(99)) if zlib.crc32(text) >> 31)
-    assert decode_registration(ask(body, crc=zlib.crc32(body) & 0x7FFFFFFF), Version.V4_7_1) == RegistrationBody()
+    assert decode_registration(request(body, crc=zlib.crc32(body) & 0x7FFFFFFF), Version.V4_7_1) == RegistrationBody()
     with pytest.raises(BodyError, match="checksum"):
-        decode_registration(ask(body, crc=crc32(body) + 1), Version.V4_7_1)
+        decode_registration(request(body, crc=crc32(body) + 1), Version.V4_7_1)
 
 
 REAL = [frame for frame in whole_frames() if frame.declaration.code == RequestCode.REGISTER_BROKER]
@@ -122,7 +122,7 @@ def test_registrations_of_a_real_broker_are_read_and_written_alike(frame: Golden
     assert body is not None
     assert body.topics
     data, crc = encode_registration(body, real.compressed)
-    assert decode_registration(ask(data, compressed=real.compressed, crc=crc), frame.command.version) == body
+    assert decode_registration(request(data, compressed=real.compressed, crc=crc), frame.command.version) == body
 
 
 def test_both_forms_of_a_real_broker_were_seen() -> None:

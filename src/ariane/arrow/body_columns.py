@@ -14,9 +14,9 @@ import pyarrow as pa
 from ariane.arrow.gather import BORN_HOST_AT, STORE_HOST_AT, Int64s, even_blocks, even_texts
 from ariane.arrow.rows import Rows
 from ariane.errors import RecordError
-from ariane.wire.codes import SysFlag
 from ariane.wire.compression import decompress
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6
+from ariane.wire.sys_flag import SysFlag
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """What a packed body may unpack to: far above the 4 MiB that producers may send, far below what would hurt."""

@@ -24,17 +24,17 @@ from ariane.arrow.body_columns import (
     unpack_bodies,
 )
 from ariane.arrow.filter import Selection, select
-from ariane.arrow.gather import Bools, Int64s, Source, fixed, is_all
+from ariane.arrow.gather import Bools, ByteGatherer, Int64s, fixed, is_all
 from ariane.arrow.property_columns import PropertyColumns
 from ariane.arrow.rows import Rows, checksum_faults
 from ariane.arrow.schema import COLUMNS, TIMESTAMP, message_schema
 from ariane.arrow.walk import BadRecord, Walk, find_chains
 from ariane.errors import RecordError
-from ariane.wire.codes import SysFlag, with_compression
 from ariane.wire.compression import decompress
 from ariane.wire.record.batch import decode_batch
 from ariane.wire.record.layout import pack_record
 from ariane.wire.record.read import RecordView, verify
+from ariane.wire.sys_flag import SysFlag, with_compression
 
 # --- columns ---
 #
@@ -215,7 +215,7 @@ def decode_records(
         decompress=decompress,
         check_crc=check_crc,
     )
-    walk = Walk(Source(buffer), memoryview(buffer).nbytes, base)
+    walk = Walk(ByteGatherer(buffer), memoryview(buffer).nbytes, base)
     batches: list[pa.RecordBatch] = []
     bad: list[BadRecord] = []
     end, gathered = start, 0
@@ -232,7 +232,9 @@ def decode_records(
     return Decoded(_joined(batches, decoder.schema), bad, end)
 
 
-def decode_pieces(source: Source, begins: Int64s, ends: Int64s, decoder: "Decoder") -> list[pa.RecordBatch] | None:
+def decode_pieces(
+    source: ByteGatherer, begins: Int64s, ends: Int64s, decoder: "Decoder"
+) -> list[pa.RecordBatch] | None:
     """Batches of the records in some pieces of a buffer, which hold whole records and nothing else.
 
     So answers to pulls lie in memory as they were received. None when anything is wrong in any of them: joined, they
@@ -313,7 +315,7 @@ class Decoder:
         """The batch of the messages in the first row."""
         at, size = int(rows.position[0]), rows.size(0)
         try:
-            source = Source(unwrap(rows, 0, self.body_bytes_max))
+            source = ByteGatherer(unwrap(rows, 0, self.body_bytes_max))
         except RecordError as error:
             return Part(_joined([], self.schema), [walk.bad(at, size, str(error))], at + size)
         inner = Walk(source, len(source))

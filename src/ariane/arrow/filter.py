@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from ariane.arrow.gather import Bools, is_all
 from ariane.arrow.property_columns import PropertyColumns
 from ariane.arrow.rows import Rows
-from ariane.wire.codes import SysFlag
+from ariane.wire.sys_flag import SysFlag
 
 _NOT_QUEUED = int(SysFlag.TRANSACTION_PREPARED)
 """The bit that prepared and rolled-back messages have: no queue shows them, so no consumer sees them."""

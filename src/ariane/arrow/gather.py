@@ -38,7 +38,7 @@ batch begins with new pages, and to get those takes longer than to fill them."""
 BORN_HOST_AT, STORE_HOST_AT = 48, 64
 
 
-class Source:
+class ByteGatherer:
     """One buffer: bytes, a mapped file, a memoryview. All positions are those in the buffer."""
 
     def __init__(self, buffer: Any) -> None:

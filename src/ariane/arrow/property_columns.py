@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ariane.arrow.gather import Bools, Bytes, Int64s, Source, data_of, is_all, offsets_of
+from ariane.arrow.gather import Bools, ByteGatherer, Bytes, Int64s, data_of, is_all, offsets_of
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import KEYS, PROPERTIES
 from ariane.model.message import Property
@@ -41,8 +41,8 @@ class PropertyTexts:
     """UTF-8 throughout."""
 
     @cached_property
-    def source(self) -> Source:
-        return Source(self.data)
+    def source(self) -> ByteGatherer:
+        return ByteGatherer(self.data)
 
     @property
     def is_dense(self) -> bool:

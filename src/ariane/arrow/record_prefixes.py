@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.gather import Bools, Int64s, Source
+from ariane.arrow.gather import Bools, ByteGatherer, Int64s
 from ariane.wire.record.layout import TOPIC_BYTES_MAX_V1
 from ariane.wire.record.numpy_fields import HEAD_BYTES, HEAD_TYPE
 
@@ -26,7 +26,7 @@ from ariane.wire.record.numpy_fields import HEAD_BYTES, HEAD_TYPE
 # The fields of many heads, by name.
 #
 # Columns    one array for each field that nearly every reader asks for; others are gathered when somebody asks for them
-# Heads      whole heads, one behind the other: few, or those of another layout, whose fields were moved to their places
+# PrefixFields   whole heads, one behind the other: few, or those of another layout, whose fields were moved
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -36,7 +36,7 @@ class Columns:
 
     __slots__ = ("_columns", "_positions", "_source")
 
-    def __init__(self, source: Source, positions: Int64s, columns: dict[str, Array]) -> None:
+    def __init__(self, source: ByteGatherer, positions: Int64s, columns: dict[str, Array]) -> None:
         self._source = source
         self._positions = positions
         self._columns = columns
@@ -53,7 +53,7 @@ class Columns:
         return Columns(self._source, self._positions[which], chosen)
 
 
-class Heads:
+class PrefixFields:
     __slots__ = ("_heads",)
 
     def __init__(self, heads: npt.NDArray[np.void]) -> None:
@@ -63,14 +63,14 @@ class Heads:
         column: Array = self._heads[name]
         return column
 
-    def take(self, which: Int64s | Bools) -> "Heads":
+    def take(self, which: Int64s | Bools) -> "PrefixFields":
         """As blocks without names: to choose from arrays with named fields is slow."""
         heads = self._heads
         blocks = np.ndarray(heads.shape, f"V{heads.itemsize}", heads)[which]
-        return Heads(np.ndarray(blocks.shape, heads.dtype, blocks))
+        return PrefixFields(np.ndarray(blocks.shape, heads.dtype, blocks))
 
 
-Fields: TypeAlias = Columns | Heads
+Fields: TypeAlias = Columns | PrefixFields
 
 
 assert HEAD_TYPE.names is not None
@@ -96,7 +96,7 @@ WORD = 8
 _BYTES_AT_ONCE = 256 * 1024
 """Of fronts: they, and what is made of them, shall be in a processor's own cache."""
 _HEADS_BYTES_FEW = 1024 * 1024
-"""Heads that stay there are not worth dealing out."""
+"""PrefixFields that stay there are not worth dealing out."""
 
 
 class Alike(NamedTuple):
@@ -120,26 +120,28 @@ class More(NamedTuple):
     """Words, as many as hold what is behind the body; see usual_tails.py."""
 
 
-class Fronts(NamedTuple):
+class RecordPrefixes(NamedTuple):
     fields: Fields
     """Of the heads; `sizeAndMagic` is the first two as one."""
     more: More | None
 
 
-def gather_fronts(source: Source, positions: Int64s, limit: int) -> Fronts:
+def gather_fronts(source: ByteGatherer, positions: Int64s, limit: int) -> RecordPrefixes:
     """Of the records at these positions, which ascend, and at each of which a head must fit before `limit`."""
     alike = _seem_alike(source, positions, limit) if len(positions) else None
     if alike is None and len(positions) * HEAD_BYTES <= _HEADS_BYTES_FEW:
-        return Fronts(Heads(np.ndarray(positions.shape, _HEADS, source.blocks(positions, HEAD_BYTES))), None)
+        return RecordPrefixes(
+            PrefixFields(np.ndarray(positions.shape, _HEADS, source.blocks(positions, HEAD_BYTES))), None
+        )
     if alike is None:
-        return Fronts(Columns(source, positions, _dealt_out(source, positions, _HEAD)), None)
+        return RecordPrefixes(Columns(source, positions, _dealt_out(source, positions, _HEAD)), None)
     columns = _dealt_out(source, positions, _front(alike.body_length, len(alike.topic)))
     bodies = columns.pop(_BODY)
     tails = [columns.pop(_tail(number)) for number in range(tail_words(len(alike.topic)))]
-    return Fronts(Columns(source, positions, columns), More(alike, bodies, tails))
+    return RecordPrefixes(Columns(source, positions, columns), More(alike, bodies, tails))
 
 
-def _dealt_out(source: Source, positions: Int64s, front: "_Front") -> dict[str, Array]:
+def _dealt_out(source: ByteGatherer, positions: Int64s, front: "_Front") -> dict[str, Array]:
     columns = {name: np.empty(len(positions), kind) for name, kind in front.columns.items()}
     step = _BYTES_AT_ONCE // front.kind.itemsize
     for begin in range(0, len(positions), step):
@@ -150,7 +152,7 @@ def _dealt_out(source: Source, positions: Int64s, front: "_Front") -> dict[str, 
     return columns
 
 
-def _seem_alike(source: Source, positions: Int64s, limit: int) -> Alike | None:
+def _seem_alike(source: ByteGatherer, positions: Int64s, limit: int) -> Alike | None:
     """What some records have in common; None when nothing, or when a front would not be inside."""
     view = source.view
     places: list[int] = positions[:: -(-len(positions) // _SAMPLES)].tolist()
@@ -161,7 +163,7 @@ def _seem_alike(source: Source, positions: Int64s, limit: int) -> Alike | None:
     return alike if is_alike else None
 
 
-def topic_at(source: Source, at: int, limit: int) -> bytes:
+def topic_at(source: ByteGatherer, at: int, limit: int) -> bytes:
     """The topic that stands there, with its length before it; empty when it is not there or not a usual one."""
     length = source.view[at] if at < limit else 0
     topic = bytes(source.view[at : at + 1 + length])

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from ariane.arrow.gather import (
     Bools,
+    ByteGatherer,
     Bytes,
     Int64s,
-    Source,
     data_of,
     even_blocks,
     even_texts,
@@ -64,7 +64,7 @@ class EvenTopics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicSpans:
-    source: Source
+    source: ByteGatherer
     position: Int64s
     length: Int64s
 
@@ -113,7 +113,7 @@ _TEXT = pa.string()
 class Rows:
     """Some records of a source, with an array for each part."""
 
-    source: Source
+    source: ByteGatherer
     fields: Fields
     """Of their heads, by name. Of IPv6 hosts they hold nothing."""
     position: Int64s

@@ -11,10 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ariane.arrow.gather import STORE_HOST_AT, Bools, Int64s, Source, is_all
-from ariane.arrow.record_prefixes import TEXT_LENGTH_BYTES, WORD, Fronts, Heads, gather_fronts, tail_words, topic_at
+from ariane.arrow.gather import STORE_HOST_AT, Bools, ByteGatherer, Int64s, is_all
+from ariane.arrow.record_prefixes import (
+    TEXT_LENGTH_BYTES,
+    WORD,
+    PrefixFields,
+    RecordPrefixes,
+    gather_fronts,
+    tail_words,
+    topic_at,
+)
 from ariane.arrow.rows import EvenTopics, OneTopic, Rows, Topics, TopicSpans
-from ariane.wire.codes import SysFlag
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6
 from ariane.wire.record.layout import (
     BLANK_BYTES_MIN,
@@ -26,6 +33,7 @@ from ariane.wire.record.layout import (
     RECORD_BYTES_MIN,
 )
 from ariane.wire.record.numpy_fields import HEAD_BYTES, heads_at
+from ariane.wire.sys_flag import SysFlag
 
 # --- usual_tails ---
 #
@@ -59,7 +67,7 @@ def tails_in(words: list[Int64s], body_end: Int64s, ends: Int64s, topic: bytes) 
     return Tails(OneTopic(topic[1:], len(ends)), text_at, text_length)
 
 
-def tails_of(source: Source, body_end: Int64s, ends: Int64s) -> Tails | None:
+def tails_of(source: ByteGatherer, body_end: Int64s, ends: Int64s) -> Tails | None:
     """Of records whose ends lie inside the source. None when the lengths of some record do not add up."""
     places = (0, len(ends) // 2, -1)
     topics = [topic_at(source, body_end.item(place), ends.item(place)) for place in places]
@@ -68,7 +76,7 @@ def tails_of(source: Source, body_end: Int64s, ends: Int64s) -> Tails | None:
     return _uneven(source, body_end, ends) if even is None else even
 
 
-def _even(source: Source, body_end: Int64s, ends: Int64s, samples: list[bytes]) -> Tails | None:
+def _even(source: ByteGatherer, body_end: Int64s, ends: Int64s, samples: list[bytes]) -> Tails | None:
     """When all topics have the length of the samples."""
     topic = samples[0]
     text_at = body_end + (len(topic) + TEXT_LENGTH_BYTES)
@@ -115,7 +123,7 @@ def _tail_type(length: int) -> np.dtype[np.void]:
     return np.dtype([("topicLength", "i1"), ("topic", f"V{length}"), ("textLength", ">i2")])
 
 
-def _uneven(source: Source, body_end: Int64s, ends: Int64s) -> Tails | None:
+def _uneven(source: ByteGatherer, body_end: Int64s, ends: Int64s) -> Tails | None:
     behind_body = ends - body_end
     if _least(behind_body) < 1 + TEXT_LENGTH_BYTES:
         return None
@@ -143,7 +151,7 @@ _MAGIC_BITS = 0xFFFFFFFF
 
 
 def usual_rows(
-    source: Source, fronts: Fronts, positions: Int64s, limit: int, base: int | None, size_max: int
+    source: ByteGatherer, fronts: RecordPrefixes, positions: Int64s, limit: int, base: int | None, size_max: int
 ) -> Rows | None:
     """The rows at these positions, of which there is one at least; None when they are not all usual."""
     fields, more = fronts
@@ -219,7 +227,7 @@ class Checked(NamedTuple):
 
 
 def check_rows(
-    source: Source, positions: Int64s, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX
+    source: ByteGatherer, positions: Int64s, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX
 ) -> Checked:
     """The records at these positions, which ascend and of which only the bytes before `limit` count.
 
@@ -260,7 +268,7 @@ def _numbers(count: int) -> Int64s:
     return known[:count]
 
 
-def _with_tail(source: Source, positions: Int64s, limit: int, base: int | None, size_max: int) -> Checked:
+def _with_tail(source: ByteGatherer, positions: Int64s, limit: int, base: int | None, size_max: int) -> Checked:
     """When the last positions are so near to the limit that only a blank fits: they are blanks, or broken."""
     inside = int(np.searchsorted(positions, limit - HEAD_BYTES, side="right"))
     checked = check_rows(source, positions[:inside], limit, base, size_max)
@@ -269,7 +277,7 @@ def _with_tail(source: Source, positions: Int64s, limit: int, base: int | None, 
 
 
 def _parts(
-    source: Source,
+    source: ByteGatherer,
     heads: npt.NDArray[np.void],
     base: int | None,
     positions: Int64s,
@@ -294,7 +302,7 @@ def _parts(
     ok &= source.shorts(_safe(text_at - 2, ok, positions)) == text_length
     rows = Rows(
         source=source,
-        fields=Heads(heads),
+        fields=PrefixFields(heads),
         position=positions,
         standing=None if base is None else positions + base,
         flags=int(np.bitwise_or.reduce(sys_flag)) if len(sys_flag) else 0,
@@ -315,7 +323,7 @@ def _safe(places: Int64s, ok: Bools, instead: Int64s) -> Int64s:
 
 
 def _behind_hosts(
-    source: Source,
+    source: ByteGatherer,
     heads: npt.NDArray[np.void],
     sys_flag: npt.NDArray[np.int32],
     positions: Int64s,
@@ -339,7 +347,7 @@ def _behind_hosts(
     return born, store, body_at
 
 
-def _topic_lengths(source: Source, at: Int64s, is_wide: Bools) -> Int64s:
+def _topic_lengths(source: ByteGatherer, at: Int64s, is_wide: Bools) -> Int64s:
     """Negative for a length that no topic has."""
     length = source.int8[at].astype(np.int64)
     if np.count_nonzero(is_wide):
@@ -347,7 +355,7 @@ def _topic_lengths(source: Source, at: Int64s, is_wide: Bools) -> Int64s:
     return length
 
 
-def _is_blank(source: Source, at: int, limit: int) -> bool:
+def _is_blank(source: ByteGatherer, at: int, limit: int) -> bool:
     head = bytes(source.view[at : min(at + BLANK_BYTES_MIN, limit)])
     return (
         len(head) == BLANK_BYTES_MIN

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ariane.arrow.gather import Int64s, Source, is_all
+from ariane.arrow.gather import ByteGatherer, Int64s, is_all
 from ariane.arrow.rows import Rows
 from ariane.arrow.validate import Checked, check_rows
 from ariane.wire.record.layout import (
@@ -57,7 +57,7 @@ class Chain(NamedTuple):
     """Where the item behind the last start would begin."""
 
 
-def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
+def find_record_offsets(source: ByteGatherer, start: int, end: int, limit: int) -> Chain:
     """The items that begin from `start` on and before `end`, each where the size of the one before leads.
 
     Sizes are followed, not checked: that is done for all items at once (row_checks.py). Bytes from `limit` on are not
@@ -71,7 +71,7 @@ def find_chain(source: Source, start: int, end: int, limit: int) -> Chain:
     return _walk(source, start, end, limit)
 
 
-def find_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
+def find_chains(source: ByteGatherer, begins: Int64s, ends: Int64s) -> Int64s | None:
     """The items of pieces that are known to hold nothing else, as the answers to pulls: each piece is a lane.
 
     Pieces ascend. None when the sizes in some piece do not lead from its begin to its end.
@@ -85,7 +85,7 @@ def find_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
     return chain.starts if chain is not None and chain.stop == ends[-1] else None
 
 
-def _even_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
+def _even_chains(source: ByteGatherer, begins: Int64s, ends: Int64s) -> Int64s | None:
     """When in each piece all items have one size, there is nothing to follow: to guess and look is a few steps."""
     sizes = source.uint32[begins].astype(np.int64)
     if _least(sizes) < RECORD_BYTES_MIN:
@@ -99,7 +99,7 @@ def _even_chains(source: Source, begins: Int64s, ends: Int64s) -> Int64s | None:
     return starts if is_all(source.uint32[starts] == sizes) else None
 
 
-def _lane_starts(source: Source, start: int, end: int) -> Int64s:
+def _lane_starts(source: ByteGatherer, start: int, end: int) -> Int64s:
     step = _lane_bytes(end - start, _record_bytes(source, start))
     found = [start]
     for at in range(start + step, end - RECORD_BYTES_MIN, step):
@@ -111,13 +111,13 @@ def _lane_starts(source: Source, start: int, end: int) -> Int64s:
     return np.array(found, np.int64)
 
 
-def _is_record(source: Source, start: int) -> bool:
+def _is_record(source: ByteGatherer, start: int) -> bool:
     """Not so at the blank that ends a file, nor where the log has not been written yet: there are no lanes to find."""
     at = start + MAGIC_AT
     return at < len(source.uint32) and int(source.uint32[at]) in (MAGIC_V1, MAGIC_V2)
 
 
-def _record_bytes(source: Source, start: int) -> int:
+def _record_bytes(source: ByteGatherer, start: int) -> int:
     """What a record may take, judged by the first one."""
     first = int(source.uint32[start]) if start < len(source.uint32) else 0
     return min(max(first, RECORD_BYTES_MIN), 1 << 20)
@@ -129,7 +129,7 @@ def _lane_bytes(length: int, record_bytes: int) -> int:
     return max(records * record_bytes, length // _LANES_MAX)
 
 
-def _walk_lanes(source: Source, lanes: Int64s, ends: Int64s, limit: int) -> Chain | None:
+def _walk_lanes(source: ByteGatherer, lanes: Int64s, ends: Int64s, limit: int) -> Chain | None:
     """All lanes step by step; None when one of them, but for the last, does not arrive at its end."""
     sizes = source.uint32
     last = min(limit, len(source)) - MAGIC_AT  # the last place that a size can be read from
@@ -155,7 +155,7 @@ def _joined(table: Int64s, ends: Int64s) -> Chain | None:
     return Chain(table.T[inside.T], int(arrivals[-1]))
 
 
-def _walk(source: Source, start: int, end: int, limit: int) -> Chain:
+def _walk(source: ByteGatherer, start: int, end: int, limit: int) -> Chain:
     """One by one, up to the first item that is no record and no blank; it is the last of the chain."""
     view, unpack = source.view, SIZE_AND_MAGIC.unpack_from
     starts = [start]
@@ -186,7 +186,9 @@ class BadRecord:
     reason: str
 
 
-def reason_at(source: Source, position: int, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX) -> str:
+def reason_at(
+    source: ByteGatherer, position: int, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX
+) -> str:
     """Why there is no record at `position`."""
     verdict = verify(source.view, position, end=limit, check_body_crc=False, size_max=size_max)
     if isinstance(verdict, BrokenRecord):
@@ -196,7 +198,9 @@ def reason_at(source: Source, position: int, limit: int, base: int | None, size_
     return "the blank end of a file"
 
 
-def next_record(source: Source, start: int, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX) -> int:
+def next_record(
+    source: ByteGatherer, start: int, limit: int, base: int | None, size_max: int = RECORD_BYTES_MAX
+) -> int:
     """The first true record start from `start` on; `limit` when there is none.
 
     True is a record with a magic number, lengths that add up and a body that fits its checksum; where `base` is known,
@@ -219,7 +223,7 @@ STRETCH_BYTES = 16 * 1024 * 1024
 _STRETCH_BYTES_MIN = 64 * 1024
 
 
-class Stretch(NamedTuple):
+class Span(NamedTuple):
     rows: Rows
     bad: list[BadRecord]
     end: int
@@ -227,7 +231,7 @@ class Stretch(NamedTuple):
 
 
 class Walk(NamedTuple):
-    source: Source
+    source: ByteGatherer
     limit: int
     """Bytes from here on are not there."""
     base: int | None = None
@@ -236,14 +240,14 @@ class Walk(NamedTuple):
 
     def stretches(
         self, start: int, end: int, *, partial: bool = False, piece_bytes: int = STRETCH_BYTES
-    ) -> Iterator[Stretch]:
+    ) -> Iterator[Span]:
         """Everything that begins from `start` on and before `end`, in order and without a gap, in pieces.
 
         `partial`: the limit may cut the last record, which is then left, and no bad one.
         """
         position, step = start, STRETCH_BYTES
         while position < end:
-            chain = find_chain(self.source, position, min(position + step, end), self.limit)
+            chain = find_record_offsets(self.source, position, min(position + step, end), self.limit)
             step = min(step * 4, STRETCH_BYTES)
             for starts, stop in _pieces(chain, piece_bytes):
                 stretch = self._checked(starts, min(stop, self.limit), partial)
@@ -255,26 +259,26 @@ class Walk(NamedTuple):
             if position <= starts[0]:  # cut by the limit
                 return
 
-    def _checked(self, starts: Int64s, stop: int, partial: bool) -> Stretch:
+    def _checked(self, starts: Int64s, stop: int, partial: bool) -> Span:
         checked = check_rows(self.source, starts, self.limit, self.base, self.size_max)
         if not len(checked.broken):
             return self._text_only(checked.rows, stop)
         at = int(starts[checked.broken[0]])
         before, bad, _ = self._text_only(checked.rows.take(checked.rows.position < at), at)
         if partial and self._is_cut(at):
-            return Stretch(before, bad, at)
+            return Span(before, bad, at)
         following = next_record(self.source, at + 1, self.limit, self.base, self.size_max)
         bad.append(self.bad(at, following - at, reason_at(self.source, at, self.limit, self.base, self.size_max)))
-        return Stretch(before, bad, following)
+        return Span(before, bad, following)
 
-    def _text_only(self, rows: Rows, end: int) -> Stretch:
+    def _text_only(self, rows: Rows, end: int) -> Span:
         """Without the records whose topic is no text; their lengths add up, so what follows them is believed."""
         wrong = rows.odd_topics()
         if not len(wrong):
-            return Stretch(rows, [], end)
+            return Span(rows, [], end)
         sizes = rows.field("size", np.int64)
         bad = [self.bad(int(rows.position[n]), int(sizes[n]), "a topic that is not UTF-8") for n in wrong]
-        return Stretch(rows.take(np.setdiff1d(np.arange(len(rows)), wrong)), bad, end)
+        return Span(rows.take(np.setdiff1d(np.arange(len(rows)), wrong)), bad, end)
 
     def _is_cut(self, at: int) -> bool:
         """Whether a record may begin at `at` that ends behind the limit."""

@@ -8,10 +8,10 @@ from functools import partial
 from ariane.broker.acl.guard import Access
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.locks import QueueLocks
-from ariane.broker.groups.members import Clients, MemberNotices
+from ariane.broker.groups.members import Clients, RebalanceNotifier
 from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
-from ariane.broker.json_table import TableFile
-from ariane.broker.pull.long_polling import ParkedPulls
+from ariane.broker.json_table import JsonTable
+from ariane.broker.pull.long_polling import PullWaiters
 from ariane.broker.schedule.delay_levels import DelayedDelivery
 from ariane.broker.schedule.timer import TimerDelivery
 from ariane.broker.settings import BrokerSettings
@@ -21,10 +21,10 @@ from ariane.broker.topics import Topics
 from ariane.broker.transactions.checks import TransactionChecks
 from ariane.broker.transactions.half_messages import HALF_QUEUE
 from ariane.broker.transactions.outcomes import Transactions
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
@@ -36,10 +36,12 @@ from ariane.store.service import StoreService
 # Where in the log the oldest message is that nobody has seen yet: what a nearly full disk must not cost.
 #
 # Messages of delay levels and half messages wait in queues, in order, so the next one to come tells. Those of the timer
-# wheel do not: `TimerDelivery.oldest_waiting` looks for them.
+# wheel do not: `TimerDelivery.oldest_undelivered_offset` looks for them.
 
 
-def oldest_waiting(store: MessageStore, delayed: DelayedDelivery, transactions: Transactions) -> Steps[int | None]:
+def oldest_undelivered_offset(
+    store: MessageStore, delayed: DelayedDelivery, transactions: Transactions
+) -> IoSteps[int | None]:
     """The physical offset of the oldest delayed or half message; None when none waits."""
     queues = store.parts.queues
     heads = [(queues.get(SCHEDULE, level - 1), offset) for level, (offset, _) in delayed.progress().items()]
@@ -55,7 +57,7 @@ def oldest_waiting(store: MessageStore, delayed: DelayedDelivery, transactions: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Components:
     settings: BrokerSettings
     clock: Clock
     booted_ms: int
@@ -68,8 +70,8 @@ class Parts:
     clients: Clients
     statistics: Statistics
     locks: QueueLocks
-    intake: Intake
-    parked: ParkedPulls
+    intake: MessageWriter
+    parked: PullWaiters
     delayed: DelayedDelivery
     timer: TimerDelivery
     transactions: Transactions
@@ -77,7 +79,7 @@ class Parts:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: BrokerSettings, clock: Clock, store_host: bytes) -> AsyncIterator["Parts"]:
+    async def open(cls, settings: BrokerSettings, clock: Clock, store_host: bytes) -> AsyncIterator["Components"]:
         """The store before all that use it: tables and deliveries still save and put messages while they close."""
         booted_ms = clock.now_ms()
         async with (
@@ -89,9 +91,9 @@ class Parts:
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
             offsets.lower_to(partial(_queue_end, store.store.parts.queues))
-            clients = Clients(MemberNotices(settings, groups.get).members_changed)
+            clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
-            intake = Intake(store, settings, clock, counters)
+            intake = MessageWriter(store, settings, clock, counters)
             transactions = Transactions(store.store, intake, offsets, clock)
             async with (
                 groups.kept(clock, settings.offsets_save_interval_s),
@@ -104,7 +106,7 @@ class Parts:
                     is_topic=lambda topic: topics.get(topic) is not None or topics.is_system(topic),
                     is_group=lambda group: groups.get(group) is not None or clients.group(group) is not None,
                 ) as statistics,
-                ParkedPulls.open(clock) as parked,
+                PullWaiters.open(clock) as parked,
                 DelayedDelivery.open(
                     store, intake, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
                 ) as delayed,
@@ -112,7 +114,7 @@ class Parts:
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
                 store.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
-                store.store.held_by(partial(oldest_waiting, store.store, delayed, transactions))
+                store.store.held_by(partial(oldest_undelivered_offset, store.store, delayed, transactions))
                 store.store.held_by(timer.oldest_waiting)
                 yield cls(
                     settings=settings,
@@ -156,8 +158,8 @@ class _Tables:
     disk: Disk
     layout: Layout
 
-    def file(self, name: str) -> TableFile:
-        return TableFile(self.disk, self.layout.config / name)
+    def file(self, name: str) -> JsonTable:
+        return JsonTable(self.disk, self.layout.config / name)
 
     def offset_journal(self) -> OffsetJournal:
         return OffsetJournal(self.disk, self.layout.config)

@@ -13,12 +13,12 @@ from ariane.model.ids import RETRY_PREFIX
 from ariane.model.topic import TopicSysFlag
 from ariane.rpc.handlers import Call, handles
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.requests.clients import (
     CheckClientConfig,
     ConsumerData,
     ConsumerIds,
-    ConsumerIdsAnswer,
+    ConsumerIdsResponse,
     GetConsumerIds,
     Heartbeat,
     UnregisterClient,
@@ -37,8 +37,8 @@ class ClientHandlers:
     clock: Clock
 
     @handles(Heartbeat)
-    def heartbeat(self, ask: Heartbeat, call: Call) -> Answer:
-        if ask.body is None:
+    def heartbeat(self, request: Heartbeat, call: Call) -> Response:
+        if request.body is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a heartbeat without a body names no client")
         if len(call.command.body) > _HEARTBEAT_BYTES_MAX:
             raise RequestFailed(
@@ -47,11 +47,11 @@ class ClientHandlers:
             )
         command = call.command
         self.clients.heartbeat(
-            call.connection, ask.body, command.language_code, command.version, self.clock.monotonic()
+            call.connection, request.body, command.language_code, command.version, self.clock.monotonic()
         )
-        for consumer in ask.body.consumer_data_set:
+        for consumer in request.body.consumer_data_set:
             self._prepare(consumer)
-        return Answer()
+        return Response()
 
     def _prepare(self, consumer: ConsumerData) -> None:
         """The group and its retry topic, before the first message fails."""
@@ -67,22 +67,22 @@ class ClientHandlers:
             self.topics.ensure(topic, config.retry_queue_nums, sys_flag=int(flag))
 
     @handles(UnregisterClient)
-    def unregister(self, ask: UnregisterClient, call: Call) -> Unregistered:
-        self.clients.unregister(call.connection, ask.producer_group, ask.consumer_group)
+    def unregister(self, request: UnregisterClient, call: Call) -> Unregistered:
+        self.clients.unregister(call.connection, request.producer_group, request.consumer_group)
         return Unregistered()
 
     @handles(GetConsumerIds)
-    def consumer_ids(self, ask: GetConsumerIds, call: Call) -> ConsumerIdsAnswer:
-        group = self.clients.group(ask.consumer_group)
+    def consumer_ids(self, request: GetConsumerIds, call: Call) -> ConsumerIdsResponse:
+        group = self.clients.group(request.consumer_group)
         if group is None:  # clients expect this very code, and ask again
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {ask.consumer_group}")
-        return ConsumerIdsAnswer(body=ConsumerIds(consumer_id_list=group.client_ids()))
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.consumer_group}")
+        return ConsumerIdsResponse(body=ConsumerIds(consumer_id_list=group.client_ids()))
 
     @handles(CheckClientConfig)
-    def check(self, ask: CheckClientConfig, call: Call) -> Answer:
-        if ask.body is not None:
+    def check(self, request: CheckClientConfig, call: Call) -> Response:
+        if request.body is not None:
             try:
-                filter_of(ask.body.subscription_data, property_filter=self.settings.property_filter)
+                filter_of(request.body.subscription_data, property_filter=self.settings.property_filter)
             except ExpressionError as error:
                 raise RequestFailed(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return Answer()
+        return Response()

@@ -21,7 +21,7 @@ from ariane.store.disk import Disk
 from ariane.wire.json.body import JsonBody
 
 
-class TableFile:
+class JsonTable:
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
         self.path = path
@@ -39,7 +39,7 @@ class TableFile:
 #
 # Keeping a table in its file: at once, or every few seconds when it has changed, and when the broker stops.
 #
-# Saving every few seconds must not hold up the event loop: the loop takes a snapshot, a thread encodes and writes it.
+# Autosave every few seconds must not hold up the event loop: the loop takes a snapshot, a thread encodes and writes it.
 # At a stop such a thread may still be at work, or not have begun, while the loop writes the last state itself; the
 # number that each snapshot gets settles which of them is newer. The file is replaced atomically, so a crash leaves a
 # good one.
@@ -47,9 +47,9 @@ class TableFile:
 log = logging.getLogger(__name__)
 
 
-class Saving:
+class Autosave:
     def __init__(
-        self, file: TableFile | None, snapshot: Callable[[], JsonBody], saved: Callable[[], None] = lambda: None
+        self, file: JsonTable | None, snapshot: Callable[[], JsonBody], saved: Callable[[], None] = lambda: None
     ) -> None:
         """`snapshot` gives the table as it is, in values that change no more; `saved` is told when it is durable.
 

@@ -122,21 +122,21 @@ class Registration:
         if nameserver.is_registered and not self._settings.force_register and not await self._is_news(nameserver):
             return
         body, crc = self._body()
-        ask = RegisterBroker(
+        request = RegisterBroker(
             **self._identity(),
             compressed=self._settings.compressed_register,
             body_crc32=crc,
             body=body,
         )
-        answer = await self._caller.call(nameserver.address, ask, self._settings.register_timeout_s)
+        response = await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)
         await self._note_success(nameserver)
-        if answer.body is not None and self._leads(nameserver):
-            self._topics.follow_order_confs(answer.body.table)
+        if response.body is not None and self._leads(nameserver):
+            self._topics.follow_order_confs(response.body.table)
 
     async def _is_news(self, nameserver: _Nameserver) -> bool:
         """Also a sign of life, which is all that a nameserver with our version needs."""
-        ask = QueryDataVersion(**self._identity(), body=self._topics.version)
-        return (await self._caller.call(nameserver.address, ask, self._settings.register_timeout_s)).changed
+        request = QueryDataVersion(**self._identity(), body=self._topics.version)
+        return (await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)).changed
 
     def _leads(self, nameserver: _Nameserver) -> bool:
         """Of several that disagree on ordered topics, the first that answers decides: else flags would flap."""

@@ -16,7 +16,7 @@ from ariane.broker.admin.messages import MessageHandlers
 from ariane.broker.admin.offsets import ConsumerOffsetHandlers
 from ariane.broker.admin.runtime import RuntimeHandlers, ScheduleHandlers, StatsHandlers
 from ariane.broker.admin.topics import QueueHandlers, TopicHandlers
-from ariane.broker.components import Parts
+from ariane.broker.components import Components
 from ariane.broker.groups.lag import ConsumeProgress
 from ariane.broker.groups.locks import LockHandlers
 from ariane.broker.groups.retries import RetryHandlers
@@ -24,13 +24,13 @@ from ariane.broker.heartbeats import ClientHandlers
 from ariane.broker.metrics.http import MetricsServer, metrics_listener
 from ariane.broker.pull.checks import PullChecks
 from ariane.broker.pull.handler import PullHandlers
-from ariane.broker.pull.long_polling import ParkedPulls
+from ariane.broker.pull.long_polling import PullWaiters
 from ariane.broker.registration import Registration, place
 from ariane.broker.send.checks import SendChecks
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
 from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
-from ariane.broker.send.responses import SendAnswers
+from ariane.broker.send.responses import SendResponses
 from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
 from ariane.broker.transactions.outcomes import TransactionHandlers
 from ariane.clock import Clock
@@ -111,7 +111,7 @@ def _bind(address: Address, note: str) -> socket.socket:
 # What a broker answers: one class per area, one table.
 
 
-def handler_table(parts: Parts) -> HandlerTable:
+def handler_table(parts: Components) -> HandlerTable:
     settings, clock, store = parts.settings, parts.clock, parts.store.store
     topics, groups, offsets, clients, intake = parts.topics, parts.groups, parts.offsets, parts.clients, parts.intake
     flow, checks = FlowControl(store, intake, settings), SendChecks(settings, topics, clock)
@@ -119,7 +119,7 @@ def handler_table(parts: Parts) -> HandlerTable:
     pusher = ReplyPusher(clients, clock, parts.store_host)
     progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
-        SendHandlers(settings, topics, groups, store, intake, flow, checks, SendAnswers(settings, parts.store_host)),
+        SendHandlers(settings, topics, groups, store, intake, flow, checks, SendResponses(settings, parts.store_host)),
         PullHandlers(settings, pull_checks, offsets, parts.store, intake, parts.parked, clock, parts.store_host),
         QueueHandlers(store),
         MessageHandlers(settings, parts.store, clients),
@@ -151,7 +151,7 @@ class Broker:
 
     address: Address
     settings: BrokerSettings
-    parts: Parts
+    parts: Components
     registration: Registration
     metrics: Address | None
     """Where the page of metrics is, when there is one."""
@@ -182,7 +182,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     with reserved_ports(settings.host, settings.port) as ports, metrics_listener(settings) as metrics_socket:
         placed = await place(settings, ports.port)
         settings = placed.settings
-        async with Parts.open(settings, clock, placed.store_host) as parts:
+        async with Components.open(settings, clock, placed.store_host) as parts:
             dispatcher = Dispatcher(handler_table(parts), guard=parts.access.guard if parts.access else None)
             open_server = partial(
                 Server.open,
@@ -190,7 +190,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 settings=settings.transport,
                 tls=settings.tls,
                 clock=clock,
-                lane=dispatcher.lane,
+                fast_path=dispatcher.fast_path,
             )
             main, vip = settings.port, settings.port - VIP_PORT_DISTANCE
             ports.release()
@@ -206,7 +206,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
 
 
 @asynccontextmanager
-async def _answered_at_the_end(parked: ParkedPulls) -> AsyncIterator[None]:
+async def _answered_at_the_end(parked: PullWaiters) -> AsyncIterator[None]:
     """Pulls that wait for a message are answered before their connections drain: clients need not find out."""
     try:
         yield

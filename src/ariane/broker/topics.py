@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError, WireError
@@ -32,7 +32,7 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.topics import TopicTable
 
-# --- topics_at_start ---
+# --- builtin_topics ---
 #
 # The system topics that a broker has from its start, whether its file knows them or not. Pure.
 
@@ -41,7 +41,7 @@ _BENCHMARK_QUEUES = 1024
 _CLUSTER_QUEUES = 16
 
 
-def topics_at_start(settings: BrokerSettings, known: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
+def builtin_topics(settings: BrokerSettings, known: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
     """Those to put into the table: missing ones, and the template when its inherit bit must go."""
     for config in _all(settings):
         if config.topic_name not in known and topic_fault(config.topic_name) is None:
@@ -86,7 +86,7 @@ Listener = Callable[[TopicConfig | None], None]
 class Topics:
     """For the event loop alone. Without a file, as in tests, topics last as long as the process."""
 
-    def __init__(self, settings: BrokerSettings, file: TableFile | None, clock: Clock) -> None:
+    def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
         self._settings = settings
         self._file = file
         self._clock = clock
@@ -96,10 +96,10 @@ class Topics:
         self.version = DataVersion(timestamp=clock.now_ms(), counter=0)
         if file is not None:
             self._load(file)
-        for config in topics_at_start(settings, self._configs):
+        for config in builtin_topics(settings, self._configs):
             self._configs[config.topic_name] = config
 
-    def _load(self, file: TableFile) -> None:
+    def _load(self, file: JsonTable) -> None:
         content = file.load()
         if content is None:
             return
@@ -229,7 +229,7 @@ class Topics:
             listener(told)
 
 
-def _save(file: TableFile, table: TopicTable) -> None:
+def _save(file: JsonTable, table: TopicTable) -> None:
     try:
         file.save(table)
     except OSError as error:

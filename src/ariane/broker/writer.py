@@ -15,8 +15,8 @@ from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError, StoreFull, StoreReadOnly
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, parse_levels
-from ariane.store.append.appender import Outcome
-from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatches
+from ariane.store.append.appender import AppendResult
+from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
@@ -32,18 +32,18 @@ from ariane.wire.record.read import RecordView, verify
 #
 # client's send ─┐
 # send-back ─────┤                rewrites                 draft_of
-# transactions ──┼─► Incoming ──(delay_rewrite.py)──► Incoming ──► Draft ──► commit log
+# transactions ──┼─► InboundMessage ──(delay_rewrite.py)──► InboundMessage ──► Draft ──► commit log
 # delivery ──────┤      ▲                                                       │
 # replies ───────┘      └─────────────────── incoming_of ◄─────────────────────┘
 
-SEAL = "__CRC32#"
+CHECKSUM_PROPERTY = "__CRC32#"
 """The property that a sealed record ends with (wire/record/layout.py). Only the store writes it: a record that ends
 with another's seal would count as damaged, and with it all that follows it in the log."""
 
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
 
 
-class Incoming(msgspec.Struct, kw_only=True):
+class InboundMessage(msgspec.Struct, kw_only=True):
     topic: str
     queue_id: int
     body: bytes
@@ -57,7 +57,7 @@ class Incoming(msgspec.Struct, kw_only=True):
     prepared_transaction_offset: int = 0
 
 
-def draft_of(message: Incoming) -> Draft:
+def draft_of(message: InboundMessage) -> Draft:
     """MessageRefused when a property cannot be written."""
     properties = message.properties
     try:
@@ -94,14 +94,14 @@ def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
     return (unique_key, *words) if unique_key else tuple(words)
 
 
-def incoming_of(record: memoryview) -> Incoming:
+def incoming_of(record: memoryview) -> InboundMessage:
     """A stored record as a message that can be put again; a RecordError when it is none."""
     view = verify(record, 0, check_body_crc=False)
     if not isinstance(view, RecordView):
         raise RecordError(f"no message that could be put again: {getattr(view, 'reason', 'a blank record')}")
     properties = view.properties()
-    properties.pop(SEAL, None)
-    return Incoming(
+    properties.pop(CHECKSUM_PROPERTY, None)
+    return InboundMessage(
         topic=view.topic,
         queue_id=view.queue_id,
         body=view.body(record),
@@ -147,12 +147,12 @@ class DelayRules(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    message: Incoming
+    message: InboundMessage
     delay_ms: int
     """Of a delay level, whose queue entry carries the delivery time in place of the tags code; 0 for the timer's."""
 
 
-def deferred(message: Incoming, rules: DelayRules, now_ms: int) -> Deferred | None:
+def deferred(message: InboundMessage, rules: DelayRules, now_ms: int) -> Deferred | None:
     """The message as it is put aside; None when it is for now. MessageRefused when its delay cannot be."""
     if message.sys_flag & _NOT_QUEUED or DEFERRING.isdisjoint(message.properties):
         return None
@@ -165,13 +165,13 @@ def deferred(message: Incoming, rules: DelayRules, now_ms: int) -> Deferred | No
     return _by_timer(message, due_ms, rules, now_ms)
 
 
-def _by_level(message: Incoming, level: int, levels_ms: tuple[int, ...]) -> Deferred:
+def _by_level(message: InboundMessage, level: int, levels_ms: tuple[int, ...]) -> Deferred:
     properties = {name: value for name, value in message.properties.items() if name not in _TIMERS}
     properties[_DELAY] = str(level)
     return Deferred(_aside(message, SCHEDULE, level - 1, properties), levels_ms[level - 1])
 
 
-def _by_timer(message: Incoming, due_ms: int, rules: DelayRules, now_ms: int) -> Deferred:
+def _by_timer(message: InboundMessage, due_ms: int, rules: DelayRules, now_ms: int) -> Deferred:
     if not rules.timer_enable:
         raise MessageRefused(
             "the message has a delivery time and timerWheelEnable is false: turn it on or use DELAY levels"
@@ -184,7 +184,7 @@ def _by_timer(message: Incoming, due_ms: int, rules: DelayRules, now_ms: int) ->
     return Deferred(_aside(message, TIMER, 0, {**message.properties, TIMER_OUT_MS: str(due_ms)}), 0)
 
 
-def _aside(message: Incoming, topic: str, queue_id: int, properties: dict[str, str]) -> Incoming:
+def _aside(message: InboundMessage, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
     return replace(message, topic=topic, queue_id=queue_id, properties=properties)
@@ -212,7 +212,7 @@ def _number(properties: dict[str, str], name: str) -> int | None:
 _WAIT = Property.WAIT
 
 
-class Intake:
+class MessageWriter:
     """For the event loop alone; only `durable` waits."""
 
     def __init__(
@@ -232,11 +232,11 @@ class Intake:
 
     # --- into the log -----------------------------------------------------------------------------------------------
 
-    def put(self, message: Incoming) -> Appended:
+    def put(self, message: InboundMessage) -> Appended:
         """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
         return self.take(self.drafted(message))
 
-    def drafted(self, message: Incoming) -> Draft:
+    def drafted(self, message: InboundMessage) -> Draft:
         """The message as it is stored now: itself, or put aside until its delay is over."""
         later = deferred(message, self._rules(), self._clock.now_ms())
         if later is None:
@@ -245,7 +245,7 @@ class Intake:
         draft.delay_ms = later.delay_ms
         return draft
 
-    def put_together(self, messages: Sequence[Incoming]) -> list[Appended]:
+    def put_together(self, messages: Sequence[InboundMessage]) -> list[Appended]:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
         return self.take_together([draft_of(message) for message in messages])
 
@@ -265,7 +265,7 @@ class Intake:
         self.counters.put(draft.topic, appended.size, self._store.append_s)
         return appended
 
-    def take_each(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def take_each(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Stores drafts with one append, each for itself; what became of each."""
         self._store_staged()
         outcomes = self._store.append(drafts)
@@ -292,7 +292,7 @@ class Intake:
         self.counters.put_batch(batch.topic, appended.sizes)
         return appended
 
-    def take_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+    def take_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none; what became of each."""
         self._store_staged()
         outcomes = self._store.append_batches(drafts)
@@ -358,7 +358,7 @@ def _nothing_staged() -> None:
     pass
 
 
-def _appended(outcomes: Sequence[Outcome]) -> list[Appended]:
+def _appended(outcomes: Sequence[AppendResult]) -> list[Appended]:
     taken = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
     for outcome in outcomes:
         if isinstance(outcome, StoreError):
@@ -379,7 +379,7 @@ def _appended(outcomes: Sequence[Outcome]) -> list[Appended]:
 # Java producers try another broker for all but the first.
 
 
-def put_failure(error: StoreError, store: MessageStore) -> RequestFailed:
+def store_error_response(error: StoreError, store: MessageStore) -> RequestFailed:
     if isinstance(error, MessageRefused):
         return RequestFailed(ResponseCode.MESSAGE_ILLEGAL, f"the message is refused: {error}")
     if isinstance(error, StoreFull):

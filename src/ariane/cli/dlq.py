@@ -10,7 +10,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from ariane.cli.common.admin import ask, confirm, tell_missing, yes_option
+from ariane.cli.common.admin import confirm, run_admin, tell_missing, yes_option
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, RowStream, late_progress, output_option, render
 from ariane.cli.msg.command import hand_over, sent_row
@@ -102,7 +102,7 @@ def list_letters(connection: Connection, form: Form) -> int:
       ariane dlq list
       ariane dlq list -o json
     """
-    views = ask(connection, lambda admin: views_of_all(admin, REDRIVE_GROUP))
+    views = run_admin(connection, lambda admin: views_of_all(admin, REDRIVE_GROUP))
     render([view.row() for view in views], form)
     if not views:
         click.echo("no group has dead letters", err=True)
@@ -127,7 +127,7 @@ def show_letters(group: str, limit: int, connection: Connection, form: Form) -> 
         view = await view_letters(admin, group, REDRIVE_GROUP)
         return view, [letter async for letter in _letters(admin, view, limit)]
 
-    view, letters = ask(connection, work)
+    view, letters = run_admin(connection, work)
     render((letter_row(letter, form) for letter in letters), form, LETTER_COLUMNS)
     if not letters:
         raise ClientError(f"group {group} has no dead letters")
@@ -157,7 +157,7 @@ def export(group: str, connection: Connection, form: Form) -> int:
                     stream.add(letter_row(letter, form))
         return view
 
-    return tell_missing(ask(connection, work).failures)
+    return tell_missing(run_admin(connection, work).failures)
 
 
 @dlq.command("redrive", short_help="Send the dead letters of a group again.")
@@ -192,7 +192,7 @@ def redrive(
     """
     if direct and target is not None:
         raise click.UsageError("--to and --direct exclude each other", click.get_current_context())
-    view = ask(connection, lambda admin: view_letters(admin, group, REDRIVE_GROUP))
+    view = run_admin(connection, lambda admin: view_letters(admin, group, REDRIVE_GROUP))
     if view.failures:
         return tell_missing(view.failures)
     wanted = view.left(again=again) if limit is None else min(limit, view.left(again=again))
@@ -227,7 +227,7 @@ def _redrive(
         return True
 
     try:
-        is_done = ask(connection, work)
+        is_done = run_admin(connection, work)
     except ArianeError:
         render(rows, form)  # what was sent before the failure was sent
         raise

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from ariane.cli.common.admin import ask, broker_rows, confirm, place_options, tell_missing, yes_option
+from ariane.cli.common.admin import broker_rows, confirm, place_options, run_admin, tell_missing, yes_option
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.tree import topic
@@ -56,7 +56,7 @@ async def view_topic(admin: Admin, name: str) -> TopicView:
     missing = {failure.server: failure for failure in (*stats.failures, *configs.failures)}
     return TopicView(
         name=name,
-        configs={broker: config for broker, config in configs.answers.items() if broker.name in known},
+        configs={broker: config for broker, config in configs.responses.items() if broker.name in known},
         stats=stats,
         groups=await admin.topics.groups(name),
         system=await admin.topics.system_names(),
@@ -173,7 +173,7 @@ def list_topics(everything: bool, is_long: bool, cluster: str | None, connection
         shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
         return kinds, [await view_topic(admin, name) for name in shown] if is_long else []
 
-    kinds, views = ask(connection, work)
+    kinds, views = run_admin(connection, work)
     shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
     render(long_rows(views, kinds) if is_long else list_rows(shown), form)
     if len(shown) < len(kinds):
@@ -194,7 +194,7 @@ def show_topic(name: str, connection: Connection, form: Form) -> int:
       ariane topic show orders
       ariane topic show orders -o json
     """
-    view = ask(connection, lambda admin: view_topic(admin, name))
+    view = run_admin(connection, lambda admin: view_topic(admin, name))
     render(show_rows(view), form)
     return tell_missing(view.failures)
 
@@ -227,11 +227,11 @@ def create_topic(
 
     async def work(admin: Admin) -> list[dict[str, object]] | None:
         where = {"cluster": options["cluster"], "broker": options["broker"]}
-        if if_missing and (await admin.topics.configs(name, **where)).answers:
+        if if_missing and (await admin.topics.configs(name, **where)).responses:
             return None
         return broker_rows(await admin.topics.create(name, perm=permission(perm), **options))
 
-    made = ask(connection, work)
+    made = run_admin(connection, work)
     if made is None:
         click.echo(f"topic {name} is there already", err=True)
         return 0
@@ -261,7 +261,7 @@ def update_topic(name: str, perm: str | None, connection: Connection, form: Form
     changes = options | {"perm": None if perm is None else permission(perm)}
     if all(changes[one] is None for one in ("read_queues", "write_queues", "order", "perm")):
         raise click.UsageError("nothing to change: name a setting", click.get_current_context())
-    done = ask(connection, lambda admin: admin.topics.update(name, **changes))
+    done = run_admin(connection, lambda admin: admin.topics.update(name, **changes))
     render([{"topic": name, **row} for row in broker_rows(done)], form)
 
 
@@ -279,13 +279,13 @@ def delete_topic(name: str, cluster: str | None, yes: bool, connection: Connecti
       ariane topic delete orders
       ariane topic delete orders --yes
     """
-    view = ask(connection, lambda admin: view_topic(admin, name))
+    view = run_admin(connection, lambda admin: view_topic(admin, name))
     if kind_of(name, set(view.system)) == "system":
         raise ClientError(f"{name} belongs to the system, which needs it: it is not deleted")
     count = "an unknown number of" if view.messages is None else f"{view.messages:,}"
     groups = f", consumed by {', '.join(view.groups)}" if view.groups else ""
     confirm(f"Delete {name} with {count} messages{groups}?", yes=yes)
-    done = ask(connection, lambda admin: admin.topics.delete(name, cluster=cluster))
+    done = run_admin(connection, lambda admin: admin.topics.delete(name, cluster=cluster))
     render([{"topic": name, **row} for row in broker_rows(done)], form)
 
 
@@ -301,7 +301,7 @@ def route_of_topic(name: str, connection: Connection, form: Form) -> None:
       ariane topic route orders
       ariane topic route orders -o json
     """
-    render(route_rows(ask(connection, lambda admin: admin.topics.route(name))), form)
+    render(route_rows(run_admin(connection, lambda admin: admin.topics.route(name))), form)
 
 
 @topic.command("stats")
@@ -316,6 +316,6 @@ def stats_of_topic(name: str, connection: Connection, form: Form) -> int:
       ariane topic stats orders
       ariane topic stats orders -o jsonl
     """
-    stats = ask(connection, lambda admin: admin.topics.stats(name))
+    stats = run_admin(connection, lambda admin: admin.topics.stats(name))
     render(stats_rows(stats), form, STATS_COLUMNS)
     return tell_missing(stats.failures)

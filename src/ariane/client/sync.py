@@ -45,7 +45,7 @@ _THREADS = 20
 _TO_CLOSE: dict[object, Callable[[], None]] = {}
 
 
-class FaceLife:
+class SyncRuntime:
     """Shared by a face and the faces that it hands out. `outward` gives objects among results their faces."""
 
     def __init__(self, outward: Callable[[Any], Any]) -> None:
@@ -209,30 +209,30 @@ def _close_all() -> None:
 
 # ---
 
-FACES: dict[type, type["Face"]] = {}
+FACES: dict[type, type["SyncWrapper"]] = {}
 _END = object()
 
 
-def blocking(kind: type, parts: Iterable[type] = ()) -> type["Face"]:
+def sync_wrapper(kind: type, parts: Iterable[type] = ()) -> type["SyncWrapper"]:
     """The face of `kind`. `parts` are classes that it hands out, beside those that its annotations name."""
     if kind not in FACES:
-        first = OpenFace if hasattr(kind, "__aenter__") else Face
+        first = OpenSyncWrapper if hasattr(kind, "__aenter__") else SyncWrapper
         base = next((FACES[one] for one in kind.__mro__ if one in FACES), first)
         names = {"__doc__": kind.__doc__, "__module__": "ariane.sync", "__qualname__": kind.__name__, "_kind": kind}
         FACES[kind] = type(kind.__name__, (base,), _members(kind) | names)
         for part in (*parts, *_handed_out(kind)):
-            blocking(part)
+            sync_wrapper(part)
     return FACES[kind]
 
 
-class Face:
+class SyncWrapper:
     """Wraps one object; made by `blocking`, or by the face that hands it out."""
 
     _kind: ClassVar[type]
     _real: Any
-    _life: FaceLife
+    _life: SyncRuntime
 
-    def _wrap(self, real: Any, life: FaceLife) -> Self:
+    def _wrap(self, real: Any, life: SyncRuntime) -> Self:
         self.__dict__.update(_real=real, _life=life)
         return self
 
@@ -248,12 +248,12 @@ class Face:
         return f"<ariane.sync face of {self._real!r}>"
 
 
-class OpenFace(Face):
+class OpenSyncWrapper(SyncWrapper):
     """One that users make, open and close."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         kind: Any = type(self)._kind
-        life = FaceLife(self._outward)
+        life = SyncRuntime(self._outward)
         (_, *given), named = life.inward(kind.__init__, (None, *arguments), named)
         self._wrap(kind(*given, **named), life)
 
@@ -316,7 +316,9 @@ def own_classes(kind: type) -> list[type]:
 
 
 def _is_wrapped(name: str, member: Any) -> bool:
-    return isinstance(member, property | FunctionType) and not name.startswith("_") and not hasattr(OpenFace, name)
+    return (
+        isinstance(member, property | FunctionType) and not name.startswith("_") and not hasattr(OpenSyncWrapper, name)
+    )
 
 
 def _handed_out(kind: type) -> list[type]:
@@ -333,14 +335,14 @@ def _member(member: Any) -> Any:
     return _coroutine(member) if inspect.iscoroutinefunction(member) else _function(member)
 
 
-def _read(member: property, face: Face) -> Any:
+def _read(member: property, face: SyncWrapper) -> Any:
     assert member.fget is not None
     return face._life.here(functools.partial(member.fget, face._real))
 
 
 def _coroutine(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(face: Face, *arguments: Any, **named: Any) -> Any:
+    def call(face: SyncWrapper, *arguments: Any, **named: Any) -> Any:
         given, named = face._life.inward(method, (face._real, *arguments), named)
         return face._life.run(method(*given, **named))
 
@@ -349,7 +351,7 @@ def _coroutine(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...,
 
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(face: Face, *arguments: Any, **named: Any) -> Any:
+    def call(face: SyncWrapper, *arguments: Any, **named: Any) -> Any:
         given, named = face._life.inward(method, (face._real, *arguments), named)
         return face._life.here(lambda: method(*given, **named))
 
@@ -358,7 +360,7 @@ def _function(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _generator(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def iterate(face: Face, *arguments: Any, **named: Any) -> Generator[Any, None, None]:
+    def iterate(face: SyncWrapper, *arguments: Any, **named: Any) -> Generator[Any, None, None]:
         given, named = face._life.inward(method, (face._real, *arguments), named)
         values = method(*given, **named)
         try:
@@ -372,7 +374,7 @@ def _generator(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _next_of(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    def advance(face: Face) -> Any:
+    def advance(face: SyncWrapper) -> Any:
         try:
             return face._life.run(method(face._real))
         except StopAsyncIteration:
@@ -385,5 +387,5 @@ async def _step(values: Any) -> Any:
     return await anext(values, _END)
 
 
-def _itself(face: Face) -> Face:
+def _itself(face: SyncWrapper) -> SyncWrapper:
     return face

@@ -15,31 +15,31 @@ from ariane.rpc.handlers import Call, Encoded, handles
 from ariane.settings import to_properties
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode, Version
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.registration import decode_registration, encode_route
 from ariane.wire.requests.brokers import (
-    AddedAnswer,
+    AddedResponse,
     AddWritePermission,
     BrokerHeartbeat,
-    DataVersionAnswer,
+    DataVersionResponse,
     DeleteKeyValue,
     GetKeyValue,
     GetNameserverSettings,
-    KeyValueAnswer,
+    KeyValueResponse,
     KeyValueTable,
-    KeyValueTableAnswer,
+    KeyValueTableResponse,
     ListKeyValues,
     PutKeyValue,
     QueryDataVersion,
-    RegisterAnswer,
     RegisterBroker,
-    SettingsAnswer,
+    RegisterResponse,
+    SettingsResponse,
     UnregisterBroker,
-    WipedAnswer,
+    WipedResponse,
     WipeWritePermission,
 )
 from ariane.wire.requests.topics import (
-    ClusterAnswer,
+    ClusterResponse,
     DeleteTopicInNameserver,
     GetCluster,
     GetRoute,
@@ -50,7 +50,7 @@ from ariane.wire.requests.topics import (
     ListUnitSubscribedTopics,
     ListUnitTopics,
     TopicList,
-    TopicListAnswer,
+    TopicListResponse,
 )
 
 log = logging.getLogger(__name__)
@@ -68,24 +68,24 @@ class BrokerHandlers:
     """Connections whose end means the end of the brokers that registered over them."""
 
     @handles(RegisterBroker)
-    def register(self, ask: RegisterBroker, call: Call) -> RegisterAnswer:
-        _check_names(ask)
+    def register(self, request: RegisterBroker, call: Call) -> RegisterResponse:
+        _check_names(request)
         self._watch(call.connection)
-        result = self.routes.register(self._registration(ask, call), self.clock.monotonic())
-        _log_registration(ask, result)
-        return RegisterAnswer(
+        result = self.routes.register(self._registration(request, call), self.clock.monotonic())
+        _log_registration(request, result)
+        return RegisterResponse(
             master_addr=result.master_address, ha_server_addr=result.ha_address, body=self._order_confs()
         )
 
-    def _registration(self, ask: RegisterBroker, call: Call) -> Registration:
-        body = decode_registration(ask, call.command.version)
-        timeout_ms = ask.heartbeat_timeout_millis
+    def _registration(self, request: RegisterBroker, call: Call) -> Registration:
+        body = decode_registration(request, call.command.version)
+        timeout_ms = request.heartbeat_timeout_millis
         return Registration(
-            cluster=ask.cluster_name,
-            broker_name=ask.broker_name,
-            broker_id=ask.broker_id,
-            address=ask.broker_addr,
-            ha_address=ask.ha_server_addr,
+            cluster=request.cluster_name,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            address=request.broker_addr,
+            ha_address=request.ha_server_addr,
             connection=call.connection,
             data_version=body.data_version if body else DataVersion(),
             topics=body.topics if body else None,
@@ -111,54 +111,61 @@ class BrokerHandlers:
             )
 
     @handles(UnregisterBroker)
-    def unregister(self, ask: UnregisterBroker, call: Call) -> Answer:
-        gone = self.routes.unregister(ask.cluster_name, ask.broker_name, ask.broker_id, ask.broker_addr)
-        log.info("broker unregistered" if gone else "unknown broker unregistered", extra={"address": ask.broker_addr})
-        return Answer()
+    def unregister(self, request: UnregisterBroker, call: Call) -> Response:
+        gone = self.routes.unregister(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
+        log.info(
+            "broker unregistered" if gone else "unknown broker unregistered", extra={"address": request.broker_addr}
+        )
+        return Response()
 
     @handles(QueryDataVersion)
-    def data_version(self, ask: QueryDataVersion, call: Call) -> DataVersionAnswer:
-        changed = self.routes.is_changed(ask.broker_addr, ask.body or DataVersion())
+    def data_version(self, request: QueryDataVersion, call: Call) -> DataVersionResponse:
+        changed = self.routes.is_changed(request.broker_addr, request.body or DataVersion())
         if not changed:
-            self.routes.touch(ask.broker_addr, self.clock.monotonic())
-        return DataVersionAnswer(changed=changed, body=self.routes.data_version(ask.broker_addr))
+            self.routes.touch(request.broker_addr, self.clock.monotonic())
+        return DataVersionResponse(changed=changed, body=self.routes.data_version(request.broker_addr))
 
     @handles(BrokerHeartbeat)
-    def heartbeat(self, ask: BrokerHeartbeat, call: Call) -> Answer:
-        self.routes.touch(ask.broker_addr, self.clock.monotonic())
-        return Answer()
+    def heartbeat(self, request: BrokerHeartbeat, call: Call) -> Response:
+        self.routes.touch(request.broker_addr, self.clock.monotonic())
+        return Response()
 
     @handles(WipeWritePermission)
-    def wipe_write_permission(self, ask: WipeWritePermission, call: Call) -> WipedAnswer:
-        count = self.routes.wipe_write_permission(ask.broker_name)
-        log.warning("write permission wiped", extra={"broker": ask.broker_name, "topics": count})
-        return WipedAnswer(wipe_topic_count=count)
+    def wipe_write_permission(self, request: WipeWritePermission, call: Call) -> WipedResponse:
+        count = self.routes.wipe_write_permission(request.broker_name)
+        log.warning("write permission wiped", extra={"broker": request.broker_name, "topics": count})
+        return WipedResponse(wipe_topic_count=count)
 
     @handles(AddWritePermission)
-    def add_write_permission(self, ask: AddWritePermission, call: Call) -> AddedAnswer:
-        count = self.routes.add_write_permission(ask.broker_name)
-        log.warning("write permission added", extra={"broker": ask.broker_name, "topics": count})
-        return AddedAnswer(add_topic_count=count)
+    def add_write_permission(self, request: AddWritePermission, call: Call) -> AddedResponse:
+        count = self.routes.add_write_permission(request.broker_name)
+        log.warning("write permission added", extra={"broker": request.broker_name, "topics": count})
+        return AddedResponse(add_topic_count=count)
 
 
-def _check_names(ask: RegisterBroker) -> None:
+def _check_names(request: RegisterBroker) -> None:
     """Names that clients will print and an address that they will dial; a bad one is refused before it spreads."""
-    for what, name in (("brokerName", ask.broker_name), ("clusterName", ask.cluster_name)):
+    for what, name in (("brokerName", request.broker_name), ("clusterName", request.cluster_name)):
         if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"{what} must be 1 to {NAME_LENGTH_MAX} printable characters, got {name[:80]!r}",
             )
-    if ask.broker_id < 0:
-        raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"brokerId must be 0 (master) or more, got {ask.broker_id}")
+    if request.broker_id < 0:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"brokerId must be 0 (master) or more, got {request.broker_id}")
     try:
-        Address.parse(ask.broker_addr)
+        Address.parse(request.broker_addr)
     except ValueError as error:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"brokerAddr: {error}") from error
 
 
-def _log_registration(ask: RegisterBroker, result: RegisterResult) -> None:
-    who = {"broker": ask.broker_name, "id": ask.broker_id, "address": ask.broker_addr, "cluster": ask.cluster_name}
+def _log_registration(request: RegisterBroker, result: RegisterResult) -> None:
+    who = {
+        "broker": request.broker_name,
+        "id": request.broker_id,
+        "address": request.broker_addr,
+        "cluster": request.cluster_name,
+    }
     if result.is_first:
         log.info("broker registered", extra=who)
     for topic, reason in result.refused_topics.items():
@@ -178,37 +185,39 @@ class ConfigHandlers:
     pairs: KeyValues
 
     @handles(PutKeyValue)
-    def put(self, ask: PutKeyValue, call: Call) -> Answer:
-        self.pairs.put(ask.namespace, ask.key, ask.value)
-        log.info("pair put", extra={"namespace": ask.namespace, "key": ask.key, "peer": call.connection.peer})
-        return Answer()
+    def put(self, request: PutKeyValue, call: Call) -> Response:
+        self.pairs.put(request.namespace, request.key, request.value)
+        log.info("pair put", extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer})
+        return Response()
 
     @handles(GetKeyValue)
-    def get(self, ask: GetKeyValue, call: Call) -> KeyValueAnswer:
-        value = self.pairs.get(ask.namespace, ask.key)
+    def get(self, request: GetKeyValue, call: Call) -> KeyValueResponse:
+        value = self.pairs.get(request.namespace, request.key)
         if value is None:
             raise RequestFailed(
-                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {ask.namespace} Key: {ask.key}"
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.namespace} Key: {request.key}"
             )
-        return KeyValueAnswer(value=value)
+        return KeyValueResponse(value=value)
 
     @handles(DeleteKeyValue)
-    def delete(self, ask: DeleteKeyValue, call: Call) -> Answer:
-        self.pairs.delete(ask.namespace, ask.key)
-        log.info("pair deleted", extra={"namespace": ask.namespace, "key": ask.key, "peer": call.connection.peer})
-        return Answer()
+    def delete(self, request: DeleteKeyValue, call: Call) -> Response:
+        self.pairs.delete(request.namespace, request.key)
+        log.info(
+            "pair deleted", extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer}
+        )
+        return Response()
 
     @handles(ListKeyValues)
-    def list_namespace(self, ask: ListKeyValues, call: Call) -> KeyValueTableAnswer:
-        pairs = self.pairs.namespace(ask.namespace)
+    def list_namespace(self, request: ListKeyValues, call: Call) -> KeyValueTableResponse:
+        pairs = self.pairs.namespace(request.namespace)
         if pairs is None:
-            raise RequestFailed(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {ask.namespace}")
-        return KeyValueTableAnswer(body=KeyValueTable(table=dict(pairs)))
+            raise RequestFailed(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.namespace}")
+        return KeyValueTableResponse(body=KeyValueTable(table=dict(pairs)))
 
     @handles(GetNameserverSettings)
-    def show_settings(self, ask: GetNameserverSettings, call: Call) -> SettingsAnswer:
+    def show_settings(self, request: GetNameserverSettings, call: Call) -> SettingsResponse:
         lines = (f"{key}={value}\n" for key, value in sorted(to_properties(self.settings).items()))
-        return SettingsAnswer(body="".join(lines))
+        return SettingsResponse(body="".join(lines))
 
 
 # --- route_answers ---
@@ -223,7 +232,7 @@ class _Text:
     data: bytes
 
 
-class RouteAnswers:
+class RouteResponses:
     """One text per topic and JSON form that was asked for. At the limit all are dropped, those of lost topics too."""
 
     def __init__(self, routes: RouteTable, key_values: KeyValues, *, with_order_conf: bool, texts_max: int) -> None:
@@ -258,60 +267,60 @@ class RouteAnswers:
 #
 # Where topics are: routes for clients, lists for administrators.
 
-_FOUND = Answer()
+_FOUND = Response()
 
 
 @dataclass(frozen=True)
 class RouteHandlers:
     routes: RouteTable
-    answers: RouteAnswers
+    responses: RouteResponses
 
     @handles(GetRoute)
-    def route(self, ask: GetRoute, call: Call) -> Encoded:
-        standard = call.command.version >= Version.V4_9_4 or bool(ask.accept_standard_json_only)
-        text = self.answers.text(ask.topic, standard=standard)
+    def route(self, request: GetRoute, call: Call) -> Encoded:
+        standard = call.command.version >= Version.V4_9_4 or bool(request.accept_standard_json_only)
+        text = self.responses.text(request.topic, standard=standard)
         if text is None:
             raise RequestFailed(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {ask.topic[:255]}. No live broker has registered "
-                "it here: create the topic, or wait for its broker's next registration (30 s at most)",
+                f"No topic route info in name server for the topic: {request.topic[:255]}. No live broker has "
+                "registered it here: create the topic, or wait for its broker's next registration (30 s at most)",
             )
         return Encoded(_FOUND, text)
 
     @handles(GetCluster)
-    def cluster(self, ask: GetCluster, call: Call) -> ClusterAnswer:
-        return ClusterAnswer(body=self.routes.cluster_map())
+    def cluster(self, request: GetCluster, call: Call) -> ClusterResponse:
+        return ClusterResponse(body=self.routes.cluster_map())
 
     @handles(ListTopics)
-    def topics(self, ask: ListTopics, call: Call) -> TopicListAnswer:
+    def topics(self, request: ListTopics, call: Call) -> TopicListResponse:
         return _names(self.routes.topics())
 
     @handles(ListTopicsByCluster)
-    def topics_of_cluster(self, ask: ListTopicsByCluster, call: Call) -> TopicListAnswer:
-        return _names(self.routes.topics_of_cluster(ask.cluster))
+    def topics_of_cluster(self, request: ListTopicsByCluster, call: Call) -> TopicListResponse:
+        return _names(self.routes.topics_of_cluster(request.cluster))
 
     @handles(ListSystemTopics)
-    def system_topics(self, ask: ListSystemTopics, call: Call) -> TopicListAnswer:
+    def system_topics(self, request: ListSystemTopics, call: Call) -> TopicListResponse:
         topics, broker = self.routes.system_topics()
-        return TopicListAnswer(body=TopicList(topic_list=topics, broker_addr=broker))
+        return TopicListResponse(body=TopicList(topic_list=topics, broker_addr=broker))
 
     @handles(ListUnitTopics)
-    def unit_topics(self, ask: ListUnitTopics, call: Call) -> TopicListAnswer:
+    def unit_topics(self, request: ListUnitTopics, call: Call) -> TopicListResponse:
         return _names(self.routes.flagged_topics(TopicSysFlag.UNIT))
 
     @handles(ListUnitSubscribedTopics)
-    def unit_subscribed_topics(self, ask: ListUnitSubscribedTopics, call: Call) -> TopicListAnswer:
+    def unit_subscribed_topics(self, request: ListUnitSubscribedTopics, call: Call) -> TopicListResponse:
         return _names(self.routes.flagged_topics(TopicSysFlag.UNIT_SUBSCRIPTION))
 
     @handles(ListUnitSubscribedPlainTopics)
-    def unit_subscribed_plain_topics(self, ask: ListUnitSubscribedPlainTopics, call: Call) -> TopicListAnswer:
+    def unit_subscribed_plain_topics(self, request: ListUnitSubscribedPlainTopics, call: Call) -> TopicListResponse:
         return _names(self.routes.flagged_topics(TopicSysFlag.UNIT_SUBSCRIPTION, lacks=TopicSysFlag.UNIT))
 
     @handles(DeleteTopicInNameserver)
-    def delete_topic(self, ask: DeleteTopicInNameserver, call: Call) -> Answer:
-        self.routes.delete_topic(ask.topic, ask.cluster_name)
-        return Answer()
+    def delete_topic(self, request: DeleteTopicInNameserver, call: Call) -> Response:
+        self.routes.delete_topic(request.topic, request.cluster_name)
+        return Response()
 
 
-def _names(topics: list[str]) -> TopicListAnswer:
-    return TopicListAnswer(body=TopicList(topic_list=topics))
+def _names(topics: list[str]) -> TopicListResponse:
+    return TopicListResponse(body=TopicList(topic_list=topics))

@@ -279,42 +279,42 @@ class RegisterResult:
     displaced: tuple[LiveBroker, ...] = ()  # two processes that claim one id push each other out: worth a warning
 
 
-def is_first(ask: Registration, known: LiveBroker | None) -> bool:
+def is_first(request: Registration, known: LiveBroker | None) -> bool:
     """Whether this address takes this place for the first time; `known` is what it was under the same broker name."""
-    return known is None or known.broker_id != ask.broker_id
+    return known is None or known.broker_id != request.broker_id
 
 
-def topics_to_take(ask: Registration, known: LiveBroker | None) -> Mapping[str, TopicConfig] | None:
+def topics_to_take(request: Registration, known: LiveBroker | None) -> Mapping[str, TopicConfig] | None:
     """The topic table, if it is a master's and may hold something that we have not taken.
 
     A new topic is announced alone, under the new data version. The whole table that follows carries that same version;
     were it skipped, a nameserver that started in between would know this one topic only. So more topics than we took
     under a version are news too.
     """
-    if ask.broker_id != MASTER_ID or ask.topics is None:
+    if request.broker_id != MASTER_ID or request.topics is None:
         return None
-    if known is None or is_first(ask, known) or known.data_version != ask.data_version:
-        return ask.topics
-    return ask.topics if len(ask.topics) > known.topics_taken else None
+    if known is None or is_first(request, known) or known.data_version != request.data_version:
+        return request.topics
+    return request.topics if len(request.topics) > known.topics_taken else None
 
 
-def live_broker(ask: Registration, known: LiveBroker | None, now: float) -> LiveBroker:
+def live_broker(request: Registration, known: LiveBroker | None, now: float) -> LiveBroker:
     """The broker as it now stands. What a request without a body does not say is kept."""
-    filters = known.filter_servers if known and ask.filter_servers is None else tuple(ask.filter_servers or ())
-    topics = topics_to_take(ask, known)
+    filters = known.filter_servers if known and request.filter_servers is None else tuple(request.filter_servers or ())
+    topics = topics_to_take(request, known)
     kept = known.topics_taken if known else 0
     return LiveBroker(
-        cluster=ask.cluster,
-        broker_name=ask.broker_name,
-        broker_id=ask.broker_id,
-        address=ask.address,
-        ha_address=ask.ha_address,
-        data_version=ask.data_version,
+        cluster=request.cluster,
+        broker_name=request.broker_name,
+        broker_id=request.broker_id,
+        address=request.address,
+        ha_address=request.ha_address,
+        data_version=request.data_version,
         topics_taken=kept if topics is None else len(topics),
         filter_servers=filters,
-        connection=ask.connection,
+        connection=request.connection,
         last_seen=now,
-        expiry_seconds=ask.expiry_seconds,
+        expiry_seconds=request.expiry_seconds,
     )
 
 
@@ -346,19 +346,19 @@ class RouteTable:
 
     # -- what brokers say
 
-    def register(self, ask: Registration, now: float) -> RegisterResult:
+    def register(self, request: Registration, now: float) -> RegisterResult:
         """Take a broker in or renew it. RequestFailed, with nothing changed, when there is no room for its address."""
-        self._check_room(ask.address)
-        known, displaced = self._clear_place(ask)
-        live = live_broker(ask, known, now)
+        self._check_room(request.address)
+        known, displaced = self._clear_place(request)
+        live = live_broker(request, known, now)
         self._place(live, known)
-        topics = topics_to_take(ask, known) or {}
+        topics = topics_to_take(request, known) or {}
         master = self._master_of(live)
         return RegisterResult(
-            is_first=is_first(ask, known),
+            is_first=is_first(request, known),
             master_address=None if master is None else master.address,
             ha_address=None if master is None else master.ha_address,
-            refused_topics=self._queues.put(ask.broker_name, topics.values()),
+            refused_topics=self._queues.put(request.broker_name, topics.values()),
             displaced=displaced,
         )
 
@@ -452,15 +452,15 @@ class RouteTable:
             remark = f"this nameserver already holds {self._brokers_max} brokers; raise its limit or stop some brokers"
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _clear_place(self, ask: Registration) -> tuple[LiveBroker | None, tuple[LiveBroker, ...]]:
+    def _clear_place(self, request: Registration) -> tuple[LiveBroker | None, tuple[LiveBroker, ...]]:
         """What we knew of this broker, and who had to go: itself under another name, another process with its id."""
-        known = self._live.get(ask.address)
-        moved = known if known is not None and known.broker_name != ask.broker_name else None
+        known = self._live.get(request.address)
+        moved = known if known is not None and known.broker_name != request.broker_name else None
         if moved is not None:
             self._drop(moved)
-        data = self._brokers.get(ask.broker_name)
-        holder = ask.address if data is None else data.broker_addrs.get(ask.broker_id, ask.address)
-        rival = self._live.remove(holder) if holder != ask.address else None
+        data = self._brokers.get(request.broker_name)
+        holder = request.address if data is None else data.broker_addrs.get(request.broker_id, request.address)
+        rival = self._live.remove(holder) if holder != request.address else None
         return None if moved else known, tuple(gone for gone in (moved, rival) if gone)
 
     def _place(self, live: LiveBroker, known: LiveBroker | None) -> None:

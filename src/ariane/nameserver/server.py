@@ -8,7 +8,7 @@ from functools import partial
 from ariane.clock import Clock
 from ariane.lifecycle import background, every
 from ariane.model.address import Address
-from ariane.nameserver.handlers import BrokerHandlers, ConfigHandlers, RouteAnswers, RouteHandlers
+from ariane.nameserver.handlers import BrokerHandlers, ConfigHandlers, RouteHandlers, RouteResponses
 from ariane.nameserver.key_values import KeyValues
 from ariane.nameserver.route_table import RouteTable
 from ariane.nameserver.settings import NameserverSettings
@@ -22,12 +22,12 @@ from ariane.transport.server import Server
 
 
 def handler_table(settings: NameserverSettings, routes: RouteTable, pairs: KeyValues, clock: Clock) -> HandlerTable:
-    answers = RouteAnswers(
+    responses = RouteResponses(
         routes, pairs, with_order_conf=settings.order_message_enable, texts_max=2 * settings.topics_max
     )
     return HandlerTable.of(
         BrokerHandlers(settings, routes, pairs, clock),
-        RouteHandlers(routes, answers),
+        RouteHandlers(routes, responses),
         ConfigHandlers(settings, pairs),
     )
 

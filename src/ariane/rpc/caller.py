@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.wire.codes import Serialization
-from ariane.wire.exchange import read_answer, request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import read_response, request_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import encode_frame
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class Caller:
@@ -17,21 +17,23 @@ class Caller:
         self._pool = pool
         self._serialization = serialization
 
-    async def call(self, address: str, ask: Request[A], timeout_s: float | None = None) -> A:
+    async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
         """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
-        command = request_command(ask, opaque=0, serialization=self._serialization)
-        return read_answer(ask, await self._pool.call(address, command, timeout_s))
+        command = request_command(request, opaque=0, serialization=self._serialization)
+        return read_response(request, await self._pool.call(address, command, timeout_s))
 
-    async def oneway(self, address: str, ask: Request[Any]) -> None:
+    async def oneway(self, address: str, request: Request[Any]) -> None:
         """Sends and does not wait: the peer will not answer, and nobody will know."""
-        await self._pool.send(address, request_command(ask, opaque=0, oneway=True, serialization=self._serialization))
+        await self._pool.send(
+            address, request_command(request, opaque=0, oneway=True, serialization=self._serialization)
+        )
 
 
-async def ask_peer(connection: Connection, ask: Request[A], timeout_s: float) -> A:
+async def ask_peer(connection: Connection, request: Request[A], timeout_s: float) -> A:
     """A call the other way: to whoever opened this connection, as a broker asks its clients."""
-    return read_answer(ask, await connection.call(request_command(ask, opaque=0), timeout_s))
+    return read_response(request, await connection.call(request_command(request, opaque=0), timeout_s))
 
 
-def tell_peer(connection: Connection, ask: Request[Any]) -> None:
+def tell_peer(connection: Connection, request: Request[Any]) -> None:
     """A one-way call the other way. Dropped when the peer is gone: whoever needs to know asks again."""
-    connection.write(encode_frame(request_command(ask, opaque=0, oneway=True)))
+    connection.write(encode_frame(request_command(request, opaque=0, oneway=True)))

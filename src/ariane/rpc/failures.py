@@ -6,30 +6,30 @@ from typing import Any
 from ariane.errors import ArianeError, RequestFailed
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command
 
 log = logging.getLogger(__name__)
 
 
-def failure(connection: Connection, command: Command, error: Exception) -> Answer:
+def failure(connection: Connection, command: Command, error: Exception) -> Response:
     """What a peer is told of `error`; our own mistakes are logged with their traceback and told without it."""
     if isinstance(error, RequestFailed):
-        return Answer(code=error.code, remark=error.remark)
+        return Response(code=error.code, remark=error.remark)
     context: dict[str, Any] = {"peer": connection.peer, "request": request_name(command.code)}
     if isinstance(error, ArianeError):
         log.warning("request refused", extra=context | {"error": type(error).__name__, "reason": str(error)})
-        return Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
+        return Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
     # A mistake of ours: the log gets the traceback, the peer only what helps to find it there.
     log.error("request failed", extra=context, exc_info=error)
-    return Answer(
+    return Response(
         code=ResponseCode.SYSTEM_ERROR,
         remark=f"internal error ({type(error).__name__}) at {request_name(command.code)}; see the server's log",
     )
 
 
-def unsupported(code: int) -> Answer:
-    return Answer(
+def unsupported(code: int) -> Response:
+    return Response(
         code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request {request_name(code)} is not served here"
     )
 

@@ -14,10 +14,10 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ariane.errors import WireError
-from ariane.transport.connection import Connection, Lane
+from ariane.transport.connection import Connection, FastPath
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import Declaration, answer_command, declaration_of
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import Declaration, declaration_of, response_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
 
 log = logging.getLogger(__name__)
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 class Encoded:
     """An answer whose body is already bytes: encoded once, sent to many."""
 
-    answer: Answer
+    response: Response
     body: bytes
 
 
-class Later(Enum):
-    LATER = "later"
+class Deferred(Enum):
+    DEFERRED = "later"
 
 
-LATER: Final = Later.LATER
+DEFERRED: Final = Deferred.DEFERRED
 """What a handler returns that has no answer now, and perhaps never: the caller of END_TRANSACTION may get none."""
 
-Outcome = Answer | Encoded | Later | bytes
+HandlerResult = Response | Encoded | Deferred | bytes
 """Bytes are the whole frame, for handlers that write the answers they give most often by themselves."""
 
 
@@ -48,32 +48,32 @@ class Call(NamedTuple):
     connection: Connection
     command: Command
 
-    def answer(self, outcome: Answer | Encoded | bytes) -> None:
+    def answer(self, outcome: Response | Encoded | bytes) -> None:
         """The answer to a request whose handler returned `LATER`; dropped when the asker is gone."""
-        data = encode_outcome(self.command, outcome)
+        data = encode_result(self.command, outcome)
         if data is not None:
             self.connection.write(data)
 
 
-def encode_outcome(command: Command, outcome: Outcome) -> bytes | None:
+def encode_result(command: Command, outcome: HandlerResult) -> bytes | None:
     """The frame that answers `command`; None when it wants no answer, or not yet."""
-    if command.is_oneway or isinstance(outcome, Later):
+    if command.is_oneway or isinstance(outcome, Deferred):
         return None
     if isinstance(outcome, bytes):
         return outcome
-    answer, body = (outcome.answer, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
+    response, body = (outcome.response, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
     try:
-        return encode_frame(answer_command(command, answer, body))
+        return encode_frame(response_command(command, response, body))
     except WireError as error:  # our own answer breaks a limit, for example a body above 16 MiB
         log.error("answer cannot be sent", extra={"code": command.code, "reason": str(error)})  # noqa: TRY400
-        return encode_frame(answer_command(command, Answer(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
+        return encode_frame(response_command(command, Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
 
 
-Handler = Callable[[Any, Call], Outcome | Awaitable[Outcome]]
+Handler = Callable[[Any, Call], HandlerResult | Awaitable[HandlerResult]]
 H = TypeVar("H", bound=Callable[..., Any])
 
 _MARK = "__handles__"
-_LANE_MARK = "__lane__"
+_FAST_PATH_MARK = "__fast_path__"
 
 
 def handles(request: type[Request[Any]]) -> Callable[[H], H]:
@@ -86,9 +86,9 @@ def handles(request: type[Request[Any]]) -> Callable[[H], H]:
     return mark
 
 
-def lane(method: H) -> H:
+def fast_path(method: H) -> H:
     """Marks a method of a handler group as a short way for frames (transport/connection.py)."""
-    setattr(method, _LANE_MARK, True)
+    setattr(method, _FAST_PATH_MARK, True)
     return method
 
 
@@ -101,10 +101,10 @@ class Route:
 class HandlerTable:
     """Code to handler, built once at start."""
 
-    def __init__(self, routes: dict[int, Route], lane: Lane | None = None) -> None:
-        """`lane` takes frames past the table."""
+    def __init__(self, routes: dict[int, Route], fast_path: FastPath | None = None) -> None:
+        """`fast_path` takes frames past the table."""
         self._routes = routes
-        self.lane = lane
+        self.fast_path = fast_path
         self.get = routes.get
 
     @classmethod
@@ -114,21 +114,21 @@ class HandlerTable:
             if route.declaration.code in routes:
                 raise ValueError(f"{route.declaration.code.name} has two handlers")
             routes[route.declaration.code] = route
-        lanes = [getattr(group, name) for group in groups for name in _marked(group, _LANE_MARK)]
-        return cls(routes, _one_lane(lanes))
+        fast_paths = [getattr(group, name) for group in groups for name in _marked(group, _FAST_PATH_MARK)]
+        return cls(routes, _combined(fast_paths))
 
     def codes(self) -> set[int]:
         return set(self._routes)
 
 
-def _one_lane(lanes: Sequence[Lane]) -> Lane | None:
+def _combined(fast_paths: Sequence[FastPath]) -> FastPath | None:
     """Each is asked in turn until one takes something; the connection comes again for what follows."""
-    if len(lanes) < 2:
-        return lanes[0] if lanes else None
+    if len(fast_paths) < 2:
+        return fast_paths[0] if fast_paths else None
 
     def take(connection: Connection, data: bytes, position: int) -> int:
-        for lane in lanes:
-            end = lane(connection, data, position)
+        for fast_path in fast_paths:
+            end = fast_path(connection, data, position)
             if end > position:
                 return end
         return position

@@ -19,8 +19,8 @@ from ariane.model.route import MASTER_ID, MessageQueue, TopicRoute
 from ariane.transport.blocking import BlockingConnection
 from ariane.transport.tls import client_context
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer, request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import read_response, request_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
 from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetConsumerOffset, SearchOffset, UpdateConsumerOffset
 from ariane.wire.requests.topics import GetCluster, GetRoute, GetTopicStats, ListTopics
@@ -29,7 +29,7 @@ from ariane.wire.requests.topics import GetCluster, GetRoute, GetTopicStats, Lis
 #
 # Typed calls over blocking sockets, signed, with one connection to each address.
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class Calls:
@@ -43,10 +43,10 @@ class Calls:
         self._pid = os.getpid()
 
     def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
-        return read_answer(request, self.connection(address).call(self.command(request), timeout_s))
+        return read_response(request, self.connection(address).call(self.command(request), timeout_s))
 
     def call_all(self, address: str, requests: Sequence[Request[A]], timeout_s: float | None = None) -> list[Command]:
-        """The raw answers: each may be a refusal, and the caller reads them one by one with `read_answer`."""
+        """The raw answers: each may be a refusal, and the caller reads them one by one with `read_response`."""
         return self.connection(address).call_all([self.command(request) for request in requests], timeout_s)
 
     def call_everywhere(
@@ -202,12 +202,12 @@ class Cluster:
 
     def ends(self, topic: str, broker_name: str) -> dict[MessageQueue, Ends]:
         """Of all queues that `topic` has on one broker, in one call."""
-        answer = self.calls.call(self.address(topic, broker_name), GetTopicStats(topic))
+        response = self.calls.call(self.address(topic, broker_name), GetTopicStats(topic))
         return {
             MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue.queue_id): Ends(
                 max(0, offsets.min_offset), max(0, offsets.max_offset)
             )
-            for queue, offsets in answer.body.offset_table.items()
+            for queue, offsets in response.body.offset_table.items()
         }
 
     def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:

@@ -16,7 +16,7 @@ from ariane.client.settings import ClientSettings
 from ariane.errors import ClientError, NoRoute, StoreMismatch
 from ariane.spark.cluster import Cluster
 from ariane.sql.sources import BrokerTable, StoreTable
-from ariane.sql.tables import Wanted
+from ariane.sql.tables import ScanFilter
 from ariane.store.layout import Layout
 from ariane.wire.requests.topics import ListTopics
 
@@ -138,7 +138,7 @@ def _check_complete(failures: tuple[Failure, ...], name: str) -> None:
 
 
 class ClusterCatalog:
-    def __init__(self, settings: ClientSettings, wanted: Wanted) -> None:
+    def __init__(self, settings: ClientSettings, wanted: ScanFilter) -> None:
         self._settings = settings
         self._wanted = wanted
         self.place = settings.nameservers
@@ -162,7 +162,7 @@ class ClusterCatalog:
 
 
 class StoreCatalog:
-    def __init__(self, roots: Sequence[Path], wanted: Wanted) -> None:
+    def __init__(self, roots: Sequence[Path], wanted: ScanFilter) -> None:
         self._roots = roots
         self._wanted = wanted
         self.place = ", ".join(map(str, roots))

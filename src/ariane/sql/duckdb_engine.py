@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from ariane.arrow.schema import message_schema
 from ariane.errors import ArianeError, ClientError, ExpressionError, SettingsError
 from ariane.sql.catalog import MissingTable
-from ariane.sql.rows import Answer, once_each, rows_of
+from ariane.sql.rows import QueryResult, once_each, rows_of
 from ariane.sql.tables import (
     BODY_JSON,
     BODY_TEXT,
@@ -182,7 +182,7 @@ _BODY_COLUMNS = {
 
 
 @contextmanager
-def answer_by_duckdb(sql: str, catalog: Catalog, watch: Watch = lambda progress: None) -> Iterator[Answer]:
+def answer_by_duckdb(sql: str, catalog: Catalog, watch: Watch = lambda progress: None) -> Iterator[QueryResult]:
     """The rows must be read inside. Errors are those of errors.py, also while rows are read.
 
     `watch` gets the progress of each table when it is known, which is before anything of it is read.
@@ -217,9 +217,9 @@ class _Query:
         self._catalog = catalog
         self._watch = watch
         self._datasets: list[MessageDataset] = []
-        self._answer = Answer((), iter(()))
+        self._answer = QueryResult((), iter(()))
 
-    def answer(self) -> Answer:
+    def answer(self) -> QueryResult:
         with self._our_errors():
             self._check_one_statement()
             reader = self._engine.call(self._reader)

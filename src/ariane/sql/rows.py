@@ -16,7 +16,7 @@ from ariane.sql.tables import Progress
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryResult:
     columns: Sequence[str]
     rows: Iterator[dict[str, object]]
     """Read once. What was scanned is known when they are at their end."""

@@ -21,7 +21,7 @@ from ariane.spark.offsets import QueueRange
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.planning import Planner
 from ariane.spark.read.range_pull import PullSettings, RangePull
-from ariane.sql.tables import Progress, Scan, Wanted, shares
+from ariane.sql.tables import Progress, Scan, ScanFilter, shares
 from ariane.store.layout import Layout
 
 # --- losses ---
@@ -32,7 +32,7 @@ from ariane.store.layout import Layout
 
 
 @contextmanager
-def telling_losses(tell: Callable[[str], None]) -> Iterator[None]:
+def capture_data_loss(tell: Callable[[str], None]) -> Iterator[None]:
     """Calls `tell` with a sentence for every loss inside."""
     handler = _Teller(tell)
     data_loss.log.addHandler(handler)
@@ -60,7 +60,7 @@ _PATIENCE_S = 10.0
 
 
 class BrokerTable:
-    def __init__(self, settings: ClientSettings, topic: str, wanted: Wanted) -> None:
+    def __init__(self, settings: ClientSettings, topic: str, wanted: ScanFilter) -> None:
         self._settings = settings
         self._wanted = wanted
         whole = plan_ranges(settings, topic, wanted)
@@ -72,7 +72,7 @@ class BrokerTable:
     def batches(self, columns: Sequence[str], scan: Scan) -> Iterator[pa.RecordBatch]:
         # A scan has connections of its own: an engine may run several scans in several threads.
         cluster = Cluster(self._settings)
-        with closing(cluster.calls), telling_losses(self.progress.trouble):
+        with closing(cluster.calls), capture_data_loss(self.progress.trouble):
             for one in self._ranges:
                 yield from self._of_queue(cluster, one, columns, scan)
         scan.is_done = True
@@ -105,7 +105,7 @@ class BrokerTable:
         return PullSettings(group=GROUP, expression=tags, patience_s=_PATIENCE_S, fail_on_data_loss=False)
 
 
-def plan_ranges(settings: ClientSettings, topic: str, wanted: Wanted) -> list[QueueRange]:
+def plan_ranges(settings: ClientSettings, topic: str, wanted: ScanFilter) -> list[QueueRange]:
     """The offsets of each queue between the two times, as far as it reaches now."""
     options = ReadOptions(
         topic=topic,
@@ -141,7 +141,7 @@ _BATCH_BYTES = 1024 * 1024
 
 
 class StoreTable:
-    def __init__(self, roots: Sequence[Path], topic: str, wanted: Wanted) -> None:
+    def __init__(self, roots: Sequence[Path], topic: str, wanted: ScanFilter) -> None:
         self._topic = topic
         self._wanted = wanted
         queues = {root: list(open_queues(Layout.under(root), [topic])) for root in roots}

@@ -19,9 +19,9 @@ from ariane.errors import ArianeError, ExpressionError, SettingsError, StoreErro
 from ariane.settings import Secret
 from ariane.spark.offsets import QueueRange
 from ariane.sql.catalog import ClusterCatalog, MissingTable, StoreCatalog
-from ariane.sql.rows import Answer, once_each
+from ariane.sql.rows import QueryResult, once_each
 from ariane.sql.sources import plan_ranges
-from ariane.sql.tables import BODY_JSON, BODY_TEXT, Catalog, Wanted, counted, named_body_columns, named_columns
+from ariane.sql.tables import BODY_JSON, BODY_TEXT, Catalog, ScanFilter, counted, named_body_columns, named_columns
 from ariane.store.layout import Layout
 
 # --- spark_options ---
@@ -38,7 +38,7 @@ Options = dict[str, str]
 class SparkPlace:
     settings: ClientSettings
     stores: Sequence[Path]
-    wanted: Wanted
+    wanted: ScanFilter
 
     def __post_init__(self) -> None:
         if self.wanted.limit is not None:
@@ -74,7 +74,7 @@ def _scanned(topic: str, messages: int, queues: int) -> str:
     return f"scanned up to {messages:,} messages of {topic} ({counted(queues, 'queue')}) by Spark, complete"
 
 
-def _chosen(wanted: Wanted) -> Options:
+def _chosen(wanted: ScanFilter) -> Options:
     tags = {"tags": " || ".join(sorted(wanted.tags))} if wanted.tags else {}
     return tags | ({"keys": ",".join(sorted(wanted.keys))} if wanted.keys else {})
 
@@ -118,7 +118,7 @@ _TOLD_BYTES = 4000
 
 
 @contextmanager
-def java_silenced() -> Iterator[None]:
+def capture_jvm_output() -> Iterator[None]:
     """What is started inside writes its stderr to a file, for as long as it lives. Ours is restored."""
     with tempfile.TemporaryFile() as file:
         ours = os.dup(_STDERR)
@@ -149,7 +149,7 @@ _WRONG_QUERY = ("ParseException", "AnalysisException")
 
 
 @contextmanager
-def answer_by_spark(sql: str, place: SparkPlace, master: str | None) -> Iterator[Answer]:
+def answer_by_spark(sql: str, place: SparkPlace, master: str | None) -> Iterator[QueryResult]:
     """The rows must be read inside. The session stays for the next query of the process."""
     logging.getLogger("SQLQueryContextLogger").disabled = True  # pyspark's: a page of Java for each table we look for
     query = _Query(_session(master), sql, place)
@@ -168,7 +168,7 @@ def _session(master: str | None) -> Any:
             "--engine spark needs the package pyspark, which is not installed: run pip install 'ariane[spark]'"
         ) from None
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    with java_silenced():
+    with capture_jvm_output():
         spark = session("ariane sql", master=master, **quiet)
     spark.sparkContext.setLogLevel("OFF")
     return spark
@@ -179,10 +179,10 @@ class _Query:
         self._spark = spark
         self._sql = sql
         self._place = place
-        self._answer = Answer((), iter(()))
+        self._answer = QueryResult((), iter(()))
         self._tables: list[str] = []
 
-    def answer(self) -> Answer:
+    def answer(self) -> QueryResult:
         frame = self._frame()
         self._answer.columns = once_each(frame.columns)
         self._answer.rows = self._rows(frame)

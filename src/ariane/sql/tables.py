@@ -118,7 +118,7 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ScanFilter:
     """What is None does not choose."""
 
     since_ms: int | None = None

@@ -1,7 +1,7 @@
 """Work on the event loop that meets the disk on its way: a generator, which yields what has to be waited for.
 
-    def found(self, offset):              on the loop:     await off_the_loop(reader.found(offset))
-        yield partial(file.read, ...)     in a tool:       at_once(reader.found(offset))
+    def found(self, offset):              on the loop:     await run_in_executor(reader.found(offset))
+        yield partial(file.read, ...)     in a tool:       run_sync(reader.found(offset))
         return self.look(offset)
 
 Whoever drives the steps runs each errand: in a thread while the loop serves others, or here and now. The steps
@@ -22,13 +22,13 @@ from ariane.store.disk import Disk, File
 T = TypeVar("T")
 
 Errand = Callable[[], object]
-Steps = Generator[Errand | None, None, T]
+IoSteps = Generator[Errand | None, None, T]
 
 _ERRANDS_MAX = 8
 
 
 class _Walk(Generic[T]):
-    def __init__(self, steps: Steps[T]) -> None:
+    def __init__(self, steps: IoSteps[T]) -> None:
         self._steps = steps
         self.errand: Errand | None = None
         self.result: T
@@ -43,7 +43,7 @@ class _Walk(Generic[T]):
         return True
 
 
-def at_once(steps: Steps[T]) -> T:
+def run_sync(steps: IoSteps[T]) -> T:
     """What the steps come to. Blocks: for a start, for tools and for tests."""
     walk, failure = _Walk(steps), None
     while walk.goes_on(failure):
@@ -51,7 +51,7 @@ def at_once(steps: Steps[T]) -> T:
     return walk.result
 
 
-async def off_the_loop(steps: Steps[T], executor: Executor | None = None) -> T:
+async def run_in_executor(steps: IoSteps[T], executor: Executor | None = None) -> T:
     """The same, with each errand done by a thread. Without an errand it does not suspend."""
     walk, failure = _Walk(steps), None
     loop = asyncio.get_running_loop()
@@ -64,13 +64,13 @@ async def off_the_loop(steps: Steps[T], executor: Executor | None = None) -> T:
     return walk.result
 
 
-def unless_blocked(steps: Steps[T]) -> T | None:
+def run_if_cached(steps: IoSteps[T]) -> T | None:
     """What the steps come to, when there is no errand; otherwise they are given up, and it is None."""
     walk = _Walk(steps)
     return None if walk.goes_on(None) else walk.result
 
 
-def until_warm(cold: Callable[[], Errand | None]) -> Steps[None]:
+def until_warm(cold: Callable[[], Errand | None]) -> IoSteps[None]:
     """Has done what `cold` tells, until that is nothing: while an errand is run, more may have come to touch old bytes.
 
     Gives up where that does not end, as on a machine without any memory left: to wait is better than never to get on.
@@ -116,7 +116,7 @@ Place = tuple[int, int]
 """Of a record: its physical offset and its size."""
 
 
-class ColdBytes(NamedTuple):
+class UncachedBytes(NamedTuple):
     """Bytes of the log that may have to be fetched. The file is found on the loop, where the list of files changes."""
 
     file: File
@@ -141,12 +141,12 @@ def joined(places: Sequence[Place]) -> Iterator[Place]:
         yield begin, end - begin
 
 
-def are_cached(part: ColdBytes) -> bool:
+def are_cached(part: UncachedBytes) -> bool:
     """Whether a look at all of these bytes would not wait for the disk."""
     return part.size <= LOOKED_AT_BYTES_MAX and part.file.read_cached(part.size, part.position) is not None
 
 
-def is_record_cached(part: ColdBytes) -> bool:
+def is_record_cached(part: UncachedBytes) -> bool:
     """The same for a record that begins there; `size` is the longest that is believed."""
     head = part.file.read_cached(_SIZE_BYTES, part.position)
     if head is None:
@@ -158,13 +158,13 @@ def is_record_cached(part: ColdBytes) -> bool:
 # --- for a thread -----------------------------------------------------------------------------------------------------
 
 
-def fetch(cold: Sequence[ColdBytes]) -> None:
+def fetch(cold: Sequence[UncachedBytes]) -> None:
     """Reads it into the page cache."""
     for part in cold:
         _read_ahead(part)
 
 
-def fetch_records(cold: Sequence[ColdBytes]) -> None:
+def fetch_records(cold: Sequence[UncachedBytes]) -> None:
     """The same for records that say themselves how long they are; `size` is the longest that is believed."""
     for part in cold:
         size = int.from_bytes(_read_ahead(part._replace(size=_SIZE_BYTES)), "big")
@@ -182,7 +182,7 @@ def fetch_entries(disk: Disk, path: str, position: int, size: int) -> None:
         file.read(max(size, _AHEAD_BYTES), position)
 
 
-def _read_ahead(part: ColdBytes) -> bytes:
+def _read_ahead(part: UncachedBytes) -> bytes:
     """A sector that cannot be read is an OSError here; touching it through the mapping would be a SIGBUS."""
     try:
         return part.file.read(part.size, part.position)

@@ -362,7 +362,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class Unsynced:
+class PendingSync:
     """A file, or the names in a directory. The thread opens a descriptor of its own, since the queue's may be closed
     at any time to make room for another; syncing any descriptor of a file syncs the file."""
 
@@ -390,7 +390,7 @@ class Unsynced:
             file.close()
 
 
-def sync_together(file_system: WholeFileSystem, unsynced: Sequence[Unsynced], *, trust: bool = True) -> None:
+def sync_together(file_system: WholeFileSystem, unsynced: Sequence[PendingSync], *, trust: bool = True) -> None:
     """Syncs many by one call. One by one when that fails, or is not to be trusted: most of them are clean by then.
 
     OSError if one of them was lost. That something else on the file system was is no concern of ours.

@@ -17,14 +17,14 @@ from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE_TOPIC, delivery_time_ms
 from ariane.store.blocking_io import Errand
-from ariane.store.commit_log.recovery import UsualRecords
+from ariane.store.commit_log.recovery import SimpleRecords
 from ariane.store.consume_queue.new_entries import pack_all
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.index.index import Index
 from ariane.store.index.pending_keys import KeyColumns
-from ariane.wire.codes import SysFlag, transaction_type
 from ariane.wire.record.read import DispatchFacts, RecordView
+from ariane.wire.sys_flag import SysFlag, transaction_type
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Dispatcher:
             self._index.put_columns(self.keys)
             self.keys = KeyColumns()
 
-    def follow(self, records: Iterable[RecordView | UsualRecords]) -> int:
+    def follow(self, records: Iterable[RecordView | SimpleRecords]) -> int:
         """Feeds records read from the log; how many. Those that a queue already has are passed over."""
         number, written, known_to = 0, 0, self._queues.max_physical
         for some in records:
@@ -163,7 +163,7 @@ class Dispatcher:
         if self.has_listeners:
             self.tell_all({(queue, tags_code): queue.max_offset})
 
-    def _queue_usual(self, records: UsualRecords, are_new: bool) -> None:
+    def _queue_usual(self, records: SimpleRecords, are_new: bool) -> None:
         """`are_new`: behind all that queues knew of when the walk began, so that only their numbers are in doubt."""
         by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
         kept, owners = list[int](), list[int]()
@@ -183,13 +183,13 @@ class Dispatcher:
                 self._queue(topic, queue_id, queue_offset, physical, size, tags_code)
         self._add_entries(records, kept, owners)
 
-    def _add_entries(self, records: UsualRecords, kept: list[int], owners: list[int]) -> None:
+    def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[int]) -> None:
         """Of some of the records, to their queues, which count them already."""
         if kept:
             columns = (records.physical, records.sizes, records.facts.tags_codes)
             self.new_entries += pack_all(owners, *(np.array(column, np.int64)[kept] for column in columns))
 
-    def _index_usual(self, records: UsualRecords) -> None:
+    def _index_usual(self, records: SimpleRecords) -> None:
         if self._index is None:
             return
         keys: Sequence[Sequence[str]] = records.facts.keys

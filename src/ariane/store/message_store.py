@@ -16,19 +16,19 @@ from typing import TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import StoreError, StoreFull, StoreReadOnly
-from ariane.store.append.appender import Appender, Outcome
-from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatches
+from ariane.store.append.appender import Appender, AppendResult
+from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.draft import Draft
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint
-from ariane.store.commit_log.checksum_writer import drop_sums_before
+from ariane.store.commit_log.checksum_writer import drop_checksums_before
 from ariane.store.consume_queue.entry import QueueExtension
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
-from ariane.store.maintenance.derived_writer import DerivedFiles
+from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.flush import Flusher
-from ariane.store.maintenance.recovery import Parts, open_parts
+from ariane.store.maintenance.recovery import StoreComponents, open_parts
 from ariane.store.maintenance.retention import Cleaned, Holder, Retention
 from ariane.store.read.lookup import Lookup
 from ariane.store.read.reader import Reader
@@ -63,7 +63,7 @@ class DurableRound:
 class MessageStore:
     """Made by `open`, ended by `close` (or by a crash)."""
 
-    def __init__(self, parts: Parts, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
+    def __init__(self, parts: StoreComponents, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
         self.settings = settings
         self.parts = parts
         self._clock = clock
@@ -72,7 +72,7 @@ class MessageStore:
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
         self._checkpoint = parts.checkpoint
-        self.derived = DerivedFiles(parts, clock)
+        self.derived = DerivedWriter(parts, clock)
         self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
             parts.commit_log,
@@ -127,22 +127,24 @@ class MessageStore:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """What became of each: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
         return self._append(self._appender.append, drafts)
 
-    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """All or none."""
         return self._append(self._appender.append_together, drafts)
 
-    def _append(self, append: Callable[[Sequence[Draft]], list[Outcome]], drafts: Sequence[Draft]) -> list[Outcome]:
+    def _append(
+        self, append: Callable[[Sequence[Draft]], list[AppendResult]], drafts: Sequence[Draft]
+    ) -> list[AppendResult]:
         return [self._refusal] * len(drafts) if self._refusal is not None else self._timed(append, drafts)
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, of at least one message: all or none."""
         return self._refusal if self._refusal is not None else self._timed(self._appender.append_batch, batch)
 
-    def append_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+    def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none."""
         if self._refusal is not None:
             return [self._refusal] * len(drafts.plans)
@@ -223,16 +225,16 @@ class MessageStore:
 
     def clean(self, *, by_hand: bool = False) -> Cleaned:
         """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
-        return at_once(self.cleaning(by_hand=by_hand))
+        return run_sync(self.cleaning(by_hand=by_hand))
 
-    def cleaning(self, *, by_hand: bool = False) -> Steps[Cleaned]:
+    def cleaning(self, *, by_hand: bool = False) -> IoSteps[Cleaned]:
         """The same step by step; one at a time."""
         cleaned = yield from self._retention.clean(
             self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand
         )
         if cleaned.files:
             sums = self.parts.layout.commit_log_sums
-            yield partial(drop_sums_before, self.parts.disk, sums, cleaned.min_offset)
+            yield partial(drop_checksums_before, self.parts.disk, sums, cleaned.min_offset)
         self._heed(cleaned)
         return cleaned
 

@@ -12,9 +12,9 @@ from typing import TypeVar
 from ariane.clock import Clock
 from ariane.errors import StoreFull, StoreReadOnly
 from ariane.lifecycle import Job, background, every
-from ariane.store.append.appender import Outcome
+from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
-from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.maintenance.flush import FlushThread
@@ -83,7 +83,7 @@ class StoreService:
         if self.store.derived.is_due:
             await self._unless_full(self.store.derived.writing())
 
-    async def _unless_full(self, writing: Steps[None]) -> None:
+    async def _unless_full(self, writing: IoSteps[None]) -> None:
         try:
             await self.run(writing)
         except StoreFull as error:  # entries and keys stay in memory, the next round tries again
@@ -123,14 +123,14 @@ class StoreService:
 
     # --- for the broker ---------------------------------------------------------------------------------------------
 
-    async def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    async def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Appends and, with SYNC_FLUSH, waits until all of it is durable. TimeoutError: the outcome is unknown."""
         outcomes = self.store.append(drafts)
         if self._is_sync:
             await self.wait_durable(outcomes)
         return outcomes
 
-    async def wait_durable(self, outcomes: Sequence[Outcome]) -> None:
+    async def wait_durable(self, outcomes: Sequence[AppendResult]) -> None:
         end = max((outcome.end for outcome in outcomes if isinstance(outcome, Appended)), default=0)
         if end > self.store.flusher.flushed_to:
             durable = self.store.flusher.wait_durable(end)
@@ -167,6 +167,6 @@ class StoreService:
         async with self._one_cleaning:
             return await self.run(self.store.cleaning(by_hand=by_hand))
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, steps: IoSteps[T]) -> T:
         """What the steps come to; what blocks is done by the store's threads."""
-        return await off_the_loop(steps, self._executor)
+        return await run_in_executor(steps, self._executor)

@@ -126,7 +126,7 @@ _BATCH = 32
 _BODIES_SHOWN_MAX = 5
 
 
-class BrokerDesk:
+class BrokerInspector:
     def __init__(self, namesrv: str, broker: Broker) -> None:
         self.namesrv = namesrv
         self._broker = broker
@@ -247,7 +247,7 @@ _SMALL_STORE = {
 class BrokerForTests:
     """Made by `running_broker`. A wait that does not come true is an AssertionError that says what is there."""
 
-    def __init__(self, thread: BrokerThread, desk: BrokerDesk) -> None:
+    def __init__(self, thread: BrokerThread, desk: BrokerInspector) -> None:
         self._thread = thread
         self.namesrv = desk.namesrv
         """What clients are told: HOST:PORT of the nameserver."""
@@ -287,7 +287,7 @@ class BrokerForTests:
 
 
 class AsyncBrokerForTests:
-    def __init__(self, thread: BrokerThread, desk: BrokerDesk) -> None:
+    def __init__(self, thread: BrokerThread, desk: BrokerInspector) -> None:
         self._thread = thread
         self._desk = desk
 
@@ -325,9 +325,9 @@ def running_broker(directory: Path | None = None, **settings: Any) -> Iterator[B
         yield BrokerForTests(thread, desk)
 
 
-async def _desk(namesrv: str, broker: Any) -> BrokerDesk:
+async def _desk(namesrv: str, broker: Any) -> BrokerInspector:
     """Made on the broker's loop, which its listener runs on."""
-    return BrokerDesk(namesrv, broker)
+    return BrokerInspector(namesrv, broker)
 
 
 @contextmanager

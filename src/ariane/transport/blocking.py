@@ -14,7 +14,7 @@ from time import monotonic
 
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, WireError
 from ariane.model.address import Address
-from ariane.transport.receive_buffer import Arrived, FrameArena
+from ariane.transport.receive_buffer import ReceiveBuffer, ReceivedFrame
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.frame import Command, FrameLimits, encode_frame
@@ -30,11 +30,11 @@ class BlockingConnection:
     def __init__(self, peer: str, channel: socket.socket, settings: TransportSettings) -> None:
         self.peer = peer
         self._socket: socket.socket | None = channel
-        self._arena = FrameArena(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
+        self._arena = ReceiveBuffer(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._settings = settings
         self._opaque = 0
         self._awaited: set[int] = set()
-        self._arrived: dict[int, Arrived] = {}
+        self._arrived: dict[int, ReceivedFrame] = {}
         """Answers that came before it was their turn: a peer may answer what it has in memory first."""
         self._used_at = monotonic()
 
@@ -121,7 +121,7 @@ class BlockingConnection:
         self._receive(set(opaques) - self._arrived.keys(), timeout_s)
         return [_with_body(self._arrived.pop(opaque)) for opaque in opaques]
 
-    def take_arrived(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[Arrived]:
+    def take_arrived(self, opaques: Sequence[int], timeout_s: float | None = None) -> list[ReceivedFrame]:
         """The answer to the first of these requests, and those behind it that are there, too: one at least.
 
         Bodies are told by their place in what was received. They stay valid, and keep up to some MiB in memory each.
@@ -188,6 +188,6 @@ class BlockingConnection:
         return self._socket
 
 
-def _with_body(arrived: Arrived) -> Command:
+def _with_body(arrived: ReceivedFrame) -> Command:
     arrived.command.body = bytes(arrived.body.view)
     return arrived.command

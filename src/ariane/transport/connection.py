@@ -4,8 +4,8 @@ Both ends may ask. A response is matched to its waiter by the opaque number; a r
 the answer's bytes, a coroutine that will, or None. All answers to one chunk of input leave in one write: measured, a
 write per answer costs 1.5 to 1.8 times as much.
 
-A server may have a lane: a short way for the frames that come most often, which sees them before they are decoded and
-takes what it knows. What it takes it answers by itself, by `write` or `start`, at the latest in the next turn of the
+A server may have a fast path for the most frequent requests: it sees frames before they are decoded, and takes those
+that it knows. What it takes it answers by itself, by `write` or `start`, at the latest in the next turn of the
 loop.
 
 Reading stops while too many requests are in flight or the peer does not read its answers. What was read but not yet
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _SLACK_S = 0.001  # loops round their timers to milliseconds, and one that is early would only be set again
 
 
-class Waiters(Generic[T]):
+class PendingCalls(Generic[T]):
     """By opaque number. A call whose time is over ends with a TimeoutError."""
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class Waiters(Generic[T]):
             self._set_timer(loop, deadline)
         return waiter
 
-    def settle(self, opaque: int, answer: T) -> bool:
+    def settle(self, opaque: int, response: T) -> bool:
         """Whether somebody waited for it."""
         waiting = self._waiting.pop(opaque, None)
         if waiting is None:
             return False
         if not waiting[0].done():
-            waiting[0].set_result(answer)
+            waiting[0].set_result(response)
         return True
 
     def drop(self, opaque: int, waiter: asyncio.Future[T]) -> None:
@@ -112,13 +112,13 @@ _TOGETHER_BYTES = 64 * 1024  # requests of one turn of the loop are written at t
 _OPAQUE_MAX = 2**31 - 1
 
 
-class Outgoing(asyncio.Protocol):
+class ConnectionWriter(asyncio.Protocol):
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._closers: list[Callable[[], None]] = []
-        self._waiters: Waiters[Command] = Waiters()
+        self._waiters: PendingCalls[Command] = PendingCalls()
         self._opaque = 0
         self._requests: list[bytes] = []
         self._requests_bytes = 0
@@ -272,24 +272,24 @@ log = logging.getLogger(__name__)
 Reply = bytes | Coroutine[Any, Any, bytes | None] | None
 Receiver = Callable[["Connection", Command], Reply]
 
-Lane = Callable[["Connection", bytes, int], int]
+FastPath = Callable[["Connection", bytes, int], int]
 """Takes the frames that it knows, from a position of the bytes on, and returns where it stopped. It must not raise."""
 
 _COALESCE_BYTES = 256 * 1024  # answers to one chunk are written at the latest when they reach this
 
 
-class Connection(Outgoing):
+class Connection(ConnectionWriter):
     def __init__(
         self,
         receive: Receiver,
         settings: TransportSettings,
         clock: Clock,
         opened: Callable[["Connection"], None],
-        lane: Lane | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
         super().__init__(settings, clock)
         self._receive = receive
-        self._lane = lane
+        self._fast_path = fast_path
         self._opened = opened
         self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._handlers = TaskSet()
@@ -315,7 +315,7 @@ class Connection(Outgoing):
         self._draining = True
         self._pace_reading()
         deadline = self._clock.monotonic() + timeout_s
-        await asyncio.sleep(0)  # what a lane took in this turn is answered, or has its task, in the next
+        await asyncio.sleep(0)  # what a fast path took in this turn is answered, or has its task, in the next
         await self._handlers.wait(timeout_s)
         self._handlers.cancel()
         self.close()
@@ -346,13 +346,13 @@ class Connection(Outgoing):
         self._take_commands()
 
     def _take_commands(self) -> None:
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         size = 0
         progress = False
         decoder = self._decoder
         try:
             while True:
-                while self._take_lane():
+                while self._take_fast_path():
                     progress = True
                 if decoder.position == len(decoder.data):  # told here, it costs less than by StopIteration
                     break
@@ -365,30 +365,30 @@ class Connection(Outgoing):
                     continue
                 reply = self._receive(self, command)
                 if isinstance(reply, bytes):
-                    answers.append(reply)
+                    responses.append(reply)
                     size += len(reply)
                     if size >= _COALESCE_BYTES:
-                        self.write(b"".join(answers))
-                        answers, size = [], 0
+                        self.write(b"".join(responses))
+                        responses, size = [], 0
                 elif reply is not None:
                     self.start(reply)
                 if self._must_wait():
                     break
         except WireError as error:
-            self._refuse(answers, error)
+            self._refuse(responses, error)
             return
-        if answers:
-            self.write(b"".join(answers))
+        if responses:
+            self.write(b"".join(responses))
         self._note_frames(progress)
         self._pace_reading()
 
-    def _take_lane(self) -> bool:
-        """Whether the lane took any of the frames that come next."""
+    def _take_fast_path(self) -> bool:
+        """Whether the fast path took any of the frames that come next."""
         decoder = self._decoder
         began = decoder.position
-        if self._lane is None or began == len(decoder.data) or self._must_wait():
+        if self._fast_path is None or began == len(decoder.data) or self._must_wait():
             return False
-        decoder.position = self._lane(self, decoder.data, began)
+        decoder.position = self._fast_path(self, decoder.data, began)
         return decoder.position > began
 
     def start(self, reply: Coroutine[Any, Any, bytes | None]) -> None:
@@ -403,10 +403,10 @@ class Connection(Outgoing):
         if self._frame_began_at is None and self._decoder.mid_frame:
             self._frame_began_at = self._active_at
 
-    def _refuse(self, answers: list[bytes], error: WireError) -> None:
+    def _refuse(self, responses: list[bytes], error: WireError) -> None:
         """The stream cannot be followed any further: answer what came before, say why once, close."""
-        if answers:
-            self.write(b"".join(answers))
+        if responses:
+            self.write(b"".join(responses))
         log.warning(
             "connection closed: bytes break the protocol",
             extra={"peer": self.peer, "error": type(error).__name__, "reason": str(error)},
@@ -415,9 +415,9 @@ class Connection(Outgoing):
 
     async def _finish(self, reply: Coroutine[Any, Any, bytes | None]) -> None:
         try:
-            answer = await reply
-            if answer is not None:
-                self.write(answer)
+            response = await reply
+            if response is not None:
+                self.write(response)
         finally:
             self._in_flight -= 1
             self._resume()

@@ -39,14 +39,14 @@ class Span(NamedTuple):
         return self.memory[self.begin : self.end]
 
 
-class Arrived(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """A command without its body, and its body."""
 
     command: Command
     body: Span
 
 
-class FrameArena:
+class ReceiveBuffer:
     """Cuts what is received into frames. After an error the stream cannot be followed: drop the connection."""
 
     def __init__(self, limits: FrameLimits) -> None:
@@ -69,7 +69,7 @@ class FrameArena:
     def filled(self, count: int) -> None:
         self._end += count
 
-    def cut(self) -> Arrived | None:
+    def cut(self) -> ReceivedFrame | None:
         """The next whole frame; None when more bytes are needed; FrameError or HeaderError at a bad one."""
         begin, view = self._begin, self._view
         if self._end - begin < _PREFIX_BYTES:
@@ -86,7 +86,7 @@ class FrameArena:
         header_at = begin + _PREFIX_BYTES
         body_at = header_at + header_length
         self._begin = end
-        return Arrived(decode_header(word >> 24, bytes(view[header_at:body_at]), b""), Span(view, body_at, end))
+        return ReceivedFrame(decode_header(word >> 24, bytes(view[header_at:body_at]), b""), Span(view, body_at, end))
 
     def _refuse_if_bad(self) -> None:
         """FrameError when what is there cannot begin a frame, in the words of the one decoder that has them."""

@@ -18,7 +18,7 @@ from socket import socket
 from ariane.clock import Clock
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.address import Address
-from ariane.transport.connection import Connection, Lane, Receiver
+from ariane.transport.connection import Connection, FastPath, Receiver
 from ariane.transport.listener import affordable_connections, listen, set_options
 from ariane.transport.settings import TlsMode, TlsSettings, TransportSettings
 from ariane.transport.tls import begins_with_tls, server_context
@@ -58,11 +58,11 @@ class Server:
         settings: TransportSettings,
         tls: TlsSettings,
         clock: Clock,
-        lane: Lane | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
         self._listener = listener
         self._receive = receive
-        self._lane = lane
+        self._fast_path = fast_path
         self._settings = settings
         self._tls_mode = tls.mode
         self._tls = server_context(tls)
@@ -83,10 +83,10 @@ class Server:
         settings: TransportSettings,
         tls: TlsSettings,
         clock: Clock,
-        lane: Lane | None = None,
+        fast_path: FastPath | None = None,
     ) -> AsyncIterator["Server"]:
         with listen(address, settings.backlog) as listener:
-            server = cls(listener, receive, settings, tls, clock, lane)
+            server = cls(listener, receive, settings, tls, clock, fast_path)
             async with background(server._sweep_for_ever):
                 try:
                     async with background(server._accept_for_ever):
@@ -166,7 +166,7 @@ class Server:
             if guest not in self._guests:  # expelled while its TLS hello was awaited
                 connection.abort()
 
-        return Connection(self._receive, self._settings, self._clock, opened, self._lane)
+        return Connection(self._receive, self._settings, self._clock, opened, self._fast_path)
 
     # --- departures -------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ lz4 and zstd are imported by the first body that needs them: few programs ever m
 import zlib
 
 from ariane.errors import RecordError
-from ariane.wire.codes import Compression, compression_of
+from ariane.wire.sys_flag import Compression, compression_of
 
 # A zstd frame may ask its reader for a window of gigabytes. 8 MiB is what the format's specification (RFC 8878) wants
 # every reader to offer and every writer to stay within; the levels that producers use need at most 4 MiB.

@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from ariane.errors import BodyError, RequestFailed
 from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode, Serialization
-from ariane.wire.fields import Answer, Request, to_ext
+from ariane.wire.fields import Request, Response, to_ext
 from ariane.wire.frame import FRAME_BYTES_MAX, Command
 from ariane.wire.json.body import decode_json, encode_json
 
@@ -33,7 +33,7 @@ class ServedBy(Flag):
 class Declaration:
     code: RequestCode
     request: type[Request[Any]]
-    answer: type[Answer]
+    response: type[Response]
     served_by: ServedBy
 
 
@@ -57,13 +57,13 @@ def declaration_of(struct: type[Request[Any]]) -> Declaration:
     return _BY_STRUCT[struct]
 
 
-def _answer_of(struct: type[Request[Any]]) -> type[Answer]:
+def _answer_of(struct: type[Request[Any]]) -> type[Response]:
     for ancestor in struct.__mro__:
         for base in getattr(ancestor, "__orig_bases__", ()):
             if get_origin(base) is Request:
-                (answer,) = get_args(base)
-                if isinstance(answer, type) and issubclass(answer, Answer):
-                    return answer
+                (response,) = get_args(base)
+                if isinstance(response, type) and issubclass(response, Response):
+                    return response
     raise TypeError(f"{struct.__name__} must derive from Request[SomeAnswer]")
 
 
@@ -77,7 +77,7 @@ def _answer_of(struct: type[Request[Any]]) -> type[Answer]:
 # longer one could hold the event loop for seconds.
 _REQUEST_TOLERANT_BYTES_MAX = 256 * 1024
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -98,35 +98,35 @@ def read_request(declaration: Declaration, command: Command) -> Request[Any]:
     return _with_body(command.fields(declaration.request), command.body, _REQUEST_TOLERANT_BYTES_MAX)
 
 
-def answer_command(asked: Command, answer: Answer, body: bytes | None = None) -> Command:
+def response_command(asked: Command, response: Response, body: bytes | None = None) -> Command:
     """The answer to `asked`, in its serialisation. `body` replaces the answer's own: encoded once, sent often."""
-    ext = to_ext(answer)
+    ext = to_ext(response)
     return Command(
-        code=answer.code,
+        code=response.code,
         opaque=asked.opaque,
         flag=HeaderFlag.RESPONSE,
-        remark=answer.remark,
+        remark=response.remark,
         # An answer with a struct of its own always has extFields, at least {}: Java dereferences it unchecked.
-        ext_texts=ext if ext or type(answer) is not Answer else None,
-        body=_body_bytes(getattr(answer, "body", b"")) if body is None else body,
+        ext_texts=ext if ext or type(response) is not Response else None,
+        body=_body_bytes(getattr(response, "body", b"")) if body is None else body,
         serialization=asked.serialization,
     )
 
 
-def read_answer(asked: Request[A], command: Command) -> A:
+def read_response(asked: Request[A], command: Command) -> A:
     """The answer to `asked`; RequestFailed when the code is not one that the answer accepts as an outcome."""
-    return read_answer_to(type(asked), command)  # type: ignore[no-any-return]
+    return read_response_to(type(asked), command)  # type: ignore[no-any-return]
 
 
-def read_answer_to(asked: type[Request[Any]], command: Command) -> Any:
-    """As `read_answer`, for who knows only what kind of request it was. The declaration pairs request and answer."""
+def read_response_to(asked: type[Request[Any]], command: Command) -> Any:
+    """As `read_response`, for who knows only what kind of request it was. The declaration pairs request and answer."""
     declaration = declaration_of(asked)
-    if command.code not in declaration.answer.accepts:
+    if command.code not in declaration.response.accepts:
         raise RequestFailed(_named(command.code), f"{command.remark or ''} [{declaration.code.name}]".strip())
-    answer = _with_body(command.fields(declaration.answer), command.body, FRAME_BYTES_MAX)
-    force_setattr(answer, "code", command.code)
-    force_setattr(answer, "remark", command.remark)
-    return answer
+    response = _with_body(command.fields(declaration.response), command.body, FRAME_BYTES_MAX)
+    force_setattr(response, "code", command.code)
+    force_setattr(response, "remark", command.remark)
+    return response
 
 
 def _named(code: int) -> int:

@@ -17,7 +17,7 @@ from ariane.wire.json import fastjson
 from ariane.wire.json.coerce import coerce
 
 S = TypeVar("S", bound=msgspec.Struct)
-A_co = TypeVar("A_co", bound="Answer", covariant=True)
+A_co = TypeVar("A_co", bound="Response", covariant=True)
 
 # Java's int and long. Python's integers have no end, but what a peer sends will be packed into 32 or 64 bits somewhere.
 _BITS_32 = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
@@ -40,7 +40,7 @@ def wire_name(attribute: str) -> str:
     return head + "".join(word.capitalize() for word in tail)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
+class Response(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """Base of all answers: the response code, the remark, and what subclasses add."""
 
     accepts: ClassVar[frozenset[int]] = frozenset({0})
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
 
 
 class Request(msgspec.Struct, Generic[A_co], frozen=True, rename=wire_name):
-    """Base of all requests; `Request[OffsetAnswer]` names the answer. A body is declared as `body` with a default."""
+    """Base of all requests; `Request[OffsetResponse]` names the answer. A body is declared as `body` with a default."""
 
 
 def to_ext(value: msgspec.Struct) -> dict[str, str]:

@@ -22,12 +22,13 @@ import msgspec
 from ariane.errors import BodyError, RecordError
 from ariane.model.route import BrokerData, ClusterMap, QueueData, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig, TopicFilterType
-from ariane.wire.codes import Compression, Version, with_compression
+from ariane.wire.codes import Version
 from ariane.wire.compression import decompress
 from ariane.wire.hashes import crc32
 from ariane.wire.json.body import JsonBody, decode_json, encode_json
 from ariane.wire.requests.brokers import RegisterBroker
 from ariane.wire.requests.topics import TopicTable
+from ariane.wire.sys_flag import Compression, with_compression
 
 INFLATED_MAX = 64 * 1024 * 1024  # a million topics; a bomb of one frame (16 MiB) would inflate to 16 GiB
 TOPICS_MAX = 1_000_000
@@ -55,23 +56,23 @@ def encode_registration(registration: RegistrationBody, compressed: bool) -> tup
     return body, crc32(body)
 
 
-def decode_registration(ask: RegisterBroker, version: int) -> RegistrationBody | None:
+def decode_registration(request: RegisterBroker, version: int) -> RegistrationBody | None:
     """What `ask` registers, None when it has no body. `version` is the one of the command's header."""
-    if not ask.body:
+    if not request.body:
         return None
-    _check_crc(ask)
+    _check_crc(request)
     if version < Version.V3_0_11:
-        return _from_table(decode_json(ask.body, TopicTable), [])
-    if ask.compressed:
-        return _Inflated(ask.body).registration()
-    form = decode_json(ask.body, _JsonForm)
+        return _from_table(decode_json(request.body, TopicTable), [])
+    if request.compressed:
+        return _Inflated(request.body).registration()
+    form = decode_json(request.body, _JsonForm)
     return _from_table(form.topic_config_serialize_wrapper, form.filter_server_list)
 
 
-def _check_crc(ask: RegisterBroker) -> None:
-    actual = crc32(ask.body)
-    if ask.body_crc32 not in (0, actual):
-        raise BodyError(f"the registration came damaged: its checksum is {actual}, {ask.body_crc32} was announced")
+def _check_crc(request: RegisterBroker) -> None:
+    actual = crc32(request.body)
+    if request.body_crc32 not in (0, actual):
+        raise BodyError(f"the registration came damaged: its checksum is {actual}, {request.body_crc32} was announced")
 
 
 def _from_table(table: TopicTable, filter_servers: list[str]) -> RegistrationBody:

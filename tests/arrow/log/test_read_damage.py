@@ -6,7 +6,7 @@ import pytest
 
 from ariane.arrow.log.plan import plan_log
 from ariane.arrow.log.read import ReadReport
-from ariane.arrow.log.split import Way
+from ariane.arrow.log.split import ScanStrategy
 from ariane.errors import StoreMismatch
 from tests.arrow.log_fixtures import bodies, fill, read_store, rows_of_plan, text
 from tests.store.golden_stores import flip, overwrite
@@ -98,5 +98,5 @@ def test_queues_of_another_kind_are_not_believed(tmp_path: Path) -> None:
     for path in (tmp_path / "consumequeue" / "rare" / "0").iterdir():
         path.write_bytes(bytes(range(200)))
     plan = plan_log(tmp_path, topics=["rare"])
-    assert {split.way for split in plan.splits} == {Way.SCAN}
+    assert {split.way for split in plan.splits} == {ScanStrategy.SCAN}
     assert bodies(rows_of_plan(plan, ["body"])) == [text(number) for number in range(0, 200, 4)]

@@ -14,7 +14,7 @@ from ariane.arrow.filter import OffsetRange, Selection
 from ariane.arrow.log.files import LogFiles
 from ariane.arrow.log.plan import log_bounds, plan_log
 from ariane.arrow.log.read import ReadReport, read_split
-from ariane.arrow.log.split import LogSplit, Way
+from ariane.arrow.log.split import LogSplit, ScanStrategy
 from ariane.store.layout import Layout
 from ariane.wire.record.read import RecordView, to_message, walk
 from tests.arrow.expected_rows import expected_row
@@ -85,7 +85,7 @@ def test_any_bytes_may_be_the_edges_of_splits(name: str, layout: Layout, data: s
             begin=begin,
             end=stop,
             limit=end,
-            way=Way.SCAN,
+            way=ScanStrategy.SCAN,
             selection=Selection(),
             is_aligned=False,
         )
@@ -104,7 +104,9 @@ def chosen(name: str, **wanted: Any) -> list[dict[str, Any]]:
 def test_one_topic_is_read_by_its_queues(name: str, layout: Layout, bytes_per_split: int) -> None:
     plan = plan_log(layout.root, topics=["GoldenOrder"], bytes_per_split=bytes_per_split)
     ways = {split.way for split in plan.splits}
-    assert ways == ({Way.QUEUES} if name == "clean" else {Way.SCAN})  # after a kill, Apache's queues may have holes
+    assert ways == (
+        {ScanStrategy.QUEUES} if name == "clean" else {ScanStrategy.SCAN}
+    )  # after a kill, Apache's queues may have holes
     found = read_store(layout.root, topics=["GoldenOrder"], bytes_per_split=bytes_per_split)
     assert found == chosen(name, topic="GoldenOrder")
     assert len(found) >= 200

@@ -68,8 +68,10 @@ async def peer(address: str = "192.0.2.1:4711") -> Connection:
     return connection
 
 
-def signed(ask: Request[Any], key: str, secret: str | None = None, *, with_unique_key_query: bool = False) -> Command:
-    command = request_command(ask, opaque=1)
+def signed(
+    request: Request[Any], key: str, secret: str | None = None, *, with_unique_key_query: bool = False
+) -> Command:
+    command = request_command(request, opaque=1)
     ext = command.ext | {"AccessKey": key, "OnsChannel": "ALIYUN"}
     content = content_to_sign(ext, command.body, with_unique_key_query=with_unique_key_query)
     command.ext_texts = ext | {"Signature": sign(SECRETS[key] if secret is None else secret, content)}
@@ -90,10 +92,12 @@ def sending(topic: str, body: bytes = b"body") -> SendMessageV2:
     )
 
 
-async def refusal(access: Access, ask: Request[Any], command: Command, address: str = "192.0.2.1:4711") -> str | None:
+async def refusal(
+    access: Access, request: Request[Any], command: Command, address: str = "192.0.2.1:4711"
+) -> str | None:
     """The remark of the refusal; None when the request passes."""
     try:
-        access.guard(await peer(address), command, ask)
+        access.guard(await peer(address), command, request)
     except RequestFailed as error:
         assert error.code == ResponseCode.NO_PERMISSION  # noqa: PT017
         return error.remark
@@ -101,108 +105,111 @@ async def refusal(access: Access, ask: Request[Any], command: Command, address: 
 
 
 async def test_what_is_allowed_passes(access: Access) -> None:
-    ask = sending("orders")
-    assert await refusal(access, ask, signed(ask, "producer1")) is None
+    request = sending("orders")
+    assert await refusal(access, request, signed(request, "producer1")) is None
 
 
 async def test_the_topic_must_be_allowed(access: Access) -> None:
     for topic, key in (("other", "producer1"), ("orders", "consumer1")):
-        ask = sending(topic)
-        assert await refusal(access, ask, signed(ask, key)) == f"No default permission for topic:{topic}"
+        request = sending(topic)
+        assert await refusal(access, request, signed(request, key)) == f"No default permission for topic:{topic}"
 
 
 async def test_the_group_must_be_allowed(access: Access) -> None:
-    ask = UpdateConsumerOffset("g", "orders", 0, 5)  # type: ignore[arg-type]
-    assert await refusal(access, ask, signed(ask, "consumer1")) is None
-    assert await refusal(access, ask, signed(ask, "producer1")) == "No default permission for topic:orders"
+    request = UpdateConsumerOffset("g", "orders", 0, 5)  # type: ignore[arg-type]
+    assert await refusal(access, request, signed(request, "consumer1")) is None
+    assert await refusal(access, request, signed(request, "producer1")) == "No default permission for topic:orders"
 
 
 async def test_either_permission_opens_the_numbers_of_a_topic(access: Access) -> None:
-    ask = GetMaxOffset("orders", 0)
-    assert await refusal(access, ask, signed(ask, "producer1")) is None
-    assert await refusal(access, ask, signed(ask, "consumer1")) is None
-    assert await refusal(access, ask, signed(ask, "neighbour")) == "No default permission for topic:orders"
+    request = GetMaxOffset("orders", 0)
+    assert await refusal(access, request, signed(request, "producer1")) is None
+    assert await refusal(access, request, signed(request, "consumer1")) is None
+    assert await refusal(access, request, signed(request, "neighbour")) == "No default permission for topic:orders"
 
 
 async def test_any_account_may_ask_how_the_broker_is(access: Access) -> None:
-    ask = GetRuntimeInfo()
-    assert await refusal(access, ask, signed(ask, "neighbour")) is None
+    request = GetRuntimeInfo()
+    assert await refusal(access, request, signed(request, "neighbour")) is None
 
 
 async def test_without_a_key_nobody_passes(access: Access) -> None:
-    ask = sending("orders")
-    assert await refusal(access, ask, request_command(ask, opaque=1)) == "No accessKey is configured"
-    empty = signed(ask, "", "")  # as C++ clients sign without credentials
-    assert await refusal(access, ask, empty) == "No accessKey is configured"
+    request = sending("orders")
+    assert await refusal(access, request, request_command(request, opaque=1)) == "No accessKey is configured"
+    empty = signed(request, "", "")  # as C++ clients sign without credentials
+    assert await refusal(access, request, empty) == "No accessKey is configured"
 
 
 async def test_an_unknown_key_does_not_pass(access: Access) -> None:
-    ask = sending("orders")
-    assert await refusal(access, ask, signed(ask, "stranger", "whatever")) == "No acl config for stranger"
+    request = sending("orders")
+    assert await refusal(access, request, signed(request, "stranger", "whatever")) == "No acl config for stranger"
 
 
 async def test_a_wrong_secret_does_not_pass(access: Access) -> None:
-    ask = sending("orders")
-    command = signed(ask, "producer1", "wrong secret")
-    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+    request = sending("orders")
+    command = signed(request, "producer1", "wrong secret")
+    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
 async def test_a_changed_header_or_body_does_not_pass(access: Access) -> None:
-    ask = sending("orders")
-    command = signed(ask, "producer1")
+    request = sending("orders")
+    command = signed(request, "producer1")
     command.body = b"another body"
-    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
-    command = signed(ask, "producer1")
+    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    command = signed(request, "producer1")
     command.ext["b"] = "payments"
-    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
-    command = signed(ask, "producer1")
+    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    command = signed(request, "producer1")
     del command.ext["Signature"]
-    assert await refusal(access, ask, command) == "Check signature failed for accessKey=producer1"
+    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
 async def test_both_ways_to_sign_a_query_by_unique_key_pass(access: Access) -> None:
-    ask = QUERY
+    request = QUERY
     for form in (False, True):
-        assert await refusal(access, ask, signed(ask, "consumer1", with_unique_key_query=form)) is None
+        assert await refusal(access, request, signed(request, "consumer1", with_unique_key_query=form)) is None
 
 
 async def test_administration_is_for_administrators(access: Access) -> None:
-    ask = DeleteTopicInBroker("orders")
-    assert await refusal(access, ask, signed(ask, "administrator")) is None
+    request = DeleteTopicInBroker("orders")
+    assert await refusal(access, request, signed(request, "administrator")) is None
     expected = "Need admin permission for request code=215, but accessKey=producer1 is not"
-    assert await refusal(access, ask, signed(ask, "producer1")) == expected
+    assert await refusal(access, request, signed(request, "producer1")) == expected
 
 
 async def test_the_global_white_list_needs_no_key(access: Access) -> None:
-    for ask in (sending("other"), DeleteTopicInBroker("orders")):
-        assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.9.1:5000") is None
-        assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.8.1:5000") is not None
+    for request in (sending("other"), DeleteTopicInBroker("orders")):
+        assert await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000") is None
+        assert await refusal(access, request, request_command(request, opaque=1), "10.9.8.1:5000") is not None
 
 
 async def test_the_global_white_list_does_not_open_the_accounts(access: Access) -> None:
-    ask = GetAccessRules()
-    assert await refusal(access, ask, request_command(ask, opaque=1), "10.9.9.1:5000") == "No accessKey is configured"
-    assert await refusal(access, ask, signed(ask, "administrator"), "10.9.9.1:5000") is None
-    assert await refusal(access, ask, signed(ask, "producer1"), "10.9.9.1:5000") is not None
+    request = GetAccessRules()
+    assert (
+        await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000")
+        == "No accessKey is configured"
+    )
+    assert await refusal(access, request, signed(request, "administrator"), "10.9.9.1:5000") is None
+    assert await refusal(access, request, signed(request, "producer1"), "10.9.9.1:5000") is not None
 
 
 async def test_an_accounts_own_address_needs_no_signature(access: Access) -> None:
-    ask = sending("other")
-    command = signed(ask, "neighbour", "wrong secret")
-    assert await refusal(access, ask, command, "10.8.8.8:5000") is None
-    assert await refusal(access, ask, command, "10.8.8.9:5000") == "Check signature failed for accessKey=neighbour"
+    request = sending("other")
+    command = signed(request, "neighbour", "wrong secret")
+    assert await refusal(access, request, command, "10.8.8.8:5000") is None
+    assert await refusal(access, request, command, "10.8.8.9:5000") == "Check signature failed for accessKey=neighbour"
 
 
 async def test_an_accounts_own_address_makes_no_administrator(access: Access) -> None:
-    ask = GetAccessRules()
+    request = GetAccessRules()
     remark = "Need admin permission for request code=54, but accessKey=neighbour is not"
-    assert await refusal(access, ask, signed(ask, "neighbour"), "10.8.8.8:5000") == remark
-    assert await refusal(access, ask, signed(ask, "administrator", "wrong"), "10.7.7.7:5000") is None
+    assert await refusal(access, request, signed(request, "neighbour"), "10.8.8.8:5000") == remark
+    assert await refusal(access, request, signed(request, "administrator", "wrong"), "10.7.7.7:5000") is None
 
 
 async def test_a_refusal_is_logged_without_secrets(access: Access, caplog: pytest.LogCaptureFixture) -> None:
-    ask = sending("other")
-    await refusal(access, ask, signed(ask, "producer1"))
+    request = sending("other")
+    await refusal(access, request, signed(request, "producer1"))
     (record,) = [entry for entry in caplog.records if entry.message == "access refused"]
     assert record.__dict__["peer"] == "192.0.2.1:4711"
     assert "secret" not in str(record.__dict__)
@@ -256,8 +263,8 @@ def test_a_change_on_top_of_a_broken_file_is_refused(access: Access, tmp_path: P
 async def test_a_new_file_is_taken(access: Access, tmp_path: Path) -> None:
     file_in(tmp_path, FILE.replace("orders=PUB", "orders=PUB|SUB"))
     await access.reload_if_changed()
-    ask = QUERY
-    assert await refusal(access, ask, signed(ask, "producer1")) is None
+    request = QUERY
+    assert await refusal(access, request, signed(request, "producer1")) is None
 
 
 async def test_a_file_that_did_not_change_is_not_read(access: Access) -> None:

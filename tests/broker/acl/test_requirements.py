@@ -73,9 +73,9 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
         (offsets.ResetOffsets(topic="t", group="g", timestamp=0, is_force=True), {"group:g SUB", "topic:t SUB"}),
     ],
 )
-def test_what_a_request_needs(ask: Request[Any], needed: set[str]) -> None:
-    assert {f"{need} {need.permission.name}" for need in needs_of(ask)} == needed
-    assert not needs_admin(type(ask))
+def test_what_a_request_needs(request: Request[Any], needed: set[str]) -> None:
+    assert {f"{need} {need.permission.name}" for need in needs_of(request)} == needed
+    assert not needs_admin(type(request))
 
 
 ADMINISTRATORS = {17, 25, 33, 50, 51, 52, 53, 54, 200, 207, 215, 306, 309, 316, 323, 329}

@@ -19,7 +19,7 @@ from ariane.store.disk import RealDisk
 from ariane.transport.pool import Pool
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer, request_command
+from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request
 from ariane.wire.requests.acl import (
     Account,
@@ -45,12 +45,12 @@ class Asker:
         self._pool = pool
         self._address = address
 
-    async def ask(self, ask: Request[Any], key: str = "administrator", secret: str = "secret-of-1") -> Any:
-        command = request_command(ask, opaque=0)
+    async def ask(self, request: Request[Any], key: str = "administrator", secret: str = "secret-of-1") -> Any:
+        command = request_command(request, opaque=0)
         ext = command.ext | {"AccessKey": key}
         content = content_to_sign(ext, command.body, with_unique_key_query=False)
         command.ext_texts = ext | {"Signature": sign(secret, content)}
-        return read_answer(ask, await self._pool.call(self._address, command, 10))
+        return read_response(request, await self._pool.call(self._address, command, 10))
 
 
 def written(directory: Path, content: str) -> Path:
@@ -93,12 +93,12 @@ async def test_the_list_shows_no_secret(tmp_path: Path) -> None:
 async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
     async with broker(tmp_path) as asker:
         await asker.ask(UpdateGlobalWhiteList(""))
-        answer = await asker.ask(GetAccessVersion())
-    version: Mapping[str, int] = json.loads(answer.version)
+        response = await asker.ask(GetAccessVersion())
+    version: Mapping[str, int] = json.loads(response.version)
     assert version["counter"] == 1
-    assert json.loads(answer.all_acl_file_version) == {"plain_acl.yml": version}
-    assert (answer.broker_name, answer.cluster_name) == ("broker-a", "C1")
-    assert answer.broker_addr == str(SETTINGS.advertised)
+    assert json.loads(response.all_acl_file_version) == {"plain_acl.yml": version}
+    assert (response.broker_name, response.cluster_name) == ("broker-a", "C1")
+    assert response.broker_addr == str(SETTINGS.advertised)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
         GetAccessRules(),
     ],
 )
-async def test_only_administrators_come_here(tmp_path: Path, ask: Request[Any]) -> None:
+async def test_only_administrators_come_here(tmp_path: Path, request: Request[Any]) -> None:
     async with broker(tmp_path) as asker:
         with pytest.raises(RequestFailed, match="Need admin permission") as caught:
-            await asker.ask(ask, "somebody", "secret-of-2")
+            await asker.ask(request, "somebody", "secret-of-2")
     assert caught.value.code == ResponseCode.NO_PERMISSION
     assert (tmp_path / "plain_acl.yml").read_text() == FILE
 
@@ -128,11 +128,11 @@ async def test_only_administrators_come_here(tmp_path: Path, ask: Request[Any]) 
     ],
 )
 async def test_a_change_that_cannot_be_is_refused(
-    tmp_path: Path, ask: Request[Any], code: ResponseCode, remark: str
+    tmp_path: Path, request: Request[Any], code: ResponseCode, remark: str
 ) -> None:
     async with broker(tmp_path) as asker:
         with pytest.raises(RequestFailed, match=remark) as caught:
-            await asker.ask(ask)
+            await asker.ask(request)
     assert caught.value.code == code
 
 
@@ -146,6 +146,6 @@ async def test_a_file_that_an_editor_broke_refuses_changes(tmp_path: Path) -> No
 
 async def test_without_access_control_there_are_no_accounts(tmp_path: Path) -> None:
     async with broker(tmp_path, acl=False) as asker:
-        for ask in (UpdateAccount(access_key="newcomer"), DeleteAccount("x"), GetAccessVersion(), GetAccessRules()):
+        for request in (UpdateAccount(access_key="newcomer"), DeleteAccount("x"), GetAccessVersion(), GetAccessRules()):
             with pytest.raises(RequestFailed, match="set aclEnable=true"):
-                await asker.ask(ask, "", "")  # signed with an empty key, as C++ clients do
+                await asker.ask(request, "", "")  # signed with an empty key, as C++ clients do

@@ -71,8 +71,8 @@ async def test_a_consumers_own_words_come_back_byte_for_byte() -> None:
         asked = await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
         assert asked.ext == {"consumerGroup": "g", "clientId": "c", "jstackEnable": "true"}
         await client.answer(asked, said)
-        answer = await admin.raw.read()
-        assert (answer.code, answer.body) == (ResponseCode.SUCCESS, said)
+        response = await admin.raw.read()
+        assert (response.code, response.body) == (ResponseCode.SUCCESS, said)
 
 
 async def test_a_consumers_refusal_comes_back_too() -> None:
@@ -81,8 +81,8 @@ async def test_a_consumers_refusal_comes_back_too() -> None:
         await _send(admin, GetRunningInfo(consumer_group="g", client_id="c"))
         asked = await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
         await client.answer(asked, b"", code=1, remark="The Consumer Group <g> not exist in this consumer")
-        answer = await admin.raw.read()
-        assert (answer.code, answer.remark) == (1, "The Consumer Group <g> not exist in this consumer")
+        response = await admin.raw.read()
+        assert (response.code, response.remark) == (1, "The Consumer Group <g> not exist in this consumer")
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -113,8 +113,8 @@ async def test_there_must_be_such_a_message() -> None:
             ("not an id", "not hexadecimal"),
             (None, "characters"),
         ]:
-            ask = ConsumeDirectly(consumer_group="g", client_id="c", msg_id=message_id)
-            code, remark = await client.refusal(ask)
+            request = ConsumeDirectly(consumer_group="g", client_id="c", msg_id=message_id)
+            code, remark = await client.refusal(request)
             assert (code, reason in remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
@@ -136,9 +136,9 @@ async def test_a_consumer_that_goes_away_while_it_is_asked_is_reported_at_once()
             await client.call(heartbeat("c", consumer("g", ORDERS)))
             await _send(admin, GetRunningInfo(consumer_group="g", client_id="c"))
             await _asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
-        answer = await admin.raw.read()
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "consumer c cannot be asked" in (answer.remark or "")
+        response = await admin.raw.read()
+        assert response.code == ResponseCode.SYSTEM_ERROR
+        assert "consumer c cannot be asked" in (response.remark or "")
 
 
 async def test_a_consumer_that_does_not_answer_is_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +161,8 @@ async def test_the_broker_serves_others_while_a_consumer_thinks() -> None:
         assert (await waiting).body == b"{}"
 
 
-async def _send(admin: Speaker, ask: GetRunningInfo | ConsumeDirectly) -> None:
-    await admin.raw.send(encode_frame(request_command(ask, opaque=1)))
+async def _send(admin: Speaker, request: GetRunningInfo | ConsumeDirectly) -> None:
+    await admin.raw.send(encode_frame(request_command(request, opaque=1)))
 
 
 async def _asked(client: Speaker, code: RequestCode) -> Command:

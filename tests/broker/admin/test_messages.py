@@ -22,13 +22,13 @@ def a_query(key: str, **changes: Any) -> QueryMessages:
     return QueryMessages(**{**fields, "key": key, **changes})
 
 
-async def bodies(broker: Wired, ask: QueryMessages) -> list[bytes]:
-    return [message.body for message in decode_all((await broker.call(ask)).body)]
+async def bodies(broker: Wired, request: QueryMessages) -> list[bytes]:
+    return [message.body for message in decode_all((await broker.call(request)).body)]
 
 
-async def refusal(broker: Wired, ask: Any) -> RequestFailed:
+async def refusal(broker: Wired, request: Any) -> RequestFailed:
     with pytest.raises(RequestFailed) as caught:
-        await broker.call(ask)
+        await broker.call(request)
     return caught.value
 
 
@@ -48,9 +48,9 @@ async def test_a_message_is_found_by_each_of_its_keys_as_soon_as_it_is_stored(tm
 async def test_the_answer_says_how_far_the_index_reaches(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
-        answer = await broker.call(a_send(b"two", {"KEYS": "k"}))
+        response = await broker.call(a_send(b"two", {"KEYS": "k"}))
         found = await broker.call(a_query("k"))
-        last = decode_offset_message_id(answer.msg_id).physical_offset
+        last = decode_offset_message_id(response.msg_id).physical_offset
         record = broker.store.lookup.record_at(last)
         assert record is not None
         assert found.index_last_update_phyoffset == last
@@ -94,8 +94,8 @@ async def test_an_answer_fits_a_frame(tmp_path: Path, monkeypatch: pytest.Monkey
 async def test_a_message_is_found_by_the_offset_in_its_id(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one"))
-        answer = await broker.call(a_send(b"two"))
-        offset = decode_offset_message_id(answer.msg_id).physical_offset
+        response = await broker.call(a_send(b"two"))
+        offset = decode_offset_message_id(response.msg_id).physical_offset
         assert decode((await broker.call(ViewMessage(offset))).body).body == b"two"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ariane.broker.groups.offsets import FREE, correction_offsets
+from ariane.broker.groups.offsets import FREE, clamp_follower_offset
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import (
@@ -41,8 +41,8 @@ def commit(group: str, topic: str, queue_id: int, offset: int) -> UpdateConsumer
 async def test_a_committed_offset_is_found_again() -> None:
     parts = with_messages()
     async with at_work(parts) as server, speaker(server) as client:
-        answer = await client.ask(commit("g", "orders", 0, 7))
-        assert (answer.code, answer.ext) == (0, {})
+        response = await client.ask(commit("g", "orders", 0, 7))
+        assert (response.code, response.ext) == (0, {})
         assert (await client.call(GetConsumerOffset("g", "orders", 0))).offset == 7
         await client.call(commit("g", "orders", 0, 3))
         assert (await client.call(GetConsumerOffset("g", "orders", 0))).offset == 3
@@ -57,11 +57,11 @@ async def test_a_new_group_starts_at_0_while_the_queue_still_does() -> None:
 
 async def test_clients_of_5x_may_forbid_that() -> None:
     async with at_work(with_messages()) as server, speaker(server) as client:
-        ask = GetConsumerOffset("new", "orders", 0, set_zero_if_not_found=False)
-        code, remark = await client.refusal(ask)
+        request = GetConsumerOffset("new", "orders", 0, set_zero_if_not_found=False)
+        code, remark = await client.refusal(request)
         assert (code, "group new has no offset in queue 0" in remark) == (ResponseCode.QUERY_NOT_FOUND, True)
         await client.call(commit("new", "orders", 0, 0))
-        assert (await client.call(ask)).offset == 0
+        assert (await client.call(request)).offset == 0
 
 
 async def test_a_queue_that_has_lost_its_first_messages_makes_nobody_start_at_0() -> None:
@@ -152,11 +152,11 @@ async def test_correction_offsets_are_those_of_the_slowest_group() -> None:
     for group, offset in [("slow", 3), ("fast", 8), ("ignored", 1), ("mine", 5)]:
         parts.offsets.commit(group, "orders", 0, offset)
     async with at_work(parts) as server, speaker(server) as admin:
-        ask = GetCorrectionOffsets(compare_group="mine", topic="orders", filter_groups="ignored,mine")
-        assert (await admin.call(ask)).body.correction_offsets == {0: 3}
+        request = GetCorrectionOffsets(compare_group="mine", topic="orders", filter_groups="ignored,mine")
+        assert (await admin.call(request)).body.correction_offsets == {0: 3}
     assert parts.offsets.get("ignored", "orders", 0) == 1
 
 
 def test_nothing_holds_back_a_group_that_all_others_have_passed() -> None:
-    assert correction_offsets([{0: 9}, {0: 7, 1: 2}], {0: 5}, {}) == {0: FREE, 1: 2}
-    assert correction_offsets([{0: 3}, {0: 7}], {}, {0: 5}) == {0: 7}
+    assert clamp_follower_offset([{0: 9}, {0: 7, 1: 2}], {0: 5}, {}) == {0: FREE, 1: 2}
+    assert clamp_follower_offset([{0: 3}, {0: 7}], {}, {0: 5}) == {0: 7}

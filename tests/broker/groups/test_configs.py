@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane.broker.groups.configs import Groups
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError
 from ariane.model.group import GroupConfig
 from ariane.model.topic import DataVersion
@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "apache-4.9.8-clean-store.tar.gz
 
 
 def groups_on(disk: SimulatedDisk, clock: FakeClock | None = None) -> Groups:
-    return Groups(SETTINGS, TableFile(disk, PATH), clock or FakeClock())
+    return Groups(SETTINGS, JsonTable(disk, PATH), clock or FakeClock())
 
 
 def disk_with(content: bytes, path: Path = PATH) -> SimulatedDisk:

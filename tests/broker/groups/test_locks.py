@@ -89,12 +89,12 @@ async def test_clients_lock_and_unlock_queues_that_are_here() -> None:
     parts.topic("orders", 2)
     strange = [MessageQueue(topic="unknown", broker_name="broker-a", queue_id=0), QUEUES[2]]
     async with at_work(parts) as server, speaker(server) as one, speaker(server) as two:
-        ask = LockRequest(consumer_group="g", client_id="one", mq_set=[*QUEUES[:2], *strange])
-        assert (await one.call(LockQueues(body=ask))).body.locked == QUEUES[:2]
+        request = LockRequest(consumer_group="g", client_id="one", mq_set=[*QUEUES[:2], *strange])
+        assert (await one.call(LockQueues(body=request))).body.locked == QUEUES[:2]
         theirs = LockRequest(consumer_group="g", client_id="two", mq_set=QUEUES[:2])
         assert (await two.call(LockQueues(body=theirs))).body.locked == []
-        await one.call(UnlockQueues(body=ask))
+        await one.call(UnlockQueues(body=request))
         assert (await two.call(LockQueues(body=theirs))).body.locked == QUEUES[:2]
         await parts.clock.advance(LOCK_S + 1)
-        assert (await one.call(LockQueues(body=ask))).body.locked == QUEUES[:2]
+        assert (await one.call(LockQueues(body=request))).body.locked == QUEUES[:2]
         assert (await one.refusal(LockQueues()))[0] == ResponseCode.SYSTEM_ERROR

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.groups.offsets import ConsumerOffsets
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.errors import StoreCorrupt
 from ariane.testing import FakeClock
 from ariane.wire.json.body import JsonBody
@@ -25,7 +25,7 @@ PATH = Path("/store/config/consumerOffset.json")
 
 
 def offsets_on(disk: SimulatedDisk) -> ConsumerOffsets:
-    return ConsumerOffsets(TableFile(disk, PATH))
+    return ConsumerOffsets(JsonTable(disk, PATH))
 
 
 NAMES = st.from_regex(r"[%a-zA-Z0-9_-]{1,20}", fullmatch=True)
@@ -52,7 +52,7 @@ def test_a_file_of_apache_is_read_and_written_back_the_same() -> None:
     assert offsets.of("golden_group", "GoldenNormal") == {0: 303, 1: 303, 2: 302, 3: 302}
     assert offsets.topics_of("golden_group") == {"GoldenNormal", "%RETRY%golden_group"}
     assert offsets.groups_of("GoldenRetry") == {"golden_retry_group"}
-    assert ConsumerOffsets(TableFile(disk, PATH)).table() == offsets.table()
+    assert ConsumerOffsets(JsonTable(disk, PATH)).table() == offsets.table()
     offsets.save()
     saved = disk.open(PATH, writable=False).read(10_000, 0)
     assert len(_entries(saved)) == 6
@@ -167,7 +167,7 @@ def test_a_cut_at_any_moment_leaves_one_good_file() -> None:
     assert seen == {1, 2}
 
 
-class SlowFile(TableFile):
+class SlowFile(JsonTable):
     """A disk that takes its time with the first save."""
 
     def __init__(self, disk: SimulatedDisk) -> None:

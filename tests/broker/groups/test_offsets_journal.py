@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.store.disk import Disk
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -17,7 +17,7 @@ CONFIG = Path("/store/config")
 
 
 def offsets_on(disk: Disk, boot: str = "boot") -> ConsumerOffsets:
-    return ConsumerOffsets(TableFile(disk, CONFIG / "consumerOffset.json"), OffsetJournal(disk, CONFIG, boot))
+    return ConsumerOffsets(JsonTable(disk, CONFIG / "consumerOffset.json"), OffsetJournal(disk, CONFIG, boot))
 
 
 def journals(disk: Disk) -> list[str]:

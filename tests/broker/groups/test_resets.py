@@ -73,9 +73,9 @@ def test_a_group_goes_only_back_unless_forced(current: int, wanted: int) -> None
 async def test_a_group_that_is_away_is_moved_to_a_time(nth: int, force: bool, expected: int) -> None:
     here = await stage()
     async with at_work(here.parts) as server, speaker(server) as admin:
-        ask = ResetOffsets(topic="orders", group="g", timestamp=here.times[nth], is_force=force)
-        answer = await admin.call(ask)
-    assert answer.body.offset_table == {queue(0): expected, queue(1): 0}
+        request = ResetOffsets(topic="orders", group="g", timestamp=here.times[nth], is_force=force)
+        response = await admin.call(request)
+    assert response.body.offset_table == {queue(0): expected, queue(1): 0}
     assert here.parts.offsets.of("g", "orders") == {0: expected, 1: 0}
 
 
@@ -97,8 +97,8 @@ async def test_a_known_group_without_offsets_gets_some() -> None:
 async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
     here = await stage()
     async with at_work(here.parts) as server, speaker(server) as admin:
-        answer = await admin.call(ResetOffsets(topic="orders", group="g", queue_id=0, offset=QueueOffset(9)))
-        assert answer.body.offset_table == {queue(0): 9}
+        response = await admin.call(ResetOffsets(topic="orders", group="g", queue_id=0, offset=QueueOffset(9)))
+        assert response.body.offset_table == {queue(0): 9}
         await admin.call(ResetOffsets(topic="orders", group="g", timestamp=0, queue_id=-1, offset=QueueOffset(-1)))
     assert here.parts.offsets.get("g", "orders", 0) == 0
 
@@ -117,11 +117,11 @@ async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
         ),
     ],
 )
-async def test_a_reset_that_cannot_be_moves_nothing(ask: ResetOffsets, code: int, reason: str) -> None:
+async def test_a_reset_that_cannot_be_moves_nothing(request: ResetOffsets, code: int, reason: str) -> None:
     here = await stage()
     before = here.parts.offsets.table()
     async with at_work(here.parts) as server, speaker(server) as admin:
-        refused, remark = await admin.refusal(ask)
+        refused, remark = await admin.refusal(request)
     assert (refused, reason in remark) == (code, True)
     assert here.parts.offsets.table() == before
 
@@ -132,8 +132,8 @@ async def test_members_are_told_each_in_the_form_of_its_language() -> None:
         await java.call(heartbeat("j", consumer("g", ORDERS)), language="JAVA", version=409)
         await cpp.call(heartbeat("c", consumer("g", ORDERS)), language="CPP", version=333)
         async with speaker(server) as admin:
-            ask = ResetOffsets(topic="orders", group="g", timestamp=here.times[2], is_force=True)
-            assert (await admin.call(ask)).body.offset_table == {queue(0): 2, queue(1): 0}
+            request = ResetOffsets(topic="orders", group="g", timestamp=here.times[2], is_force=True)
+            assert (await admin.call(request)).body.offset_table == {queue(0): 2, queue(1): 0}
         for client in (java, cpp):
             while (told := await client.next_told()).code != RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
                 pass
@@ -190,9 +190,9 @@ async def test_members_are_asked_where_they_are() -> None:
             await admin.raw.send(_frame(GetConsumerStatus(topic="orders", group="g")))
             await _answers(one, {queue(0): 5})
             await _answers(two, {}, code=ResponseCode.SYSTEM_ERROR)
-            answer = await admin.raw.read()
-    assert answer.code == ResponseCode.SUCCESS
-    assert answer.body == encode_json(
+            response = await admin.raw.read()
+    assert response.code == ResponseCode.SUCCESS
+    assert response.body == encode_json(
         {"consumerTable": {"one": {queue(0): 5}}, "messageQueueTable": {}},
     )
 
@@ -222,5 +222,5 @@ async def _answers(client: Speaker, offsets: dict[MessageQueue, int], code: int 
     await client.answer(asked, encode_json({"messageQueueTable": offsets}), code)
 
 
-def _frame(ask: GetConsumerStatus) -> bytes:
-    return encode_frame(request_command(ask, opaque=1))
+def _frame(request: GetConsumerStatus) -> bytes:
+    return encode_frame(request_command(request, opaque=1))

@@ -42,8 +42,8 @@ class Desk:
         offset = stored if isinstance(stored, int) else stored.physical_offset
         fields: dict[str, Any] = {"group": GROUP, "delay_level": 0, **changes}
         command = Command(code=RequestCode.CONSUMER_SEND_MSG_BACK, version=version)
-        answer = await self.handlers.send_back(SendBack(offset=offset, **fields), Call(None, command))  # type: ignore[arg-type]
-        return ResponseCode(answer.code)
+        response = await self.handlers.send_back(SendBack(offset=offset, **fields), Call(None, command))  # type: ignore[arg-type]
+        return ResponseCode(response.code)
 
 
 @pytest.fixture

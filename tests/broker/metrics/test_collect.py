@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.metrics.collect import MetricsCollector
 from ariane.broker.metrics.exposition import METRICS, Kind
 from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
@@ -17,7 +17,7 @@ from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData, ProducerData
 from ariane.wire.requests.offsets import UpdateConsumerOffset
-from ariane.wire.requests.send import Decision, SendAnswer, SendBack
+from ariane.wire.requests.send import Decision, SendBack, SendResponse
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send, turns
 from tests.broker.metrics_fixtures import Samples, Watched, watched
 from tests.broker.transaction_fixtures import ending, half_send
@@ -28,12 +28,12 @@ LAG = {**OUT, "is_retry": "false"}
 DISK = {"storage_type": "local", "storage_medium": "disk"}
 
 
-async def sent(to: Watched, messages: int) -> list[SendAnswer]:
+async def sent(to: Watched, messages: int) -> list[SendResponse]:
     return [await to.call(a_send(b"x" * 100)) for _ in range(messages)]
 
 
-def physical(answer: SendAnswer) -> PhysicalOffset:
-    return PhysicalOffset(decode_offset_message_id(answer.msg_id).physical_offset)
+def physical(response: SendResponse) -> PhysicalOffset:
+    return PhysicalOffset(decode_offset_message_id(response.msg_id).physical_offset)
 
 
 async def committed(to: Watched, offset: int, group: str = GROUP) -> None:
@@ -52,13 +52,13 @@ async def test_every_declared_metric_is_on_the_page_of_its_kind(tmp_path: Path) 
 
 async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
     async with watched(tmp_path) as broker:
-        answers = await sent(broker, 3)
+        responses = await sent(broker, 3)
         await broker.call(a_send(b"y" * 5000, {"__SHARDINGKEY": "7"}))
         page = await broker.page()
         log = broker.broker.parts.store.store.parts.commit_log
     assert page.value("rocketmq_messages_in_total", **IN) == 3
     assert page.value("rocketmq_messages_in_total", **{**IN, "message_type": "fifo"}) == 1
-    of_three = physical(answers[2]) // 2 * 3
+    of_three = physical(responses[2]) // 2 * 3
     assert page.value("rocketmq_throughput_in_total", **IN) == of_three
     assert page.value("rocketmq_message_size_sum") == log.max_offset
     assert page.value("rocketmq_message_size_bucket", le="1024") == 3
@@ -78,9 +78,9 @@ async def test_a_batch_counts_each_of_its_messages(tmp_path: Path) -> None:
 
 async def test_refused_sends_count_by_reason(tmp_path: Path) -> None:
     async with watched(tmp_path, store={"max_message_bytes": 4096}) as broker:
-        for ask in (a_send(topic="nowhere"), a_send(b""), a_send(b"x" * 5000), a_send(topic=SCHEDULE)):
+        for request in (a_send(topic="nowhere"), a_send(b""), a_send(b"x" * 5000), a_send(topic=SCHEDULE)):
             with pytest.raises(RequestFailed):
-                await broker.call(ask)
+                await broker.call(request)
         page = await broker.page()
     reasons = {dict(labels)["reason"]: times for labels, times in page.of("ariane_rejected_sends_total").items()}
     assert reasons == {"TOPIC_NOT_EXIST": 1, "MESSAGE_ILLEGAL": 2, "NO_PERMISSION": 1}
@@ -140,9 +140,9 @@ async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> Non
 
 async def test_messages_given_back_and_dead_letters_count_for_the_topic_of_their_first_send(tmp_path: Path) -> None:
     async with watched(tmp_path) as broker:
-        (answer,) = await sent(broker, 1)
-        await broker.call(SendBack(offset=physical(answer), group=GROUP, delay_level=0))
-        await broker.call(SendBack(offset=physical(answer), group=GROUP, delay_level=-1))
+        (response,) = await sent(broker, 1)
+        await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=0))
+        await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=-1))
         spent = a_send(topic=f"%RETRY%{GROUP}", properties={"RETRY_TOPIC": TOPIC}, reconsume_times=16)
         await broker.call(spent)
         page = await broker.page()
@@ -236,7 +236,7 @@ async def test_of_too_many_lagging_groups_not_all_ages_are_looked_up_and_that_is
         for number in range(5):
             broker.broker.parts.groups.find(f"group-{number}")
             await committed(broker, 0, f"group-{number}")
-        page = Samples((await Gatherer(broker.broker.parts, times_max=6).gather()).text().decode())
+        page = Samples((await MetricsCollector(broker.broker.parts, times_max=6).gather()).text().decode())
     assert len(page.of("rocketmq_consumer_lag_messages")) == 5
     assert len(page.of("rocketmq_consumer_lag_latency")) == 3
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
@@ -257,7 +257,7 @@ async def test_others_get_their_turn_while_thousands_of_topics_are_gathered(tmp_
                 await asyncio.sleep(0)
 
         other = asyncio.ensure_future(turn())
-        page = await Gatherer(broker.broker.parts).gather()
+        page = await MetricsCollector(broker.broker.parts).gather()
         other.cancel()
     assert turns >= 2 * 5000 / 100
     assert len(Samples(page.text().decode()).of("rocketmq_messages_out_total")) == 5000

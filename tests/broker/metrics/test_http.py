@@ -25,8 +25,8 @@ async def test_the_page_is_text_that_every_scraper_reads(tmp_path: Path) -> None
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=abc", "*/*", ";;;=", "text/plain;version=9"])
 async def test_whatever_a_scraper_accepts_it_gets_that_text(tmp_path: Path, accept: str) -> None:
     async with watched(tmp_path) as broker:
-        answer = await broker.exchange(f"GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
-    assert parsed(answer)[0] == 200
+        response = await broker.exchange(f"GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
+    assert parsed(response)[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "http://elsewhere/metrics", "/../metrics"])

@@ -28,9 +28,9 @@ TOPICS = (
 
 
 @asynccontextmanager
-async def line(tmp_path: Path, *, lane: bool = True, **changes: Any) -> AsyncIterator[Line]:
+async def line(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[Line]:
     async with wired(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
-        yield Line(broker, lane=lane)
+        yield Line(broker, fast_path=fast_path)
 
 
 def cut(data: bytes) -> Iterator[bytes]:
@@ -40,7 +40,7 @@ def cut(data: bytes) -> Iterator[bytes]:
         data = data[end:]
 
 
-async def answers(to: Line, data: bytes) -> dict[int, bytes]:
+async def responses(to: Line, data: bytes) -> dict[int, bytes]:
     """Frames by opaque number: the order of answers is nobody's business."""
     to.connection.data_received(data)
     await asyncio.sleep(0)
@@ -56,11 +56,11 @@ def opaque_of(frame: bytes) -> int:
 
 
 def pull_frames(*asks: Pull, first: int = 1, **changes: Any) -> bytes:
-    return b"".join(encode_frame(command(ask, number, **changes)) for number, ask in enumerate(asks, first))
+    return b"".join(encode_frame(command(request, number, **changes)) for number, request in enumerate(asks, first))
 
 
-def command(ask: Any, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON) -> Any:
-    made = request_command(ask, opaque=opaque, serialization=serialization)
+def command(request: Any, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON) -> Any:
+    made = request_command(request, opaque=opaque, serialization=serialization)
     made.flag, made.language = flag, "JAVA"
     return made
 
@@ -94,7 +94,7 @@ async def fill(to: Line) -> None:
     in_a_row = [a_send(b"in a row %d" % number, queue_id=2) for number in range(40)]
     sends = [*large[:30], *small, *in_a_row, *large[30:]]
     for first in range(0, len(sends), 8):
-        await answers(to, b"".join(encode_frame(command(ask, 9)) for ask in sends[first : first + 8]))
+        await responses(to, b"".join(encode_frame(command(request, 9)) for request in sends[first : first + 8]))
     to.general = 0
 
 

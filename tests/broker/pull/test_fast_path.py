@@ -22,12 +22,12 @@ from tests.broker.pull.pull_connections import (
     SMALL_FILES,
     TOPICS,
     a_heartbeat,
-    answers,
     apply,
     command,
     counted,
     fill,
     line,
+    responses,
 )
 from tests.broker.send.test_fast_path import Line
 
@@ -131,8 +131,8 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
 
         async def opened() -> list[Line]:
             lines = []
-            for name, lane in (("a", True), ("b", False)):
-                made = line(tmp_path / name, lane=lane, store=SMALL_FILES | limits, slave_read=slave_read)
+            for name, fast_path in (("a", True), ("b", False)):
+                made = line(tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read)
                 lines.append(await stack.enter_async_context(made))
                 await fill(lines[-1])
                 lines[-1].broker.store.parts.commit_log.segments.drop_first()
@@ -145,12 +145,12 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
         def check(chunk: list[tuple[Any, int, Serialization, tuple[bytes, bytes]]], change: Any) -> None:
             async def both() -> None:
                 data = b"".join(
-                    odd(encode_frame(command(ask, opaque, flag, kind)), change_of_header)
-                    for opaque, (ask, flag, kind, change_of_header) in enumerate(chunk, start=1)
+                    odd(encode_frame(command(request, opaque, flag, kind)), change_of_header)
+                    for opaque, (request, flag, kind, change_of_header) in enumerate(chunk, start=1)
                 )
                 for one in (short, long):
                     apply(one, change)
-                assert await answers(short, data) == await answers(long, data)
+                assert await responses(short, data) == await responses(long, data)
                 assert counted(short) == counted(long)
                 for one in (short, long):
                     apply(one, TOPICS[0])

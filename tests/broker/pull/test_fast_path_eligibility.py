@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.pull.checks import ADMISSIONS_MAX, Admissions
+from ariane.broker.pull.checks import ADMISSIONS_MAX, PullCheckCache
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.settings import change
@@ -21,12 +21,12 @@ from tests.broker.pull.pull_connections import (
     SMALL_FILES,
     TOPICS,
     a_heartbeat,
-    answers,
     apply,
     command,
     fill,
     line,
     pull_frames,
+    responses,
 )
 from tests.broker.send.test_fast_path import Line
 
@@ -36,30 +36,30 @@ async def test_usual_pulls_never_meet_the_general_way(tmp_path: Path, queue_id: 
     async with line(tmp_path) as puller:
         await fill(puller)
         asks = [a_pull(queue_offset=offset, queue_id=queue_id) for offset in range(30)]
-        got = await answers(puller, pull_frames(*asks))
+        got = await responses(puller, pull_frames(*asks))
         assert puller.general == 0
         assert len(got) == 30
 
 
 @pytest.mark.parametrize("lane", [True, False])
-async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, lane: bool) -> None:
-    async with line(tmp_path, lane=lane, store={"pull_count_max": 128}) as puller:
+async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, fast_path: bool) -> None:
+    async with line(tmp_path, fast_path=fast_path, store={"pull_count_max": 128}) as puller:
         for _ in range(20):
-            await answers(puller, b"".join(encode_frame(command(a_send(bytes(1000)), 9)) for _ in range(8)))
+            await responses(puller, b"".join(encode_frame(command(a_send(bytes(1000)), 9)) for _ in range(8)))
         puller.general = 0
-        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 128, lane)
-        assert await code_and_count(puller, max_msg_nums=100) == (ResponseCode.SUCCESS, 100, lane)
-        assert await code_and_count(puller, max_msg_nums=200, queue_offset=128) == (ResponseCode.SUCCESS, 32, lane)
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 128, fast_path)
+        assert await code_and_count(puller, max_msg_nums=100) == (ResponseCode.SUCCESS, 100, fast_path)
+        assert await code_and_count(puller, max_msg_nums=200, queue_offset=128) == (ResponseCode.SUCCESS, 32, fast_path)
         change(puller.broker.settings, {"maxTransferCountOnMessageInMemory": "32"})
-        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 32, lane)
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 32, fast_path)
         change(puller.broker.settings, {"maxTransferBytesOnMessageInMemory": "10000"})
-        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 8, lane)
+        assert await code_and_count(puller, max_msg_nums=200) == (ResponseCode.SUCCESS, 8, fast_path)
 
 
 async def test_records_that_are_too_many_bytes_for_one_answer_take_the_line(tmp_path: Path) -> None:
     async with line(tmp_path) as puller:
         for _ in range(4):
-            await answers(puller, b"".join(encode_frame(command(a_send(bytes(10_000)), 9)) for _ in range(8)))
+            await responses(puller, b"".join(encode_frame(command(a_send(bytes(10_000)), 9)) for _ in range(8)))
         puller.general = 0
         assert await code_and_count(puller) == (ResponseCode.SUCCESS, 25, True)
 
@@ -69,7 +69,7 @@ async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, cou
     """Rows of several queues, rows that end at the queue's end or are broken off, and an offset that comes again."""
     async with (
         line(tmp_path, store=SMALL_FILES) as puller,
-        line(tmp_path / "other", lane=False, store=SMALL_FILES) as other,
+        line(tmp_path / "other", fast_path=False, store=SMALL_FILES) as other,
     ):
         for one in (puller, other):
             await fill(one)
@@ -79,10 +79,10 @@ async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, cou
             for topic, queue_id in places
             for offset in (*range(0, 64, count), 0, count, 5, 5 + count, 5 + count)
         ]
-        together = await answers(puller, pull_frames(*rows))
+        together = await responses(puller, pull_frames(*rows))
         one_by_one: dict[int, bytes] = {}
-        for number, ask in enumerate(rows, 1):
-            one_by_one |= await answers(other, pull_frames(ask, first=number))
+        for number, request in enumerate(rows, 1):
+            one_by_one |= await responses(other, pull_frames(request, first=number))
         assert together == one_by_one
         assert puller.general < other.general == len(rows)
 
@@ -90,8 +90,8 @@ async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, cou
 async def code_and_count(to: Line, **fields: Any) -> tuple[int, int, bool]:
     """Of one pull: what it is answered, with how many messages, and whether by the line."""
     general = to.general
-    (answer,) = (await to.feed(pull_frames(a_pull(**fields)))).values()
-    return answer.code, len(decode_all(answer.body)), to.general == general
+    (response,) = (await to.feed(pull_frames(a_pull(**fields)))).values()
+    return response.code, len(decode_all(response.body)), to.general == general
 
 
 async def test_what_heartbeats_say_counts_for_the_next_pull(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_what_heartbeats_say_counts_for_the_next_pull(tmp_path: Path) -> N
         await fill(puller)
 
         async def hears(*subscriptions: Subscription, model: MessageModel = MessageModel.CLUSTERING) -> None:
-            await answers(puller, encode_frame(command(a_heartbeat(list(subscriptions), model), 9)))
+            await responses(puller, encode_frame(command(a_heartbeat(list(subscriptions), model), 9)))
 
         assert await code_and_count(puller, sys_flag=0) == (ResponseCode.SUBSCRIPTION_NOT_EXIST, 0, False)
         await hears(Subscription(topic=TOPIC, sub_version=1))
@@ -135,7 +135,7 @@ async def test_a_permission_that_is_taken_away_counts_for_the_next_pull(tmp_path
 async def test_more_than_a_write_takes_is_answered_in_several(tmp_path: Path) -> None:
     async with line(tmp_path) as puller:
         await fill(puller)
-        got = await answers(puller, pull_frames(*[a_pull(topic=BIG, queue_offset=20)] * 12))
+        got = await responses(puller, pull_frames(*[a_pull(topic=BIG, queue_offset=20)] * 12))
         assert (puller.general, len(got)) == (0, 12)
         assert sum(map(len, got.values())) > 3 * 256 * 1024
 
@@ -144,15 +144,15 @@ async def test_a_pull_cut_in_two_is_answered_when_all_of_it_is_there(tmp_path: P
     async with line(tmp_path) as puller:
         await fill(puller)
         data = pull_frames(a_pull(), a_pull())
-        assert list(await answers(puller, data[:-5])) == [1]
-        assert list(await answers(puller, data[-5:])) == [2]
+        assert list(await responses(puller, data[:-5])) == [1]
+        assert list(await responses(puller, data[-5:])) == [2]
 
 
 async def test_sends_and_pulls_may_come_in_one_chunk(tmp_path: Path) -> None:
     async with line(tmp_path) as puller:
         await fill(puller)
         send = encode_frame(command(a_send(b"between", queue_id=1), 50))
-        got = await answers(puller, pull_frames(a_pull()) + send + pull_frames(a_pull(queue_offset=5), first=2))
+        got = await responses(puller, pull_frames(a_pull()) + send + pull_frames(a_pull(queue_offset=5), first=2))
         assert sorted(got) == [1, 2, 50]
         assert puller.general == 0
 
@@ -164,11 +164,11 @@ async def test_what_left_the_page_cache_is_left_to_the_general_way(
         await fill(puller)
         puller.broker.store.make_durable()  # what was written since then is taken to be in memory
         monkeypatch.setattr(RealFile, "read_cached", lambda self, length, position: None)
-        got = await answers(puller, pull_frames(a_pull()))
+        got = await responses(puller, pull_frames(a_pull()))
         assert puller.general == 1
         async with asyncio.timeout(30):
             while not got:
-                got = await answers(puller, b"")
+                got = await responses(puller, b"")
         decoder = FrameDecoder()
         decoder.feed(got[1])
         assert len(decode_all(next(decoder).body)) == 30
@@ -185,7 +185,7 @@ async def test_a_queue_that_cannot_be_read_is_left_to_the_general_way(
             raise OSError(12, "no memory for a mapping")
 
         monkeypatch.setattr(RealFile, "view", fails)
-        got = await answers(puller, pull_frames(a_pull()))
+        got = await responses(puller, pull_frames(a_pull()))
         assert b'"code":1,' in got[1]
 
 
@@ -194,7 +194,7 @@ async def test_checks_that_were_passed_are_not_remembered_without_end(tmp_path: 
         await fill(puller)
         handlers = puller.broker.dispatcher._table.get(11)
         assert handlers is not None
-        admissions: Admissions = handlers.handler.__self__._lane._admissions  # type: ignore[attr-defined]
+        admissions: PullCheckCache = handlers.handler.__self__._lane._admissions  # type: ignore[attr-defined]
         for version in range(ADMISSIONS_MAX + 5):
             assert admissions.find(a_pull(sub_version=version)) is not None
         assert len(admissions._known) == 5

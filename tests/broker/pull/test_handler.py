@@ -121,11 +121,11 @@ async def test_sql_is_refused_where_it_is_switched_off(tmp_path: Path) -> None:
 async def test_found_messages_come_as_they_are_stored(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 3)
-        answer, messages = await broker.pulled(queue_offset=1)
-        assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "FOUND")
+        response, messages = await broker.pulled(queue_offset=1)
+        assert (response.code, response.remark) == (ResponseCode.SUCCESS, "FOUND")
         assert [message.body for message in messages] == [b"1", b"2"]
-        assert (answer.next_begin_offset, answer.min_offset, answer.max_offset) == (3, 0, 3)
-        assert answer.suggest_which_broker_id == 0
+        assert (response.next_begin_offset, response.min_offset, response.max_offset) == (3, 0, 3)
+        assert response.suggest_which_broker_id == 0
 
 
 @pytest.mark.parametrize("code", [11, 361])
@@ -136,25 +136,25 @@ async def test_the_four_numbers_come_as_text_with_every_outcome(tmp_path: Path, 
             command = request_command(a_pull(queue_offset=offset), opaque=1)
             command.code = code
             await client.send(encode_frame(command))
-            answer = await client.read()
-            assert set(answer.ext) == {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
+            response = await client.read()
+            assert set(response.ext) == {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
 
 
 async def test_a_lite_pull_means_the_same(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 1)
-        ask = a_pull()
-        fields = {name: getattr(ask, name) for name in ask.__struct_fields__}
-        answer = await broker.call(LitePull(**{**fields, "sys_flag": 20}))
-        assert [message.body for message in decode_all(answer.body)] == [b"0"]
+        request = a_pull()
+        fields = {name: getattr(request, name) for name in request.__struct_fields__}
+        response = await broker.call(LitePull(**{**fields, "sys_flag": 20}))
+        assert [message.body for message in decode_all(response.body)] == [b"0"]
 
 
 async def test_at_the_end_of_a_queue_nothing_is_found(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 2)
-        answer = await broker.call(a_pull(queue_offset=2))
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE")
-        assert answer.next_begin_offset == 2
+        response = await broker.call(a_pull(queue_offset=2))
+        assert (response.code, response.remark) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE")
+        assert response.next_begin_offset == 2
 
 
 async def test_a_queue_without_messages_is_waited_for_at_0_only(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ async def test_a_queue_without_messages_is_waited_for_at_0_only(tmp_path: Path) 
 async def test_an_offset_behind_the_end_moves_and_is_told_to_operators(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 2)
-        answer = await broker.call(a_pull(queue_offset=9))
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")
-        assert answer.next_begin_offset == 2
+        response = await broker.call(a_pull(queue_offset=9))
+        assert (response.code, response.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")
+        assert response.next_begin_offset == 2
         (event,) = decode_all(b"".join(broker.store.reader.read(OFFSET_MOVED_EVENT, 0, 0, 9).slices))
         assert event.body == (
             b'{"consumerGroup":"billing","messageQueue":{"brokerName":"broker-a","queueId":0,"topic":"orders"},'
@@ -184,9 +184,9 @@ async def test_an_offset_before_the_beginning_moves_to_it(tmp_path: Path) -> Non
         queue = broker.store.parts.queues.get(TOPIC, 0)
         assert queue is not None
         queue.min_offset = 2  # as retention leaves it
-        answer = await broker.call(a_pull(queue_offset=1))
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL")
-        assert answer.next_begin_offset == 2
+        response = await broker.call(a_pull(queue_offset=1))
+        assert (response.code, response.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL")
+        assert response.next_begin_offset == 2
 
 
 async def test_a_read_only_store_still_answers_an_offset_that_moved(tmp_path: Path) -> None:
@@ -202,25 +202,25 @@ async def test_tags_are_filtered_by_their_hash(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         for tag in ("red", "blue", "green", "red"):
             await broker.call(a_send(tag.encode(), {"TAGS": tag}))
-        answer, messages = await broker.pulled(subscription="red || green")
+        response, messages = await broker.pulled(subscription="red || green")
         assert [message.body for message in messages] == [b"red", b"green", b"red"]
-        assert answer.next_begin_offset == 4
+        assert response.next_begin_offset == 4
 
 
 async def test_a_filter_that_nothing_passes_moves_on(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 5, TAGS="red")
-        answer = await broker.call(a_pull(subscription="blue"))
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
-        assert answer.next_begin_offset == 5
+        response = await broker.call(a_pull(subscription="blue"))
+        assert (response.code, response.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+        assert response.next_begin_offset == 5
 
 
 async def test_sql_is_evaluated_on_the_properties(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 10)
-        answer, messages = await broker.pulled(subscription="n BETWEEN 3 AND 5", expression_type="SQL92")
+        response, messages = await broker.pulled(subscription="n BETWEEN 3 AND 5", expression_type="SQL92")
         assert [message.body for message in messages] == [b"3", b"4", b"5"]
-        assert answer.next_begin_offset == 10
+        assert response.next_begin_offset == 10
         nothing = await broker.call(a_pull(subscription="n > 100", expression_type="SQL92"))
         assert (nothing.code, nothing.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 10)
 
@@ -228,9 +228,9 @@ async def test_sql_is_evaluated_on_the_properties(tmp_path: Path) -> None:
 async def test_sql_stops_when_enough_was_found_or_looked_at(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 450)
-        answer, messages = await broker.pulled(subscription="n >= 1", expression_type="SQL92", max_msg_nums=3)
+        response, messages = await broker.pulled(subscription="n >= 1", expression_type="SQL92", max_msg_nums=3)
         assert [message.body for message in messages] == [b"1", b"2", b"3"]
-        assert answer.next_begin_offset == 4
+        assert response.next_begin_offset == 4
         late, none = await broker.pulled(subscription="n > 445", expression_type="SQL92")
         assert (late.code, none) == (ResponseCode.PULL_RETRY_IMMEDIATELY, [])
         assert 400 <= late.next_begin_offset < 450
@@ -264,9 +264,9 @@ async def test_an_empty_type_in_the_pull_means_tags(tmp_path: Path) -> None:
 async def test_no_more_than_32_messages_come_at_once(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 40)
-        answer, messages = await broker.pulled(max_msg_nums=1000)
+        response, messages = await broker.pulled(max_msg_nums=1000)
         assert len(messages) == 32
-        assert answer.next_begin_offset == 32
+        assert response.next_begin_offset == 32
 
 
 @pytest.mark.parametrize("count", [0, -7, 1])

@@ -12,14 +12,14 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
 from ariane.wire.record.read import decode_all
-from ariane.wire.requests.pull import PullAnswer
+from ariane.wire.requests.pull import PullResponse
 from tests.broker.in_process_broker import Wired, a_pull, a_send, turns, wired
 from tests.transport.peers import RawClient, connected, until
 
 SUSPEND = 6  # with the subscription in the pull
 
 
-async def parked(broker: Wired, count: int = 1, **changes: Any) -> "asyncio.Task[PullAnswer]":
+async def parked(broker: Wired, count: int = 1, **changes: Any) -> "asyncio.Task[PullResponse]":
     task = asyncio.ensure_future(broker.call(a_pull(**{"sys_flag": SUSPEND, **changes})))
     await until(lambda: len(broker.parked) == count)
     return task
@@ -29,9 +29,9 @@ async def test_a_waiting_pull_is_answered_by_the_next_message(tmp_path: Path) ->
     async with wired(tmp_path) as broker:
         pull = await parked(broker)
         await broker.call(a_send(b"at last"))
-        answer = await pull
-        assert answer.code == ResponseCode.SUCCESS
-        assert [message.body for message in decode_all(answer.body)] == [b"at last"]
+        response = await pull
+        assert response.code == ResponseCode.SUCCESS
+        assert [message.body for message in decode_all(response.body)] == [b"at last"]
         assert len(broker.parked) == 0
 
 
@@ -67,9 +67,9 @@ async def test_a_tag_that_is_not_wanted_does_not_wake(tmp_path: Path) -> None:
         await turns()
         assert len(broker.parked) == 1
         await broker.call(a_send(b"yes", {"TAGS": "red"}))
-        answer = await pull
-        assert [message.body for message in decode_all(answer.body)] == [b"yes"]
-        assert answer.next_begin_offset == 2
+        response = await pull
+        assert [message.body for message in decode_all(response.body)] == [b"yes"]
+        assert response.next_begin_offset == 2
 
 
 async def test_properties_that_are_not_wanted_do_not_wake(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ async def test_properties_that_are_not_wanted_do_not_wake(tmp_path: Path) -> Non
         assert not pull.done()
         assert len(broker.parked) == 1
         await broker.call(a_send(b"yes", {"n": "6"}))
-        answer = await pull
-        assert [message.body for message in decode_all(answer.body)] == [b"yes"]
+        response = await pull
+        assert [message.body for message in decode_all(response.body)] == [b"yes"]
 
 
 async def test_time_is_over_when_the_client_said_so(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ async def test_time_is_over_when_the_client_said_so(tmp_path: Path) -> None:
         await clock.advance(14.9)
         assert not pull.done()
         await clock.advance(0.2)
-        answer = await pull
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE")
+        response = await pull
+        assert (response.code, response.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE")
         assert len(broker.parked) == 0
 
 
@@ -113,8 +113,8 @@ async def test_what_was_passed_over_is_told_when_time_is_over(tmp_path: Path) ->
         pull = await parked(broker, subscription="red")
         await broker.call(a_send(b"no", {"TAGS": "blue"}))
         await clock.advance(15.1)
-        answer = await pull
-        assert (answer.code, answer.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 1)
+        response = await pull
+        assert (response.code, response.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 1)
 
 
 async def test_a_pull_that_waits_on_keeps_its_time(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ async def test_a_pull_that_waits_on_keeps_its_time(tmp_path: Path) -> None:
         await broker.call(a_send(b"no", {"n": "1"}))
         await turns()
         await clock.advance(5.1)
-        answer = await pull
-        assert (answer.code, answer.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 1)
+        response = await pull
+        assert (response.code, response.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 1)
 
 
 async def test_short_polling_waits_as_long_as_the_broker_says(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ async def test_short_polling_waits_as_long_as_the_broker_says(tmp_path: Path) ->
 @pytest.mark.parametrize("changes", [{"sys_flag": 4}, {"suspend_timeout_millis": 0}, {"suspend_timeout_millis": -1}])
 async def test_a_pull_that_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, changes: dict[str, int]) -> None:
     async with wired(tmp_path) as broker:
-        answer = await broker.call(a_pull(**{"sys_flag": SUSPEND, **changes}))
-        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        response = await broker.call(a_pull(**{"sys_flag": SUSPEND, **changes}))
+        assert response.code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_an_offset_that_moved_is_answered_at_once(tmp_path: Path) -> None:
@@ -202,16 +202,16 @@ async def test_one_connection_does_not_take_all_places(tmp_path: Path) -> None:
 async def test_an_arrival_looks_at_its_own_queue_only(tmp_path: Path) -> None:
     """Ten thousand pulls wait for one queue; a message of another touches none of them."""
     async with wired(tmp_path) as broker, connected(broker.server) as client:
-        ask = a_pull(sys_flag=SUSPEND, queue_id=3, subscription="red")
-        await client.send(b"".join(encode_frame(request_command(ask, opaque=n)) for n in range(1, 10_001)))
+        request = a_pull(sys_flag=SUSPEND, queue_id=3, subscription="red")
+        await client.send(b"".join(encode_frame(request_command(request, opaque=n)) for n in range(1, 10_001)))
         await until(lambda: len(broker.parked) == 10_000)
-        answer = await broker.call(a_send(queue_id=0))
-        assert answer.code == ResponseCode.SUCCESS
+        response = await broker.call(a_send(queue_id=0))
+        assert response.code == ResponseCode.SUCCESS
         await turns()
         assert len(broker.parked) == 10_000
         await broker.call(a_send(queue_id=3, properties={"TAGS": "red"}))
-        answers = await _read_all(client, 10_000)
-        assert answers == set(range(1, 10_001))
+        responses = await _read_all(client, 10_000)
+        assert responses == set(range(1, 10_001))
 
 
 async def _read_all(client: RawClient, count: int) -> set[int]:

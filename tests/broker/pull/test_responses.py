@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.pull.responses import FoundAnswers, pull_answer
-from ariane.rpc.handlers import encode_outcome
+from ariane.broker.pull.responses import FoundResponses, pull_response
+from ariane.rpc.handlers import encode_result
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.frame import Command
@@ -28,8 +28,8 @@ def test_both_ways_write_the_same_frame(
         slices=[memoryview(record) for record in records],
     )
     command = Command(code=11, opaque=opaque)
-    general = encode_outcome(command, pull_answer(ResponseCode.SUCCESS, result, broker_id))
-    assert FoundAnswers().frame(command, result, broker_id, sum(map(len, records))) == general
+    general = encode_result(command, pull_response(ResponseCode.SUCCESS, result, broker_id))
+    assert FoundResponses().frame(command, result, broker_id, sum(map(len, records))) == general
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_both_ways_write_the_same_frame(
 )
 def test_what_is_unusual_is_left_to_the_general_way(command: Command) -> None:
     result = ReadResult(status=ReadStatus.FOUND, next_offset=1, slices=[memoryview(b"record")])
-    assert FoundAnswers().frame(command, result, 0, 6) is None
+    assert FoundResponses().frame(command, result, 0, 6) is None

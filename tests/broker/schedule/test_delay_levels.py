@@ -306,8 +306,8 @@ async def test_delay_offsets_are_told_to_who_asks() -> None:
         route = HandlerTable.of(handlers).get(RequestCode.GET_ALL_DELAY_OFFSET)
         assert route is not None
         assert delivery.progress() == {3: (0, 1)}
-        answer = handlers.delay_offsets(None, None)  # type: ignore[arg-type]
-        assert answer.body.to_bytes() == b'{"offsetTable":{3:0}}'
+        response = handlers.delay_offsets(None, None)  # type: ignore[arg-type]
+        assert response.body.to_bytes() == b'{"offsetTable":{3:0}}'
 
 
 async def test_cold_records_are_fetched_by_a_thread() -> None:

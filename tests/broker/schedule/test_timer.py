@@ -14,7 +14,7 @@ from ariane.broker.schedule.timer_wheel import SLOT_MS
 from ariane.broker.writer import draft_of
 from ariane.errors import SettingsError, StoreCorrupt
 from ariane.model.system_topics import TIMER
-from ariane.store.blocking_io import at_once
+from ariane.store.blocking_io import run_sync
 from ariane.store.disk import replace_all
 from ariane.testing import FakeClock
 from tests.broker.schedule_fixtures import Crashes, Timed, arrival, message, timed
@@ -213,24 +213,24 @@ async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> Non
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        assert at_once(delivery.oldest_waiting()) is None
+        assert run_sync(delivery.oldest_waiting()) is None
         now_ms = clock.now_ms()
         soon, late, latest = (
             room.intake.put(message(body, TIMER_DELIVER_MS=now_ms + after_ms)).physical_offset
             for body, after_ms in ((b"soon", 5_000), (b"late", 60_000), (b"latest", 90_000))
         )
-        assert at_once(delivery.oldest_waiting()) == soon, "not in the wheel yet"
+        assert run_sync(delivery.oldest_waiting()) == soon, "not in the wheel yet"
         await delivery.work()
-        assert at_once(delivery.oldest_waiting()) == soon
+        assert run_sync(delivery.oldest_waiting()) == soon
         await clock.advance(6)
         await delivery.work()
-        assert at_once(delivery.oldest_waiting()) == late
+        assert run_sync(delivery.oldest_waiting()) == late
         await clock.advance(60)
         await delivery.work()
-        assert at_once(delivery.oldest_waiting()) == latest
+        assert run_sync(delivery.oldest_waiting()) == latest
         await clock.advance(60)
         await delivery.work()
-        assert at_once(delivery.oldest_waiting()) is None
+        assert run_sync(delivery.oldest_waiting()) is None
         assert room.bodies() == [b"soon", b"late", b"latest"]
 
 

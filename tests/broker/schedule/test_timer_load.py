@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ariane.broker.schedule.timer import CHUNK_UNITS, TimerDelivery
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.model.system_topics import TIMER
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
@@ -22,7 +22,7 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
     clock = FakeClock()
     store = StoreSettings(root=tmp_path / "store", segment_bytes=64 << 20, flush_disk_type=FlushDiskType.ASYNC)
     async with StoreService.open(store, clock, HOST) as service:
-        intake = Intake(service, BrokerSettings(name="b", store=store), clock)
+        intake = MessageWriter(service, BrokerSettings(name="b", store=store), clock)
         delivery = await TimerDelivery.restored(service, intake, clock)
         for number in range(CROWD):
             intake.put(message(b"m", TIMER_DELAY_MS=1 + number * 5_000))

@@ -18,7 +18,7 @@ from ariane.broker.schedule.timer_log import (
 )
 from ariane.broker.schedule.timer_wheel import SLOT_MS, SLOTS, TimerSlots, TimerWheel
 from ariane.errors import StoreCorrupt, StoreFull, StoreMismatch
-from ariane.store.blocking_io import at_once
+from ariane.store.blocking_io import run_sync
 from ariane.store.disk import RealDisk
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -152,7 +152,7 @@ def test_a_log_that_ends_with_a_file_goes_on_in_the_next() -> None:
     wheel.log.adopt(wheel.log.make_file())
     end = wheel.log.end
     assert drained(wheel, NOW_MS + 5000) == list(range(8))
-    assert at_once(wheel.log.drop_before(wheel.delivered_ms)) == 1
+    assert run_sync(wheel.log.drop_before(wheel.delivered_ms)) == 1
     restored = TimerWheel.restore(disk, DIRECTORY, end, wheel.delivered_ms, FAR, FILE_BYTES)
     assert restored.log.end == end
     place(restored, NOW_MS + 9000, 8)

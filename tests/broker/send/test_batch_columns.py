@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.send.batch import BatchProperties, TextColumns, TextReader
+from ariane.broker.send.batch import BatchProperties, TextReader, UniformProperties
 from ariane.store.append.batch import Bytes2D
 
 USUAL = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
@@ -16,7 +16,7 @@ def rows(*texts: bytes) -> Bytes2D:
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), len(texts[0]))
 
 
-def same(read: TextColumns, texts: list[bytes]) -> bool:
+def same(read: UniformProperties, texts: list[bytes]) -> bool:
     """Whether it says what the way for all texts says."""
     expected = BatchProperties(texts)
     codes = [read.tags_codes] * len(texts) if isinstance(read.tags_codes, int) else read.tags_codes.tolist()

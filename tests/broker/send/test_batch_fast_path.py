@@ -105,7 +105,7 @@ usual_batches = st.builds(
     a_batch, body=st.one_of(evens, evens, st.builds(uneven, st.integers(1, 40))).map(encode_batch)
 )
 to_queues = st.builds(
-    lambda ask, queue_ids: [msgspec.structs.replace(ask, queue_id=queue_id) for queue_id in queue_ids],
+    lambda request, queue_ids: [msgspec.structs.replace(request, queue_id=queue_id) for queue_id in queue_ids],
     usual_batches,
     st.lists(st.integers(0, 3), max_size=5),
 )
@@ -138,8 +138,8 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
         stack = AsyncExitStack()
 
         async def opened() -> tuple[Line, Line]:
-            short = line(tmp_path / "a", lane=True, store=SMALL_FILES)
-            long = line(tmp_path / "b", lane=False, store=SMALL_FILES)
+            short = line(tmp_path / "a", fast_path=True, store=SMALL_FILES)
+            long = line(tmp_path / "b", fast_path=False, store=SMALL_FILES)
             return await stack.enter_async_context(short), await stack.enter_async_context(long)
 
         short, long = runner.run(opened())
@@ -150,7 +150,7 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
         @example(chunk=[[a_batch(*uneven())] * 2, USUAL_CHUNK], flag=0, cuts=[])
         def check(chunk: list[list[Send]], flag: int, cuts: list[int]) -> None:
             async def both() -> None:
-                data = chunk_bytes([(ask, flag, Serialization.JSON) for part in chunk for ask in part])
+                data = chunk_bytes([(request, flag, Serialization.JSON) for part in chunk for request in part])
                 assert await short.feed(data, *cuts) == await long.feed(data, *cuts)
                 assert left(short) == left(long)
                 short.broker.store.derived.write()
@@ -173,10 +173,10 @@ async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_know
 ) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        answers = await sender.feed(frames(*[a_batch(*items)] * 5))
+        responses = await sender.feed(frames(*[a_batch(*items)] * 5))
         assert sender.general == 1
-        assert [answers[opaque].code for opaque in range(1, 6)] == [0] * 5
-        offsets = [answers[opaque].ext["queueOffset"] for opaque in range(1, 6)]
+        assert [responses[opaque].code for opaque in range(1, 6)] == [0] * 5
+        offsets = [responses[opaque].ext["queueOffset"] for opaque in range(1, 6)]
         assert offsets == [str(1 + n * len(items)) for n in range(5)]
 
 
@@ -194,8 +194,8 @@ async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Pa
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         odd = a_batch(BatchItem(b"a", b"DELAY\x013\x02"))
-        answers = await sender.feed(frames(*[a_batch(*even())] * 4, odd, *[a_batch(*even())] * 4))
-        assert [answers[opaque].code for opaque in range(1, 10)] == [0] * 4 + [ResponseCode.MESSAGE_ILLEGAL] + [0] * 4
+        responses = await sender.feed(frames(*[a_batch(*even())] * 4, odd, *[a_batch(*even())] * 4))
+        assert [responses[opaque].code for opaque in range(1, 10)] == [0] * 4 + [ResponseCode.MESSAGE_ILLEGAL] + [0] * 4
         assert sender.general == 1  # the first send; the odd one is told here what is wrong with it
 
 
@@ -212,8 +212,8 @@ async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_batch(*even())))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
-        answers = await sender.feed(frames(*[a_batch(*even())] * 3))
-        assert [answers[opaque].code for opaque in (1, 2, 3)] == [ResponseCode.NO_PERMISSION] * 3
+        responses = await sender.feed(frames(*[a_batch(*even())] * 3))
+        assert [responses[opaque].code for opaque in (1, 2, 3)] == [ResponseCode.NO_PERMISSION] * 3
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
@@ -221,8 +221,8 @@ async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         with failing_appends(sender.broker, error):
-            answers = await sender.feed(frames(*[a_batch(*even())] * 3))
-        assert len({answers[opaque].code for opaque in (1, 2, 3)} - {0}) == 1
+            responses = await sender.feed(frames(*[a_batch(*even())] * 3))
+        assert len({responses[opaque].code for opaque in (1, 2, 3)} - {0}) == 1
         assert sender.broker.store.parts.queues.get(TOPIC, 0).max_offset == 1  # type: ignore[union-attr]
 
 
@@ -230,10 +230,10 @@ async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_pa
     async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
         await sender.broker.call(a_send(properties=USUAL))
         hasty = a_batch(*even(), properties="WAIT\x01false\x02")
-        answers = await sender.feed(frames(a_batch(*even()), hasty))
-        assert list(answers) == [2]
+        responses = await sender.feed(frames(a_batch(*even()), hasty))
+        assert list(responses) == [2]
         async with asyncio.timeout(30):
-            while not answers.get(1):
-                answers |= await sender.feed(b"")
-        assert answers[1].code == 0
-        assert len(answers[1].ext["msgId"].split(",")) == 32
+            while not responses.get(1):
+                responses |= await sender.feed(b"")
+        assert responses[1].code == 0
+        assert len(responses[1].ext["msgId"].split(",")) == 32

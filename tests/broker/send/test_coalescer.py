@@ -22,10 +22,10 @@ async def test_sends_of_many_connections_in_one_turn_of_the_loop_are_answered_ea
         for number in range(ROUNDS):
             bodies = [f"round {number} client {client}".encode() for client in range(CLIENTS)]
             sends = [one.call(broker.address, a_send(body=body), 10) for one, body in zip(callers, bodies, strict=True)]
-            answers = await asyncio.gather(*sends)
+            responses = await asyncio.gather(*sends)
             stored = [
-                broker.store.lookup.record_at(decode_offset_message_id(answer.msg_id).physical_offset)
-                for answer in answers
+                broker.store.lookup.record_at(decode_offset_message_id(response.msg_id).physical_offset)
+                for response in responses
             ]
             assert [decode(bytes(record)).body for record in stored if record is not None] == bodies
 
@@ -36,8 +36,8 @@ async def test_delayed_messages_are_staged_with_the_others_and_the_log_keeps_the
     properties: list[dict[str, str]] = [{}, {"DELAY": "3"}, {}, {"TIMER_DELAY_SEC": "60"}, {"DELAY": "3"}, {}]
     async with wired(tmp_path) as broker, caller() as one:
         sends = [one.call(broker.address, a_send(properties=found), 10) for found in properties]
-        answers = await asyncio.gather(*sends)
-        places = [decode_offset_message_id(answer.msg_id).physical_offset for answer in answers]
+        responses = await asyncio.gather(*sends)
+        places = [decode_offset_message_id(response.msg_id).physical_offset for response in responses]
         assert places == sorted(set(places))
         records = [broker.store.lookup.record_at(place) for place in places]
         topics = [decode(bytes(record)).topic for record in records if record is not None]

@@ -34,9 +34,9 @@ from tests.broker.send.test_fast_path import USUAL, Line, chunk_bytes, frames, l
 PEERS = ("192.0.2.7:50000", "192.0.2.8:50001", "[2001:db8::7]:50002")
 
 
-def lines_to(broker: Wired, *, lane: bool = True) -> list[Line]:
+def lines_to(broker: Wired, *, fast_path: bool = True) -> list[Line]:
     """Connections of several clients to one broker."""
-    lines = [Line(broker, lane=lane) for _ in PEERS]
+    lines = [Line(broker, fast_path=fast_path) for _ in PEERS]
     for one, peer in zip(lines, PEERS, strict=True):
         one.connection.peer = peer
     return lines
@@ -92,8 +92,11 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
         @example(turn=([[a_batch(*uneven())]], [[a_batch(*even(), body=b"broken")]], [[a_batch(*uneven())]]))
         def check(turn: tuple[list[list[Send]], ...]) -> None:
             async def both() -> None:
-                data = [chunk_bytes([(ask, 0, Serialization.JSON) for part in chunk for ask in part]) for chunk in turn]
-                one, other = lines_to(short), lines_to(long, lane=False)
+                data = [
+                    chunk_bytes([(request, 0, Serialization.JSON) for part in chunk for request in part])
+                    for chunk in turn
+                ]
+                one, other = lines_to(short), lines_to(long, fast_path=False)
                 assert await feed_all(one, data) == await feed_all(other, data)
                 assert left(one[0]) == left(other[0])
                 short.store.derived.write()
@@ -114,7 +117,7 @@ async def test_batches_of_all_connections_share_one_write(tmp_path: Path) -> Non
         chunk = frames(*[a_batch(*even(), queue_id=n % 2) for n in range(4)])
         answered = await feed_all(lines, [chunk] * 2)
         assert len(writes) == 1
-        assert [[answers[opaque].code for opaque in range(1, 5)] for answers in answered] == [[0] * 4] * 2
+        assert [[responses[opaque].code for opaque in range(1, 5)] for responses in answered] == [[0] * 4] * 2
         assert {str(message.born_host) for message in stored_in(sender.broker)} == set(PEERS[:2])
 
 
@@ -169,8 +172,8 @@ async def test_every_batch_of_a_failed_append_is_told_to_whoever_sent_it(tmp_pat
         await sender.feed(frames(a_send(properties=USUAL)))
         with failing_appends(sender.broker, error):
             answered = await feed_all(lines_to(sender.broker)[:2], [frames(*[a_batch(*even())] * 3)] * 2)
-        assert [len(answers) for answers in answered] == [3, 3]
-        assert {answers[opaque].code for answers in answered for opaque in (1, 2, 3)}.isdisjoint({0})
+        assert [len(responses) for responses in answered] == [3, 3]
+        assert {responses[opaque].code for responses in answered for opaque in (1, 2, 3)}.isdisjoint({0})
         assert bodies_in(sender.broker) == [b"hello"]
 
 
@@ -180,8 +183,8 @@ async def test_a_client_that_has_gone_does_not_keep_the_others_from_their_answer
         gone, there = lines_to(sender.broker)[:2]
         gone.connection.data_received(frames(a_batch(*even())))
         gone.connection.connection_lost(None)
-        (answers,) = await feed_all([there], [frames(a_batch(*even()))])
-        assert answers[1].code == 0
+        (responses,) = await feed_all([there], [frames(a_batch(*even()))])
+        assert responses[1].code == 0
         assert len(bodies_in(sender.broker)) == 1 + 2 * 32  # it was taken before the client went
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.send.responses import SendAnswers, asked_by
+from ariane.broker.send.responses import SendResponses, asked_by
 from ariane.broker.settings import BrokerSettings
-from ariane.rpc.handlers import encode_outcome
+from ariane.rpc.handlers import encode_result
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
-from ariane.wire.exchange import read_answer, request_command
+from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.record.read import decode_all
-from ariane.wire.requests.send import SendAnswer, SendMessageV2
+from ariane.wire.requests.send import SendMessageV2, SendResponse
 from tests.broker.in_process_broker import STORE_HOST, TOPIC, Wired, a_pull, a_send, wired
 
 PLACE = Appended(physical_offset=0xABCDEF, queue_offset=42, size=100, store_timestamp_ms=1)
@@ -30,30 +30,30 @@ def test_the_short_way_and_the_long_way_write_the_same_bytes(
     key: str | None, serialization: Serialization, opaque: int
 ) -> None:
     for settings in (BrokerSettings(), BrokerSettings(region_id='R"%d', trace_on=False)):
-        answers = SendAnswers(settings, STORE_HOST)
+        responses = SendResponses(settings, STORE_HOST)
         command = Command(code=310, opaque=opaque, serialization=serialization)
-        long_way = encode_outcome(command, answers.answer(ResponseCode.SUCCESS, (PLACE,), 3, key))
-        assert answers.stored([((asked_by(command, key), key, None, 3), DRAFT, PLACE)]) == long_way
+        long_way = encode_result(command, responses.answer(ResponseCode.SUCCESS, (PLACE,), 3, key))
+        assert responses.stored([((asked_by(command, key), key, None, 3), DRAFT, PLACE)]) == long_way
 
 
 def test_who_asks_one_way_is_not_answered() -> None:
-    answers = SendAnswers(BrokerSettings(), STORE_HOST)
+    responses = SendResponses(BrokerSettings(), STORE_HOST)
     asked = asked_by(Command(code=310, flag=HeaderFlag.ONEWAY), None)
-    assert answers.stored([((asked, None, None, 3), DRAFT, PLACE)]) == b""
+    assert responses.stored([((asked, None, None, 3), DRAFT, PLACE)]) == b""
 
 
-async def in_one_chunk(broker: Wired, *asks: Request[SendAnswer]) -> list[Command]:
+async def in_one_chunk(broker: Wired, *asks: Request[SendResponse]) -> list[Command]:
     """The answers in the order of the requests, which all go out in one write."""
     reader, writer = await asyncio.open_connection(*broker.address.split(":"))
-    writer.write(b"".join(encode_frame(request_command(ask, opaque=n)) for n, ask in enumerate(asks)))
-    decoder, answers = FrameDecoder(), dict[int, Command]()
+    writer.write(b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(asks)))
+    decoder, responses = FrameDecoder(), dict[int, Command]()
     async with asyncio.timeout(10):
-        while len(answers) < len(asks):
+        while len(responses) < len(asks):
             decoder.feed(await reader.read(65536))
-            answers |= {command.opaque: command for command in decoder}
+            responses |= {command.opaque: command for command in decoder}
     writer.close()
     await writer.wait_closed()
-    return [answers[n] for n in range(len(asks))]
+    return [responses[n] for n in range(len(asks))]
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
@@ -73,9 +73,11 @@ async def test_a_chunk_is_stored_by_one_write_and_each_message_gets_its_own_answ
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", counted)
             found = await in_one_chunk(broker, *asks)
-        answers = [read_answer(ask, command) for ask, command in zip(asks, found, strict=True)]
-        assert [answer.queue_offset for answer in answers] == [n // 2 + (1 if n % 2 == 0 else 0) for n in range(20)]
-        assert [answer.transaction_id for answer in answers] == [f"K{n}" for n in range(20)]
+        responses = [read_response(request, command) for request, command in zip(asks, found, strict=True)]
+        assert [response.queue_offset for response in responses] == [
+            n // 2 + (1 if n % 2 == 0 else 0) for n in range(20)
+        ]
+        assert [response.transaction_id for response in responses] == [f"K{n}" for n in range(20)]
         assert len(log_writes) < 20
         bodies = [message.body for message in decode_all((await broker.call(a_pull())).body)]
         assert bodies == [b"first", *(b"%d" % n for n in range(0, 20, 2))]

@@ -59,11 +59,11 @@ class Sink(asyncio.Transport):
 class Line:
     """A connection to a broker without a socket, which counts the requests that took the general way."""
 
-    def __init__(self, broker: Wired, *, lane: bool) -> None:
+    def __init__(self, broker: Wired, *, fast_path: bool) -> None:
         self.broker = broker
         self.general = 0
         self.sink = Sink()
-        settings, chosen = TransportSettings(), broker.dispatcher.lane if lane else None
+        settings, chosen = TransportSettings(), broker.dispatcher.fast_path if fast_path else None
         self.connection = Connection(self._receive, settings, Clock(), lambda _: None, chosen)
         self.connection.connection_made(self.sink)
 
@@ -94,19 +94,21 @@ class Line:
 
 
 @asynccontextmanager
-async def line(tmp_path: Path, *, lane: bool = True, **changes: Any) -> AsyncIterator[Line]:
+async def line(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[Line]:
     async with wired(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
-        yield Line(broker, lane=lane)
+        yield Line(broker, fast_path=fast_path)
 
 
 def frames(*asks: Send, first: int = 1, **changes: Any) -> bytes:
-    return b"".join(encode_frame(command(ask, number, **changes)) for number, ask in enumerate(asks, start=first))
+    return b"".join(
+        encode_frame(command(request, number, **changes)) for number, request in enumerate(asks, start=first)
+    )
 
 
 def command(
-    ask: Send, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON, language: str = "JAVA"
+    request: Send, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON, language: str = "JAVA"
 ) -> Command:
-    made = request_command(ask, opaque=opaque, serialization=serialization)
+    made = request_command(request, opaque=opaque, serialization=serialization)
     made.flag, made.language = flag, language
     return made
 
@@ -154,7 +156,7 @@ def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path)
         stack = AsyncExitStack()
 
         async def opened() -> tuple[Line, Line]:
-            short, long = line(tmp_path / "a", lane=True), line(tmp_path / "b", lane=False)
+            short, long = line(tmp_path / "a", fast_path=True), line(tmp_path / "b", fast_path=False)
             return await stack.enter_async_context(short), await stack.enter_async_context(long)
 
         short, long = runner.run(opened())
@@ -182,10 +184,10 @@ async def test_usual_sends_never_meet_the_general_way_once_their_topic_is_known(
         await sender.feed(frames(a_send(properties=text)))
         assert sender.general == 1
         asks = [a_send(b"%d" % number, text.replace("7", str(number))) for number in range(40)]
-        answers = await sender.feed(frames(*asks))
+        responses = await sender.feed(frames(*asks))
         assert sender.general == 1
-        assert [answers[opaque].code for opaque in range(1, 41)] == [0] * 40
-        assert [answers[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
+        assert [responses[opaque].code for opaque in range(1, 41)] == [0] * 40
+        assert [responses[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
     assert changed[0] in usual
     header = usual[8 : 8 + int.from_bytes(usual[5:8], "big")].replace(*changed)
     odd = (4 + len(header) + 5).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + b"hello"
-    async with line(tmp_path / "a") as short, line(tmp_path / "b", lane=False) as long:
+    async with line(tmp_path / "a") as short, line(tmp_path / "b", fast_path=False) as long:
         for one in (short, long):
             await one.feed(usual)
         assert await short.feed(odd + usual) == await long.feed(odd + usual)
@@ -224,9 +226,9 @@ async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
 
 
 @pytest.mark.parametrize("lane", [True, False])
-async def test_sends_of_many_connections_share_one_append(tmp_path: Path, lane: bool) -> None:
-    async with line(tmp_path, lane=lane) as first:
-        lines = [first, *(Line(first.broker, lane=lane) for _ in range(7))]
+async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_path: bool) -> None:
+    async with line(tmp_path, fast_path=fast_path) as first:
+        lines = [first, *(Line(first.broker, fast_path=fast_path) for _ in range(7))]
         appends = []
         real = first.broker.store.append
         first.broker.store.append = lambda drafts: appends.append(len(drafts)) or real(drafts)  # type: ignore[method-assign,func-returns-value]
@@ -242,27 +244,27 @@ async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> N
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL)))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
-        answers = await sender.feed(frames(a_send(properties=USUAL)))
-        assert answers[1].code == ResponseCode.NO_PERMISSION
+        responses = await sender.feed(frames(a_send(properties=USUAL)))
+        assert responses[1].code == ResponseCode.NO_PERMISSION
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, write_queue_nums=1, read_queue_nums=1))
-        answers = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL, queue_id=1)))
-        assert [answers[1].code, answers[2].code] == [0, ResponseCode.SYSTEM_ERROR]
+        responses = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL, queue_id=1)))
+        assert [responses[1].code, responses[2].code] == [0, ResponseCode.SYSTEM_ERROR]
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(tmp_path: Path) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         object.__setattr__(sender.broker.settings, "permission", 4)
-        answers = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
-        assert {answer.code for answer in answers.values()} == {ResponseCode.NO_PERMISSION}
-        assert len(answers) == 3
+        responses = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+        assert {response.code for response in responses.values()} == {ResponseCode.NO_PERMISSION}
+        assert len(responses) == 3
 
 
 async def test_a_queue_id_below_zero_means_any_queue(tmp_path: Path) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        answers = await sender.feed(frames(*[a_send(properties=USUAL, queue_id=-1)] * 20))
-        assert {answer.ext["queueId"] for answer in answers.values()} <= {"0", "1"}
+        responses = await sender.feed(frames(*[a_send(properties=USUAL, queue_id=-1)] * 20))
+        assert {response.ext["queueId"] for response in responses.values()} <= {"0", "1"}
 
 
 async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
@@ -272,22 +274,22 @@ async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
         await sender.feed(frames(a_send(properties=USUAL)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sender.broker.store, "append", lambda _: 1 / 0)
-            answers = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
-        assert {answer.code for answer in answers.values()} == {ResponseCode.SYSTEM_ERROR}
-        assert len(answers) == 3
-        assert "ZeroDivisionError" in (answers[1].remark or "")
+            responses = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+        assert {response.code for response in responses.values()} == {ResponseCode.SYSTEM_ERROR}
+        assert len(responses) == 3
+        assert "ZeroDivisionError" in (responses[1].remark or "")
 
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
     async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
         await sender.broker.call(a_send(properties=USUAL))
         hasty = USUAL.replace("WAIT\x01true", "WAIT\x01false")
-        answers = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=hasty)))
-        assert list(answers) == [2]
+        responses = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=hasty)))
+        assert list(responses) == [2]
         async with asyncio.timeout(30):
-            while not answers.get(1):
-                answers |= await sender.feed(b"")
-        assert answers[1].code == 0
+            while not responses.get(1):
+                responses |= await sender.feed(b"")
+        assert responses[1].code == 0
 
 
 async def test_a_stopping_server_answers_what_it_took(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Shapes of property texts: what matches reads as the general way reads it."""
+"""PropertyPatternCache of property texts: what matches reads as the general way reads it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.send.checks import read_property_text
-from ariane.broker.send.fast_path import NO_SHAPE, SEEN_BEFORE, VALUES, Shapes, shape_of
+from ariane.broker.send.fast_path import NO_SHAPE, SEEN_BEFORE, VALUES, PropertyPatternCache, property_pattern_of
 from ariane.broker.send.responses import is_plain
 from ariane.errors import MessageRefused
 
@@ -23,7 +23,7 @@ def test_the_four_values_are_found_whatever_stands_around_them(
 ) -> None:
     pairs = [(name, data.draw(st.text("aZ9", min_size=1) if name == "UNIQ_KEY" else plain)) for name in names]
     text = text_of(pairs)
-    shape = shape_of(names)
+    shape = property_pattern_of(names)
     match = shape.match(text[:-1] if is_open and text else text)
     assert match is not None
     assert match.group(*shape.groups) == tuple(dict(pairs).get(name) for name in VALUES)
@@ -32,7 +32,7 @@ def test_the_four_values_are_found_whatever_stands_around_them(
 
 @given(st.lists(st.sampled_from(["a", "b", "TAGS"]), unique=True, max_size=3).map(tuple), any_text)
 def test_what_matches_is_a_regular_text_with_these_names(names: tuple[str, ...], text: str) -> None:
-    if shape_of(names).match(text) is None:
+    if property_pattern_of(names).match(text) is None:
         return
     properties, kept = read_property_text(text)
     assert tuple(properties) == names
@@ -45,18 +45,18 @@ def test_what_the_general_way_refuses_or_mends_does_not_match(pairs: list[tuple[
     try:
         properties, kept = read_property_text(text)
     except MessageRefused:
-        assert all(shape_of(names).match(text) is None for names in [("a",), ("b",), ("a", "b"), ("b", "a")])
+        assert all(property_pattern_of(names).match(text) is None for names in [("a",), ("b",), ("a", "b"), ("b", "a")])
         return
-    assert (shape_of(tuple(properties)).match(text) is None) == (kept != text)
+    assert (property_pattern_of(tuple(properties)).match(text) is None) == (kept != text)
 
 
 @given(st.text('aZ9-é"\\\u0660\x7f', min_size=1, max_size=3))
 def test_a_unique_key_matches_if_an_answer_can_repeat_it_as_it_is(key: str) -> None:
-    assert (shape_of(("UNIQ_KEY",)).match(f"UNIQ_KEY\x01{key}\x02") is not None) == is_plain(key)
+    assert (property_pattern_of(("UNIQ_KEY",)).match(f"UNIQ_KEY\x01{key}\x02") is not None) == is_plain(key)
 
 
 def test_names_get_a_shape_when_they_have_come_often_enough() -> None:
-    shapes = Shapes()
+    shapes = PropertyPatternCache()
     for _ in range(SEEN_BEFORE - 1):
         assert shapes.of(["KEYS"]) is NO_SHAPE
     shape = shapes.of(["KEYS"])
@@ -65,14 +65,14 @@ def test_names_get_a_shape_when_they_have_come_often_enough() -> None:
 
 
 def test_names_that_are_made_up_do_not_fill_the_memory() -> None:
-    shapes = Shapes()
+    shapes = PropertyPatternCache()
     for number in range(10_000):
         shapes.of([f"name-{number}"])
     assert len(shapes._seen) < 1_000
 
 
 def test_too_many_names_get_no_shape() -> None:
-    shapes = Shapes()
+    shapes = PropertyPatternCache()
     assert all(shapes.of(map(str, range(100))) is NO_SHAPE for _ in range(2 * SEEN_BEFORE))
 
 

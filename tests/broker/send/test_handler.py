@@ -42,22 +42,22 @@ async def refusal(broker: Wired, *, code: ResponseCode, **changes: Any) -> str:
 async def test_a_message_is_stored_as_it_was_sent_with_the_cluster_added(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         properties = {"KEYS": "k1 k2", "TAGS": "red", "UNIQ_KEY": "0A" * 16, "colour": "grün"}
-        answer = await broker.call(a_send(b"body", properties, queue_id=2, flag=9, reconsume_times=1))
+        response = await broker.call(a_send(b"body", properties, queue_id=2, flag=9, reconsume_times=1))
         (message,) = stored(broker, queue_id=2)
         assert message.body == b"body"
         assert message.properties == {**properties, "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
         assert (message.flag, message.reconsume_times, message.born_timestamp_ms) == (9, 1, 1_700_000_000_000)
         assert str(message.born_host.ip) == "127.0.0.1"
-        assert (answer.code, answer.queue_id, answer.queue_offset) == (ResponseCode.SUCCESS, 2, 0)
-        assert answer.transaction_id == "0A" * 16
-        assert (answer.msg_region, answer.trace_on) == ("DefaultRegion", True)
+        assert (response.code, response.queue_id, response.queue_offset) == (ResponseCode.SUCCESS, 2, 0)
+        assert response.transaction_id == "0A" * 16
+        assert (response.msg_region, response.trace_on) == ("DefaultRegion", True)
 
 
 async def test_the_message_id_leads_to_the_message_at_the_advertised_address(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"first"))
-        answer = await broker.call(a_send(b"second"))
-        where = decode_offset_message_id(answer.msg_id)
+        response = await broker.call(a_send(b"second"))
+        where = decode_offset_message_id(response.msg_id)
         assert str(where.store_host) == "127.0.0.1:10911"
         record = broker.store.lookup.record_at(where.physical_offset)
         assert record is not None
@@ -77,10 +77,10 @@ async def test_an_answer_says_every_field_as_text(tmp_path: Path) -> None:
     """C++ and Go lose fields that are JSON numbers."""
     async with wired(tmp_path) as broker, connected(broker.server) as client:
         await client.send(encode_frame(request_command(a_send(), opaque=7)))
-        answer = await client.read()
-        assert answer.opaque == 7
-        assert set(answer.ext) == {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
-        assert (answer.ext["queueId"], answer.ext["TRACE_ON"]) == ("0", "true")
+        response = await client.read()
+        assert response.opaque == 7
+        assert set(response.ext) == {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"}
+        assert (response.ext["queueId"], response.ext["TRACE_ON"]) == ("0", "true")
 
 
 async def test_a_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ async def test_a_pipelined_chunk_is_answered_in_order(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker, connected(broker.server) as client:
         frames = [encode_frame(request_command(a_send(b"%d" % n), opaque=n)) for n in range(1, 51)]
         await client.send(b"".join(frames))
-        answers = [await client.read() for _ in frames]
-        assert [answer.opaque for answer in answers] == list(range(1, 51))
-        assert [answer.ext["queueOffset"] for answer in answers] == [str(n) for n in range(50)]
+        responses = [await client.read() for _ in frames]
+        assert [response.opaque for response in responses] == list(range(1, 51))
+        assert [response.ext["queueOffset"] for response in responses] == [str(n) for n in range(50)]
 
 
 async def test_without_a_queue_a_write_queue_is_chosen(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ async def test_a_bad_topic_name_is_refused(tmp_path: Path, topic: str) -> None:
         body = b"x"
         frame = (4 + len(header) + len(body)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
         await client.send(frame)
-        answer = await client.read()
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "topic name" in (answer.remark or "")
+        response = await client.read()
+        assert response.code == ResponseCode.SYSTEM_ERROR
+        assert "topic name" in (response.remark or "")
 
 
 def _json(text: str) -> str:
@@ -245,8 +245,8 @@ async def test_the_clients_own_cluster_property_gives_way(tmp_path: Path) -> Non
 
 async def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
-        answer = await broker.call(a_send(properties={"DELAY": "3"}, queue_id=1))
-        assert (answer.queue_id, answer.queue_offset) == (1, 0)
+        response = await broker.call(a_send(properties={"DELAY": "3"}, queue_id=1))
+        assert (response.queue_id, response.queue_offset) == (1, 0)
         (waiting,) = stored(broker, SCHEDULE, 2)
         assert waiting.properties["REAL_TOPIC"] == TOPIC
         assert waiting.properties["REAL_QID"] == "1"
@@ -264,14 +264,14 @@ async def test_a_delivery_time_beyond_the_limit_is_illegal(tmp_path: Path) -> No
 async def test_a_half_message_is_not_seen_in_its_topic(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         properties = {"TRAN_MSG": "true", "PGROUP": "shop", "UNIQ_KEY": "u1", "DELAY": "3"}
-        answer = await broker.call(a_send(properties=properties, sys_flag=4, queue_id=3))
+        response = await broker.call(a_send(properties=properties, sys_flag=4, queue_id=3))
         (half,) = stored(broker, TRANS_HALF)
         assert stored(broker, TOPIC, 3) == []
         assert (half.properties["REAL_TOPIC"], half.properties["REAL_QID"]) == (TOPIC, "3")
         assert half.sys_flag & 0xC == 0
         assert "DELAY" not in half.properties  # a commit delivers at once, as Java's producer has it
-        assert decode_offset_message_id(answer.msg_id).physical_offset == half.physical_offset
-        assert (answer.queue_offset, answer.transaction_id) == (half.queue_offset, "u1")
+        assert decode_offset_message_id(response.msg_id).physical_offset == half.physical_offset
+        assert (response.queue_offset, response.transaction_id) == (half.queue_offset, "u1")
 
 
 async def test_transactions_are_refused_where_they_are_switched_off(tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ async def test_a_retried_message_with_an_old_transaction_mark_is_no_transaction(
     """Clients before 4.6.1 leave TRAN_MSG on what they send to their retry topic."""
     async with wired(tmp_path) as broker:
         properties = {"TRAN_MSG": "true", "DELAY": "4"}
-        ask = a_send(topic="%RETRY%g", properties=properties, sys_flag=4, reconsume_times=1, max_reconsume_times=16)
-        await broker.call(ask)
+        request = a_send(topic="%RETRY%g", properties=properties, sys_flag=4, reconsume_times=1, max_reconsume_times=16)
+        await broker.call(request)
         (waiting,) = stored(broker, SCHEDULE, 3)
         assert waiting.sys_flag & 0xC == 0
         assert waiting.properties["REAL_TOPIC"] == "%RETRY%g"
@@ -333,9 +333,9 @@ async def test_a_sync_that_takes_too_long_is_told_with_the_place_of_the_message(
     gate = SyncGate(monkeypatch)
     async with wired(tmp_path, flush=FlushDiskType.SYNC, store={"sync_flush_timeout_ms": 1}) as broker:
         with gate.held():
-            answer = await broker.call(a_send())
-        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
-        assert answer.msg_id
+            response = await broker.call(a_send())
+        assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert response.msg_id
 
 
 async def test_wait_false_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +387,7 @@ async def test_too_many_who_wait_for_the_disk_are_an_overload(tmp_path: Path, mo
             remark = await refusal(broker, code=ResponseCode.SYSTEM_BUSY)
             assert remark.startswith("[OVERLOAD]")
             assert "sendThreadPoolQueueCapacity = 100" in remark
-        assert {answer.code for answer in await asyncio.gather(*sending)} == {ResponseCode.SUCCESS}
+        assert {response.code for response in await asyncio.gather(*sending)} == {ResponseCode.SUCCESS}
 
 
 async def test_a_queue_that_waits_too_long_for_the_disk_is_told(
@@ -421,6 +421,6 @@ async def test_sends_of_real_clients_are_stored(tmp_path: Path) -> None:
         for raw, command in sends:
             await client.send(raw)
             if not command.flag & HeaderFlag.ONEWAY:
-                answer: Command = await client.read()
-                assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, command.opaque), answer.remark
-                assert {"msgId", "queueId", "queueOffset"} <= set(answer.ext)
+                response: Command = await client.read()
+                assert (response.code, response.opaque) == (ResponseCode.SUCCESS, command.opaque), response.remark
+                assert {"msgId", "queueId", "queueOffset"} <= set(response.ext)

@@ -24,10 +24,10 @@ def a_batch(*items: BatchItem, body: bytes | None = None, **changes: Any) -> Sen
     return SendBatch(**{name: getattr(single, name) for name in single.__struct_fields__})
 
 
-async def refusal(broker: Wired, ask: SendBatch) -> str:
+async def refusal(broker: Wired, request: SendBatch) -> str:
     before = broker.store.parts.commit_log.max_offset
     with pytest.raises(RequestFailed) as caught:
-        await broker.call(ask)
+        await broker.call(request)
     assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert broker.store.parts.commit_log.max_offset == before
     return caught.value.remark
@@ -36,21 +36,21 @@ async def refusal(broker: Wired, ask: SendBatch) -> str:
 async def test_each_message_of_a_batch_is_a_record_of_its_own(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"before"))
-        answer = await broker.call(a_batch(item(b"a", TAGS="x", KEYS="k1"), item(b"bb", KEYS="k2")))
+        response = await broker.call(a_batch(item(b"a", TAGS="x", KEYS="k1"), item(b"bb", KEYS="k2")))
         messages = decode_all(b"".join(broker.store.reader.read(TOPIC, 0, 1, 32).slices))
         assert [message.body for message in messages] == [b"a", b"bb"]
         assert [message.properties for message in messages] == [{"TAGS": "x", "KEYS": "k1"}, {"KEYS": "k2"}]
         assert [message.flag for message in messages] == [1, 2]
-        ids = answer.msg_id.split(",")
+        ids = response.msg_id.split(",")
         assert [decode_offset_message_id(one).physical_offset for one in ids] == [m.physical_offset for m in messages]
-        assert answer.queue_offset == 1
+        assert response.queue_offset == 1
 
 
 async def test_a_batch_may_come_by_the_code_of_a_single_send(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         body = encode_batch([item(b"a"), item(b"b")])
-        answer = await broker.call(a_send(body, batch=True))
-        assert len(answer.msg_id.split(",")) == 2
+        response = await broker.call(a_send(body, batch=True))
+        assert len(response.msg_id.split(",")) == 2
 
 
 async def test_a_one_in_the_batch_field_is_not_true(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import pytest
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import reply_topic
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.properties import decode_properties, encode_properties
-from ariane.wire.requests.send import PushReply, Send, SendAnswer, SendReply, SendReplyV2
+from ariane.wire.requests.send import PushReply, Send, SendReply, SendReplyV2, SendResponse
 from tests.broker.transaction_fixtures import Peer, Stage, peer, stage
 from tests.store.stores import HOST
 
@@ -37,27 +37,27 @@ def reply(request: type[Send] = SendReplyV2, **changes: Any) -> Send:
     return request(**{**fields, **changes})
 
 
-async def exchange(asker: Peer, answerer: Peer, ask: Send, answer: Answer) -> tuple[PushReply, Command]:
+async def exchange(asker: Peer, answerer: Peer, ask: Send, response: Response) -> tuple[PushReply, Command]:
     """The pushed reply, which the asker answers with `answer`, and what the answerer hears."""
     await answerer.ask_now(ask)
     pushed = await asker.asked(PushReply)
-    await asker.answer(answer)
+    await asker.answer(response)
     return pushed, await answerer.heard()
 
 
 @pytest.mark.parametrize("request_class", [SendReply, SendReplyV2])
 async def test_a_reply_reaches_the_client_that_waits(request_class: type[Send]) -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        pushed, answer = await exchange(asker, answerer, reply(request_class), Answer())
+        pushed, response = await exchange(asker, answerer, reply(request_class), Response())
         assert (pushed.topic, pushed.body, pushed.flag, pushed.queue_id) == (REPLIES, b"42", 7, 0)
         assert (pushed.producer_group, pushed.born_timestamp) == ("answerers", 1_700_000_000_123)
         assert (pushed.default_topic, pushed.default_topic_queue_nums) == ("TBW102", 4)
-        assert answer.code == ResponseCode.SUCCESS
+        assert response.code == ResponseCode.SUCCESS
 
 
 async def test_hosts_and_times_come_in_the_forms_that_clients_parse() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        pushed, _ = await exchange(asker, answerer, reply(), Answer())
+        pushed, _ = await exchange(asker, answerer, reply(), Response())
         assert pushed.born_host == answerer.raw.name
         assert pushed.store_host == "127.0.0.1:10911"
         assert pushed.store_timestamp == broker.clock.now_ms()
@@ -68,10 +68,10 @@ async def test_hosts_and_times_come_in_the_forms_that_clients_parse() -> None:
 
 async def test_a_reply_is_stored_when_the_settings_say_so() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        _, heard = await exchange(asker, answerer, reply(), Answer())
+        _, heard = await exchange(asker, answerer, reply(), Response())
         (stored,) = broker.messages(REPLIES)
-        answer = heard.fields(SendAnswer)
-        assert answer.msg_id == offset_message_id(HOST, stored.physical_offset)
+        response = heard.fields(SendResponse)
+        assert response.msg_id == offset_message_id(HOST, stored.physical_offset)
         assert stored.properties["CORRELATION_ID"] == "c-1"
 
 
@@ -81,9 +81,9 @@ async def test_a_reply_that_is_not_stored_has_the_id_0() -> None:
         peer(broker, client_id=WAITING) as asker,
         peer(broker, group=None) as answerer,
     ):
-        _, heard = await exchange(asker, answerer, reply(), Answer())
-        answer = heard.fields(SendAnswer)
-        assert (answer.msg_id, answer.queue_offset) == ("0", 0)
+        _, heard = await exchange(asker, answerer, reply(), Response())
+        response = heard.fields(SendResponse)
+        assert (response.msg_id, response.queue_offset) == ("0", 0)
         assert broker.messages(REPLIES) == []
 
 
@@ -98,7 +98,7 @@ async def test_a_client_that_is_gone_is_told_to_the_sender_and_the_reply_is_kept
 
 async def test_a_client_that_refuses_the_reply_is_told_to_the_sender() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        refusal = Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="too old")
+        refusal = Response(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="too old")
         _, heard = await exchange(asker, answerer, reply(), refusal)
         assert heard.code == ResponseCode.SYSTEM_ERROR
         assert "did not take the reply" in (heard.remark or "")
@@ -121,7 +121,7 @@ async def test_a_reply_to_nobody_is_refused() -> None:
 
 async def test_a_client_may_answer_itself() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as both:
-        _, heard = await exchange(both, both, reply(), Answer())
+        _, heard = await exchange(both, both, reply(), Response())
         assert heard.code == ResponseCode.SUCCESS
 
 
@@ -144,16 +144,16 @@ async def test_replies_pass_the_checks_of_sends(changes: dict[str, Any], code: R
 
 async def test_a_reply_with_transaction_bits_can_be_looked_up_like_any_other() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        await exchange(asker, answerer, reply(sys_flag=4), Answer())
+        await exchange(asker, answerer, reply(sys_flag=4), Response())
         assert [message.sys_flag for message in broker.messages(REPLIES)] == [0]
 
 
 async def test_a_full_disk_does_not_fail_a_reply_that_arrived() -> None:
     async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
         fill(broker)
-        _, heard = await exchange(asker, answerer, reply(), Answer())
+        _, heard = await exchange(asker, answerer, reply(), Response())
         assert heard.code == ResponseCode.SUCCESS
-        assert heard.fields(SendAnswer).msg_id == "0"
+        assert heard.fields(SendResponse).msg_id == "0"
 
 
 def fill(broker: Stage) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ariane.broker.transactions import TransactionChecks, checks
 from ariane.broker.transactions.pending import PROGRESS_GROUP
-from ariane.broker.writer import Incoming
+from ariane.broker.writer import InboundMessage
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.testing import FakeClock
@@ -233,8 +233,8 @@ async def test_a_given_up_message_takes_a_late_outcome_once_it_is_opened_again()
 async def test_a_message_that_still_waits_is_not_opened_twice() -> None:
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half()
-        answer = await producer.ask(ResumeTransactionChecks(sent.msg_id))
-        assert answer.code == ResponseCode.SUCCESS
+        response = await producer.ask(ResumeTransactionChecks(sent.msg_id))
+        assert response.code == ResponseCode.SUCCESS
         assert len(broker.messages(TRANS_HALF)) == 1
 
 
@@ -302,8 +302,8 @@ async def test_a_queue_entry_that_leads_to_no_half_message_is_passed_over() -> N
         assert progress(broker)[0] == 3
 
 
-def _op_like(broker: Stage) -> Incoming:
-    return Incoming(
+def _op_like(broker: Stage) -> InboundMessage:
+    return InboundMessage(
         topic=TRANS_OP,
         queue_id=0,
         body=b"x",

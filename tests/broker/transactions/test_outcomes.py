@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord
-from ariane.broker.writer import Incoming
+from ariane.broker.writer import InboundMessage
 from ariane.errors import RecordError, RequestFailed
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF, TRANS_OP
@@ -124,8 +124,8 @@ async def test_a_rolled_back_message_is_never_delivered() -> None:
 async def test_an_undecided_message_stays_open_and_its_producer_is_answered() -> None:
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half()
-        answer = await producer.end(sent, UNKNOWN)
-        assert answer.code == ResponseCode.SUCCESS
+        response = await producer.end(sent, UNKNOWN)
+        assert response.code == ResponseCode.SUCCESS
         assert broker.bodies() == broker.bodies(TRANS_OP) == []
         await producer.end(sent, COMMIT)
         assert broker.bodies() == [b"paid"]
@@ -135,8 +135,8 @@ async def test_a_one_way_outcome_is_taken_and_not_answered() -> None:
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.tell(ending(sent, COMMIT))
-        answer = await producer.exchange(half_send(b"next"))
-        assert answer.code == ResponseCode.SUCCESS, "the first thing that came back is the answer to the send"
+        response = await producer.exchange(half_send(b"next"))
+        assert response.code == ResponseCode.SUCCESS, "the first thing that came back is the answer to the send"
         assert broker.bodies() == [b"paid"]
 
 
@@ -174,8 +174,8 @@ async def test_a_delay_asked_for_by_a_half_message_of_another_broker_begins_with
         assert (delayed.properties["REAL_TOPIC"], delayed.properties["REAL_QID"]) == (TOPIC, "1")
 
 
-def _incoming(**properties: str) -> Incoming:
-    return Incoming(
+def _incoming(**properties: str) -> InboundMessage:
+    return InboundMessage(
         topic=TRANS_HALF, queue_id=0, body=b"later", properties=properties, born_timestamp_ms=1, born_host=HOST
     )
 
@@ -281,9 +281,9 @@ async def test_a_message_delivered_without_its_op_message_is_not_delivered_again
 async def test_outcomes_of_many_producers_at_once_are_each_taken_once() -> None:
     async with stage() as broker, peer(broker) as one, peer(broker, client_id="client-2") as other:
         sent = [await one.send_half(b"%d" % number) for number in range(20)]
-        for answer in sent:
-            await one.tell(ending(answer, COMMIT))
-            await other.tell(ending(answer, COMMIT))
+        for response in sent:
+            await one.tell(ending(response, COMMIT))
+            await other.tell(ending(response, COMMIT))
         await until(lambda: len(broker.bodies(TRANS_OP)) == 20)
         await one.exchange(half_send(b"after"))
         await other.exchange(half_send(b"after"))

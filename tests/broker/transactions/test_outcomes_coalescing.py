@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.broker.transactions.outcomes import EndingStage
-from ariane.broker.writer import Intake
+from ariane.broker.transactions.outcomes import OutcomeCoalescer
+from ariane.broker.writer import MessageWriter
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.rpc.handlers import Call
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
 from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode
-from ariane.wire.exchange import read_answer, request_command
+from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, encode_frame
-from ariane.wire.requests.send import CheckTransaction, Decision, SendAnswer
+from ariane.wire.requests.send import CheckTransaction, Decision, SendResponse
 from tests.broker.transaction_fixtures import TOPIC, Peer, Stage, answer_to, ending, half_send, peer, stage
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -27,15 +27,17 @@ COUNT = 24
 
 async def together(producer: Peer, *asks: Request[Any]) -> list[Command]:
     """Asks in one write; the answers in the order of the questions, however they come."""
-    await producer.raw.send(b"".join(encode_frame(request_command(ask, opaque=n)) for n, ask in enumerate(asks, 1000)))
-    answers = [await producer.raw.read() for _ in asks]
-    return sorted(answers, key=lambda command: command.opaque)
+    await producer.raw.send(
+        b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(asks, 1000))
+    )
+    responses = [await producer.raw.read() for _ in asks]
+    return sorted(responses, key=lambda command: command.opaque)
 
 
-async def halves(producer: Peer, count: int = COUNT, **properties: str) -> list[SendAnswer]:
+async def halves(producer: Peer, count: int = COUNT, **properties: str) -> list[SendResponse]:
     asks = [half_send(b"%d" % number, queue_id=number % 4, **properties) for number in range(count)]
-    answers = await together(producer, *asks)
-    return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+    responses = await together(producer, *asks)
+    return [read_response(request, response) for request, response in zip(asks, responses, strict=True)]
 
 
 def decision_of(number: int) -> Decision:
@@ -54,10 +56,10 @@ def delivered(broker: Stage) -> list[bytes]:
 async def test_outcomes_of_one_chunk_are_each_taken_and_answered(flush: FlushDiskType) -> None:
     async with stage(store={"flush_disk_type": flush}) as broker, peer(broker) as producer:
         sent = await halves(producer)
-        assert [answer.queue_id for answer in sent] == [number % 4 for number in range(COUNT)]
-        assert [answer.queue_offset for answer in sent] == list(range(COUNT))
-        answers = await together(producer, *(ending(one, decision_of(n)) for n, one in enumerate(sent)))
-        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+        assert [response.queue_id for response in sent] == [number % 4 for number in range(COUNT)]
+        assert [response.queue_offset for response in sent] == list(range(COUNT))
+        responses = await together(producer, *(ending(one, decision_of(n)) for n, one in enumerate(sent)))
+        assert {response.code for response in responses} == {ResponseCode.SUCCESS}
         assert delivered(broker) == committed()
         assert sorted(broker.bodies(TRANS_OP), key=int) == [b"%d" % number for number in range(COUNT)]
         assert broker.transactions.open.first_open == COUNT
@@ -89,13 +91,13 @@ async def test_of_two_outcomes_in_one_chunk_the_first_is_final() -> None:
 async def test_an_outcome_that_does_not_fit_costs_no_other_of_its_chunk() -> None:
     async with stage() as broker, peer(broker) as producer:
         sent = await halves(producer, 3)
-        answers = await together(
+        responses = await together(
             producer,
             ending(sent[0], COMMIT),
             ending(sent[1], COMMIT, producer_group="others"),
             ending(sent[2], COMMIT),
         )
-        assert [answer.code == ResponseCode.SUCCESS for answer in answers] == [True, False, True]
+        assert [response.code == ResponseCode.SUCCESS for response in responses] == [True, False, True]
         assert delivered(broker) == [b"0", b"2"]
 
 
@@ -104,13 +106,13 @@ async def test_a_real_message_that_is_refused_gets_no_op_message_and_stays_open(
     topic = "a-topic-with-a-name-that-is-much-longer-than-that-of-the-half-messages"
     async with stage(store={"max_message_bytes": 2000}) as broker, peer(broker) as producer:
         broker.topics.ensure(topic, 4)
-        ask = replace(half_send(bytes(1)), topic=topic)
-        (probe,) = await together(producer, ask)
+        request = replace(half_send(bytes(1)), topic=topic)
+        (probe,) = await together(producer, request)
         room = 2000 - broker.messages(TRANS_HALF)[0].stored_size
-        large = replace(ask, body=bytes(1 + room))
-        (answer,) = await together(producer, large)
-        sent = read_answer(large, answer)
-        fits = read_answer(ask, probe)
+        large = replace(request, body=bytes(1 + room))
+        (response,) = await together(producer, large)
+        sent = read_response(large, response)
+        fits = read_response(request, probe)
         refused, taken = await together(producer, ending(sent, COMMIT), ending(fits, COMMIT))
         assert (refused.code, taken.code) == (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SUCCESS)
         assert broker.bodies(TRANS_OP) == [b"0"]
@@ -181,7 +183,7 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)
-        told = EndingStage(broker.transactions, broker.store, intake_of(broker))
+        told = OutcomeCoalescer(broker.transactions, broker.store, intake_of(broker))
         oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
         record = broker.transactions.queue.at(sent.queue_offset)
@@ -192,5 +194,5 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
         assert len(broker.messages(TRANS_HALF)) == 1, "no copy was made"
 
 
-def intake_of(broker: Stage) -> Intake:
+def intake_of(broker: Stage) -> MessageWriter:
     return broker.transactions._intake

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ariane.broker.transactions.half_messages import ended_offsets, op_message
-from ariane.broker.transactions.pending import OpenHalves
+from ariane.broker.transactions.pending import PendingHalfMessages
 from ariane.model.system_topics import TRANS_OP
 from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.record.layout import pack_record
@@ -31,9 +31,9 @@ class Queues:
     def open(self) -> list[int]:
         return [offset for offset, entry in enumerate(self.halves) if entry.is_open]
 
-    def rebuilt(self, first_open: int, first_op: int) -> OpenHalves:
+    def rebuilt(self, first_open: int, first_op: int) -> PendingHalfMessages:
         """As a broker makes it at its start, from progress that may be old."""
-        made = OpenHalves(first_open, first_op)
+        made = PendingHalfMessages(first_open, first_op)
         for op_offset, half_offset in list(enumerate(self.ops))[first_op:]:
             made.op_written(op_offset, [half_offset])
         for offset, entry in list(enumerate(self.halves))[first_open:]:
@@ -49,7 +49,7 @@ class Waiting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queues = Queues()
-        self.live = OpenHalves()
+        self.live = PendingHalfMessages()
         self.saved = [(0, 0)]
 
     @rule()
@@ -116,7 +116,7 @@ TestWaiting.settings = settings(max_examples=60, stateful_step_count=30, deadlin
 
 
 def test_what_was_deleted_with_its_file_waits_no_more() -> None:
-    waiting = OpenHalves()
+    waiting = PendingHalfMessages()
     waiting.copied(first=0, copy=4)
     waiting.copied(first=1, copy=7)
     waiting.over(5)

@@ -16,7 +16,7 @@ import pytest
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.testing import FakeClock
-from ariane.wire.requests.send import CheckTransaction, Decision, SendAnswer
+from ariane.wire.requests.send import CheckTransaction, Decision, SendResponse
 from tests.broker.transaction_fixtures import TOPIC, Peer, Stage, answer_to, ending, peer, stage
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -53,7 +53,7 @@ class Scenario:
             await self._round(broker)
             self._note(broker, "end")
 
-    async def _send(self, producer: Peer, body: bytes) -> SendAnswer:
+    async def _send(self, producer: Peer, body: bytes) -> SendResponse:
         sent = await producer.send_half(body)
         self._acknowledged.add(body)
         return sent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ariane.broker.groups.offsets import ConsumerOffsets
-from ariane.broker.json_table import TableFile
+from ariane.broker.json_table import JsonTable
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, ended_offsets, op_message, real
 from ariane.broker.transactions.pending import PROGRESS_GROUP, half_queue, load_open_halves, op_queue
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageSto
 
 
 def saved_offsets(store: MessageStore) -> ConsumerOffsets:
-    return ConsumerOffsets(TableFile(store.parts.disk, store.parts.layout.config / "consumerOffset.json"))
+    return ConsumerOffsets(JsonTable(store.parts.disk, store.parts.layout.config / "consumerOffset.json"))
 
 
 def halves(store: MessageStore) -> list[HalfMessage]:

@@ -57,23 +57,23 @@ def ask(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> As
     return run
 
 
-def test_a_query_comes_from_stdin_or_from_a_file(command: CommandLine, ask: Ask, tmp_path: Path) -> None:
+def test_a_query_comes_from_stdin_or_from_a_file(command: CommandLine, request: Ask, tmp_path: Path) -> None:
     done = command.run("sql", "-", "-o", "json", stdin="select count(*) as n from orders")
     assert (done.status, done.rows) == (0, [{"n": COUNT}])
     file = tmp_path / "query.sql"
     file.write_text("select count(*) as n\nfrom orders\n")
-    assert ask("--file", str(file), "-o", "json").rows == [{"n": COUNT}]
+    assert request("--file", str(file), "-o", "json").rows == [{"n": COUNT}]
 
 
-def test_a_result_without_rows_still_has_its_columns(ask: Ask) -> None:
+def test_a_result_without_rows_still_has_its_columns(request: Ask) -> None:
     sql = "select tags, body from orders where tags = 'none'"
-    assert ask(sql).out.split() == ["tags", "body"]
-    assert ask(sql, "-o", "csv").out == "tags,body\n"
-    assert ask(sql, "-o", "json").rows == []
+    assert request(sql).out.split() == ["tags", "body"]
+    assert request(sql, "-o", "csv").out == "tags,body\n"
+    assert request(sql, "-o", "json").rows == []
 
 
-def test_a_limited_scan_is_done_and_not_complete(ask: Ask) -> None:
-    done = ask("select count(*) as n from orders", "--limit-scan", "4", "-o", "json")
+def test_a_limited_scan_is_done_and_not_complete(request: Ask) -> None:
+    done = request("select count(*) as n from orders", "--limit-scan", "4", "-o", "json")
     assert (done.status, done.rows) == (0, [{"n": 4}])
     assert done.err == "scanned 4 of 12 messages of orders (2 queues), stopped at --limit-scan: not complete\n"
 
@@ -82,8 +82,8 @@ def test_a_limited_scan_is_done_and_not_complete(ask: Ask) -> None:
     ("options", "count"),
     [(("--tags", "odd || none"), 6), (("--keys", "k1,k2"), 2), (("--since", "-1d", "--until", "-1h"), 0)],
 )
-def test_options_choose_messages(ask: Ask, options: tuple[str, ...], count: int) -> None:
-    assert ask("select count(*) as n from orders", *options, "-o", "json").rows == [{"n": count}]
+def test_options_choose_messages(request: Ask, options: tuple[str, ...], count: int) -> None:
+    assert request("select count(*) as n from orders", *options, "-o", "json").rows == [{"n": count}]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_options_choose_messages(ask: Ask, options: tuple[str, ...], count: int)
         (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan is for the embedded engine"),
     ],
 )
-def test_mistakes_are_one_sentence(ask: Ask, arguments: tuple[str, ...], status: int, told: str) -> None:
-    done = ask(*arguments)
+def test_mistakes_are_one_sentence(request: Ask, arguments: tuple[str, ...], status: int, told: str) -> None:
+    done = request(*arguments)
     assert (done.status, done.out) == (status, "")
     assert told in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_nobody_to_ask_is_told_with_3(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_to_ask_is_told_with_3(request: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "select * from orders", "-n", "127.0.0.1:1"]) == 3
     assert "no nameserver answers" in capsys.readouterr().err
 

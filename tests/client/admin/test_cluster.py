@@ -36,7 +36,7 @@ async def runtime_of(admin: Admin) -> Runtime:
     async with asyncio.timeout(PATIENCE_S):
         while not (told := await admin.cluster.runtime()).is_complete:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
-    (runtime,) = told.answers.values()
+    (runtime,) = told.responses.values()
     return runtime
 
 
@@ -58,10 +58,10 @@ async def test_a_broker_tells_how_it_is_doing(admin: Admin) -> None:
 async def test_counters_are_told_by_minute_hour_and_day(ground: Ground, admin: Admin) -> None:
     topic = await ground.topic()
     await ground.send(topic, b"counted")
-    (stats,) = (await admin.cluster.stats("TOPIC_PUT_NUMS", topic)).some("statistics").answers.values()
+    (stats,) = (await admin.cluster.stats("TOPIC_PUT_NUMS", topic)).some("statistics").responses.values()
     assert stats.stats_day.sum >= 0
     unknown = await admin.cluster.stats("NO_SUCH_COUNTER", topic)
-    assert (unknown.answers, len(unknown.failures)) == ({}, 1)
+    assert (unknown.responses, len(unknown.failures)) == ({}, 1)
 
 
 def test_what_a_broker_does_not_tell_is_none_and_not_zero() -> None:
@@ -70,12 +70,12 @@ def test_what_a_broker_does_not_tell_is_none_and_not_zero() -> None:
 
 
 async def test_settings_are_told_and_the_live_ones_changed(admin: Admin) -> None:
-    ((broker, settings),) = (await admin.brokers.config()).answers.items()
+    ((broker, settings),) = (await admin.brokers.config()).responses.items()
     assert settings["brokerName"] == broker.name
     before = settings["traceOn"]
     after = "false" if before == "true" else "true"
     await admin.brokers.set_config({"traceOn": after}, broker=broker.name)
-    (settings,) = (await admin.brokers.config(broker=broker.name)).answers.values()
+    (settings,) = (await admin.brokers.config(broker=broker.name)).responses.values()
     assert settings["traceOn"] == after
     await admin.brokers.set_config({"traceOn": before}, cluster=broker.cluster)
 
@@ -101,11 +101,11 @@ async def test_producers_are_told(ground: Ground, admin: Admin) -> None:
     async with Producer(ground.nameserver, group=group) as producer:
         await producer.send(topic, b"hello")
         await producer._lifetime.value.instance.heartbeat_now()
-        (connections,) = (await admin.clients.producers(group, topic=topic)).answers.values()
+        (connections,) = (await admin.clients.producers(group, topic=topic)).responses.values()
         assert [one.client_id for one in connections] == [producer.client_id]
-        (table,) = (await admin.clients.all_producers()).answers.values()
+        (table,) = (await admin.clients.all_producers()).responses.values()
         assert [one.client_id for one in table[group]] == [producer.client_id]
-    (connections,) = (await admin.clients.producers(fresh("producers"))).answers.values()
+    (connections,) = (await admin.clients.producers(fresh("producers"))).responses.values()
     assert connections == []
 
 
@@ -113,7 +113,7 @@ async def test_a_broker_that_is_down_is_among_the_failures(tmp_path: Path) -> No
     async with running_cluster(tmp_path) as cluster, Admin(cluster.nameserver, timeout_s=2) as admin, caller() as dead:
         await dead.call(cluster.nameserver, registration("T", broker="broker-b", address="127.0.0.1:1"))
         runtime = await admin.cluster.runtime()
-        assert [broker.name for broker in runtime.answers] == ["broker-a"]
+        assert [broker.name for broker in runtime.responses] == ["broker-a"]
         assert [failure.server for failure in runtime.failures] == ["broker-b (127.0.0.1:1)"]
         await admin.brokers.delete_expired_files(broker="broker-a")
 
@@ -133,13 +133,13 @@ async def test_accounts_are_made_changed_and_deleted(tmp_path: Path) -> None:
             await admin.accounts.put(
                 "reader-1", secret_key="another-secret", default_topic_perm="DENY", topic_perms={"orders": "SUB"}
             )
-            (rules,) = (await admin.accounts.rules()).answers.values()
+            (rules,) = (await admin.accounts.rules()).responses.values()
             reader = next(one for one in rules.plain_access_configs if one.access_key == "reader-1")
             assert (reader.topic_perms, reader.secret_key) == (["orders=SUB"], None)
             await admin.accounts.set_white_list(["10.0.0.1", "10.0.1.*"])
-            (rules,) = (await admin.accounts.rules()).answers.values()
+            (rules,) = (await admin.accounts.rules()).responses.values()
             assert rules.global_white_addrs == ["10.0.0.1", "10.0.1.*"]
-            (version,) = (await admin.accounts.versions()).answers.values()
+            (version,) = (await admin.accounts.versions()).responses.values()
             assert version.counter > 0
             await admin.accounts.delete("reader-1")
             with pytest.raises(ClientError, match="no name of a topic"):

@@ -33,7 +33,7 @@ async def test_a_group_is_made_changed_and_deleted(admin: Admin) -> None:
     await admin.groups.put(GroupConfig(group_name=group, retry_max_times=3))
     assert group in await admin.groups.names()
     await admin.groups.update(group, consume_enable=False)
-    (config,) = (await admin.groups.configs(group)).answers.values()
+    (config,) = (await admin.groups.configs(group)).responses.values()
     assert (config.retry_max_times, config.consume_enable) == (3, False)
     await admin.groups.delete(group)
     assert group not in await admin.groups.names()
@@ -84,7 +84,7 @@ async def test_members_are_told_with_their_subscriptions_and_queues(ground: Grou
         assert members.subscribes_to(topic)
         info = await admin.clients.running_info(consumer.group, consumer.client_id)
         assert {queue.topic for queue in info.mq_table} >= {topic}
-        assert (await admin.clients.running_infos(consumer.group)).answers.keys() == {consumer.client_id}
+        assert (await admin.clients.running_infos(consumer.group)).responses.keys() == {consumer.client_id}
 
         async def positions_known() -> bool:
             told = await admin.clients.positions(consumer.group, topic)
@@ -113,7 +113,7 @@ async def test_time_spans_tell_how_old_a_queue_is(ground: Ground, admin: Admin) 
     await ground.send(topic, b"a", b"b")
     (queue,) = await ground.queues(topic)
     await admin.offsets.commit(group, queue, 1)
-    ((span,),) = (await admin.groups.time_spans(group, topic)).answers.values()
+    ((span,),) = (await admin.groups.time_spans(group, topic)).responses.values()
     assert span.message_queue == queue
     assert 0 < span.min_time_stamp <= span.max_time_stamp
 

@@ -31,10 +31,10 @@ async def producer(ground: Ground) -> AsyncIterator[Producer]:
         yield producer
 
 
-async def until_found(ask: Any, count: int = 1) -> Any:
+async def until_found(request: Any, count: int = 1) -> Any:
     """Apache's broker indexes a message some milliseconds after it answered the send."""
     async with asyncio.timeout(PATIENCE_S):
-        while len((found := await ask()).messages) < count:  # noqa: ASYNC110 - nobody tells
+        while len((found := await request()).messages) < count:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
     return found
 

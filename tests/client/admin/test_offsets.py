@@ -144,7 +144,7 @@ async def test_running_members_go_to_an_offset_where_the_broker_can_do_that(grou
     async with consumer:
         await basket.until_count(3)
         await committed(consumer, admin, queue, 3)
-        (runtime,) = (await admin.cluster.runtime()).answers.values()
+        (runtime,) = (await admin.cluster.runtime()).responses.values()
         if (runtime.version or "").startswith("Ariane"):
             await admin.offsets.reset(consumer.group, topic, {queue: 1})
             await basket.until_count(5)

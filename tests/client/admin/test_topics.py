@@ -34,7 +34,7 @@ async def test_a_topic_that_exists_is_not_made_again(admin: Admin) -> None:
     await admin.topics.create(topic)
     with pytest.raises(ClientError, match=r"exists at .*: change it, for example with"):
         await admin.topics.create(topic, queues=16)
-    (config,) = (await admin.topics.configs(topic)).answers.values()
+    (config,) = (await admin.topics.configs(topic)).responses.values()
     assert config.read_queue_nums == 4
 
 
@@ -43,7 +43,7 @@ async def test_update_changes_what_is_named_and_nothing_else(admin: Admin) -> No
     await admin.topics.create(topic, read_queues=8, write_queues=6)
     await admin.topics.update(topic, write_queues=2)
     await admin.topics.set_permission(topic, Permission.READ)
-    (config,) = (await admin.topics.configs(topic)).answers.values()
+    (config,) = (await admin.topics.configs(topic)).responses.values()
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 2, Permission.READ)
 
 
@@ -51,7 +51,7 @@ async def test_put_makes_and_overwrites(admin: Admin) -> None:
     config = TopicConfig(topic_name=fresh("topic"), read_queue_nums=2, write_queue_nums=2)
     await admin.topics.put(config)
     await admin.topics.put(TopicConfig(topic_name=config.topic_name, read_queue_nums=3, write_queue_nums=3))
-    (found,) = (await admin.topics.configs(config.topic_name)).answers.values()
+    (found,) = (await admin.topics.configs(config.topic_name)).responses.values()
     assert found.read_queue_nums == 3
 
 
@@ -72,7 +72,7 @@ async def test_a_deleted_topic_is_gone_at_broker_and_nameserver(admin: Admin) ->
     await admin.topics.delete(topic)
     with pytest.raises(NoRoute):
         await admin.topics.route(topic)
-    assert (await admin.topics.configs(topic)).answers == {}
+    assert (await admin.topics.configs(topic)).responses == {}
 
 
 async def test_a_misspelt_topic_is_an_error_that_names_the_nearest(admin: Admin) -> None:
@@ -121,7 +121,7 @@ async def test_pairs_are_kept_by_namespace(admin: Admin) -> None:
 
 
 async def test_nameserver_settings_are_told(admin: Admin) -> None:
-    ((address, settings),) = (await admin.nameservers.config()).answers.items()
+    ((address, settings),) = (await admin.nameservers.config()).responses.items()
     assert admin.nameservers.addresses == (address,)
     assert settings["listenPort"].isdigit()
 

@@ -13,21 +13,28 @@ from ariane.model.ids import RETRY_PREFIX, QueueOffset
 from ariane.model.topic import TopicConfig
 from ariane.transport.connection import Connection, Reply
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.exchange import REQUESTS, answer_command, read_request
-from ariane.wire.fields import Answer
+from ariane.wire.exchange import REQUESTS, read_request, response_command
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.record.layout import encode
-from ariane.wire.requests.clients import ConsumerIds, ConsumerIdsAnswer, Heartbeat, LockAnswer, LockedQueues, LockQueues
-from ariane.wire.requests.offsets import OffsetAnswer, OffsetStored, UpdateConsumerOffset
-from ariane.wire.requests.pull import Pull, PullAnswer
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.clients import (
+    ConsumerIds,
+    ConsumerIdsResponse,
+    Heartbeat,
+    LockedQueues,
+    LockQueues,
+    LockResponse,
+)
+from ariane.wire.requests.offsets import OffsetResponse, OffsetStored, UpdateConsumerOffset
+from ariane.wire.requests.pull import Pull, PullResponse
+from ariane.wire.requests.send import SendResponse
 from tests.client.cluster_fixture import PATIENCE_S
 from tests.client.consumer.test_queues import message
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import serving
 
 TOPIC, GROUP = "orders", "group"
-Script = Callable[[Pull], Answer | None]
+Script = Callable[[Pull], Response | None]
 
 
 @dataclass
@@ -35,7 +42,7 @@ class ScriptedQueue:
     """Pulls are answered from `pulls` first; a pull when there is nothing left waits for ever."""
 
     pulls: deque[Script] = field(default_factory=deque)
-    answers: dict[int, Answer] = field(default_factory=dict)
+    responses: dict[int, Response] = field(default_factory=dict)
     """Answers to other requests than pulls, by code."""
     stored: int = 0
     heard: list[tuple[int, Any]] = field(default_factory=list)
@@ -46,16 +53,16 @@ class ScriptedQueue:
     def receive(self, connection: Connection, command: Command) -> Reply:
         if connection not in self.connections:
             self.connections.append(connection)
-        ask = read_request(REQUESTS[command.code], command)
-        self.heard.append((command.code, ask))
+        request = read_request(REQUESTS[command.code], command)
+        self.heard.append((command.code, request))
         self._changed.set()
-        answer = self._answer(command.code, ask)
-        if answer is None or command.is_oneway:
+        response = self._answer(command.code, request)
+        if response is None or command.is_oneway:
             return None
-        return encode_frame(answer_command(command, answer))
+        return encode_frame(response_command(command, response))
 
     def heard_of(self, code: RequestCode) -> list[Any]:
-        return [ask for heard, ask in self.heard if heard == code]
+        return [request for heard, request in self.heard if heard == code]
 
     async def until_heard(self, code: RequestCode, count: int = 1) -> list[Any]:
         async with asyncio.timeout(PATIENCE_S):
@@ -64,38 +71,38 @@ class ScriptedQueue:
                 await self._changed.wait()
         return self.heard_of(code)
 
-    def _answer(self, code: int, ask: Any) -> Answer | None:
-        if isinstance(ask, Pull):
+    def _answer(self, code: int, request: Any) -> Response | None:
+        if isinstance(request, Pull):
             # Retries are none of this test's business, unless it says so.
-            return self.pulls.popleft()(ask) if ask.topic == TOPIC and self.pulls else None
-        if code in self.answers:
-            return self.answers[code]
-        match ask:
+            return self.pulls.popleft()(request) if request.topic == TOPIC and self.pulls else None
+        if code in self.responses:
+            return self.responses[code]
+        match request:
             case Heartbeat(body=data) if data is not None:
                 self.members = [data.client_id]
             case LockQueues(body=wanted) if wanted is not None:
-                return LockAnswer(body=LockedQueues(locked=wanted.mq_set))
+                return LockResponse(body=LockedQueues(locked=wanted.mq_set))
             case UpdateConsumerOffset():
                 return OffsetStored()
         return self._by_code(code)
 
-    def _by_code(self, code: int) -> Answer:
+    def _by_code(self, code: int) -> Response:
         match code:
             case RequestCode.GET_CONSUMER_LIST_BY_GROUP:
-                return ConsumerIdsAnswer(body=ConsumerIds(consumer_id_list=self.members))
+                return ConsumerIdsResponse(body=ConsumerIds(consumer_id_list=self.members))
             case RequestCode.QUERY_CONSUMER_OFFSET | RequestCode.GET_MIN_OFFSET | RequestCode.GET_MAX_OFFSET:
-                return OffsetAnswer(offset=QueueOffset(self.stored))
+                return OffsetResponse(offset=QueueOffset(self.stored))
             case RequestCode.SEND_MESSAGE_V2:
-                return SendAnswer(msg_id="7F00000100002A9F" + "0" * 16, queue_id=0, queue_offset=QueueOffset(0))
+                return SendResponse(msg_id="7F00000100002A9F" + "0" * 16, queue_id=0, queue_offset=QueueOffset(0))
             case _:
-                return Answer()
+                return Response()
 
 
 def found(*bodies: bytes, at: int = 0, suggest: int = 0, spoil: Callable[[bytes], bytes] = bytes) -> Script:
     """The messages from offset `at` on; `spoil` changes the bytes of the whole answer."""
     records = b"".join(encode(replace(message(at + index, body), topic=TOPIC)) for index, body in enumerate(bodies))
     end = QueueOffset(at + len(bodies))
-    return lambda _ask: PullAnswer(
+    return lambda _ask: PullResponse(
         suggest_which_broker_id=suggest,
         next_begin_offset=end,
         min_offset=QueueOffset(0),
@@ -105,7 +112,7 @@ def found(*bodies: bytes, at: int = 0, suggest: int = 0, spoil: Callable[[bytes]
 
 
 def nothing(code: ResponseCode = ResponseCode.PULL_NOT_FOUND, at: int = 0, suggest: int = 0) -> Script:
-    return lambda _ask: PullAnswer(
+    return lambda _ask: PullResponse(
         code=code,
         suggest_which_broker_id=suggest,
         next_begin_offset=QueueOffset(at),
@@ -115,7 +122,7 @@ def nothing(code: ResponseCode = ResponseCode.PULL_NOT_FOUND, at: int = 0, sugge
 
 
 def refusal(code: ResponseCode) -> Script:
-    return lambda _ask: Answer(code=code, remark="no")
+    return lambda _ask: Response(code=code, remark="no")
 
 
 @asynccontextmanager

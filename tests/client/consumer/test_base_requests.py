@@ -71,9 +71,9 @@ async def test_the_status_tells_the_offsets(ground: Ground) -> None:
     async with consumer:
         await basket.until_count(1)
         await consumer.commit()
-        answer = await ground.instance.call(ground.broker, GetConsumerStatus(topic, consumer.group))
+        response = await ground.instance.call(ground.broker, GetConsumerStatus(topic, consumer.group))
         (queue,) = await ground.queues(topic)
-        assert answer.body.consumer_table[consumer.client_id] == {queue: QueueOffset(1)}
+        assert response.body.consumer_table[consumer.client_id] == {queue: QueueOffset(1)}
 
 
 async def test_running_info_tells_queues_subscriptions_and_counts(ground: Ground) -> None:
@@ -83,8 +83,8 @@ async def test_running_info_tells_queues_subscriptions_and_counts(ground: Ground
     await ground.send(topic, b"a", TAGS="paid")
     async with consumer:
         await basket.until_count(1)
-        answer = await ground.instance.call(ground.broker, GetRunningInfo(consumer.group, consumer.client_id))
-    info = answer.body
+        response = await ground.instance.call(ground.broker, GetRunningInfo(consumer.group, consumer.client_id))
+    info = response.body
     (queue,) = await ground.queues(topic)
     assert info.properties["PROP_CONSUMEORDERLY"] == "true"
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
@@ -107,9 +107,9 @@ async def test_one_message_can_be_handed_to_the_handler_directly(ground: Ground)
     await ground.send(topic, b"a")
     async with consumer:
         await basket.until_count(1)
-        ask = ConsumeDirectly(consumer.group, consumer.client_id, basket.messages[0].offset_message_id)
-        done = (await ground.instance.call(ground.broker, ask)).body
-        failed = (await ground.instance.call(ground.broker, ask)).body
+        request = ConsumeDirectly(consumer.group, consumer.client_id, basket.messages[0].offset_message_id)
+        done = (await ground.instance.call(ground.broker, request)).body
+        failed = (await ground.instance.call(ground.broker, request)).body
     assert basket.bodies == [b"a", b"a", b"a"]
     assert (done.consume_result, done.order) == (ConsumeOutcome.CR_SUCCESS, False)
     assert failed.consume_result is ConsumeOutcome.CR_THROW_EXCEPTION
@@ -122,18 +122,18 @@ async def test_a_consumer_that_pulls_has_no_handler_to_call(ground: Ground) -> N
     async with LitePullConsumer(ground.nameserver, group=fresh("group"), start="earliest") as consumer:
         consumer.subscribe(topic)
         (message,) = await consumer.poll(timeout_s=PATIENCE_S)
-        ask = ConsumeDirectly(consumer.group, consumer.client_id, message.offset_message_id)
+        request = ConsumeDirectly(consumer.group, consumer.client_id, message.offset_message_id)
         with pytest.raises(RequestFailed, match="no handler"):
-            await ground.instance.call(ground.broker, ask)
+            await ground.instance.call(ground.broker, request)
 
 
 async def test_a_consumer_that_has_left_is_not_listed_any_more(ground: Ground) -> None:
     topic = await ground.topic(queues=1)
     consumer = consumer_of(ground, handler=print)
     consumer.subscribe(topic)
-    ask = GetConsumerConnections(consumer.group)
+    request = GetConsumerConnections(consumer.group)
     async with consumer:
-        listed = (await ground.instance.call(ground.broker, ask)).body.connection_set
+        listed = (await ground.instance.call(ground.broker, request)).body.connection_set
         assert [one.client_id for one in listed] == [consumer.client_id]
     with pytest.raises(RequestFailed):
-        await ground.instance.call(ground.broker, ask)
+        await ground.instance.call(ground.broker, request)

@@ -12,11 +12,11 @@ from ariane.client.consumer.message import Received, next_attempt, receive, rece
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
 from ariane.model.route import MessageQueue
-from ariane.wire.codes import Compression, with_compression
 from ariane.wire.compression import compress
 from ariane.wire.hashes import crc32
 from ariane.wire.record.layout import encode
 from ariane.wire.record.read import decode, decode_all
+from ariane.wire.sys_flag import Compression, with_compression
 from tests.client.consumer.test_queues import QUEUE, message
 from tests.wire.sample_records import messages
 

@@ -11,7 +11,7 @@ from ariane.client.settings import ClientSettings
 from ariane.model.route import MessageQueue
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
-from ariane.wire.exchange import answer_command
+from ariane.wire.exchange import response_command
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.offsets import OffsetStored
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
@@ -57,7 +57,7 @@ class OneByOne:
         await asyncio.sleep(0.001)  # long enough for another to come in beside it
         self.now -= 1
         self.saved[int(command.ext["queueId"])] = int(command.ext["commitOffset"])
-        return encode_frame(answer_command(command, OffsetStored()))
+        return encode_frame(response_command(command, OffsetStored()))
 
 
 async def test_a_broker_is_given_one_offset_at_a_time() -> None:
@@ -75,7 +75,7 @@ async def test_a_broker_is_given_one_offset_at_a_time() -> None:
 
 
 def _pulls(queue: ScriptedQueue) -> list[PullMessage]:
-    return [ask for ask in queue.heard_of(RequestCode.PULL_MESSAGE) if ask.topic == TOPIC]
+    return [request for request in queue.heard_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC]
 
 
 def _commits(pull: PullMessage) -> bool:

@@ -11,7 +11,7 @@ from ariane.client.consumer.pull_loop import FlowLimits
 from ariane.client.consumer.push import PushConsumer
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.requests.pull import Pull, PullAnswer
+from ariane.wire.requests.pull import Pull, PullResponse
 from tests.client.cluster_fixture import Basket, until
 from tests.client.consumer.scripted_queue import TOPIC, Script, ScriptedQueue, found, refusal, scripted_queue
 from tests.client.consumer.test_push_broker_faults import consumer_of
@@ -20,12 +20,12 @@ from tests.client.consumer.test_push_broker_faults import consumer_of
 def with_more_behind(script: Script) -> Script:
     """The same answer, from a queue that goes on."""
 
-    def answer(ask: Pull) -> PullAnswer:
-        given = script(ask)
-        assert isinstance(given, PullAnswer)
+    def response(request: Pull) -> PullResponse:
+        given = script(request)
+        assert isinstance(given, PullResponse)
         return replace(given, max_offset=QueueOffset(1000))
 
-    return answer
+    return response
 
 
 def silence(_ask: Pull) -> None:
@@ -37,7 +37,7 @@ def cut_short(records: bytes) -> bytes:
 
 
 def asked(queue: ScriptedQueue) -> list[int]:
-    return [ask.queue_offset for ask in queue.heard_of(RequestCode.PULL_MESSAGE) if ask.topic == TOPIC]
+    return [request.queue_offset for request in queue.heard_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC]
 
 
 def calls_in_flight(consumer: PushConsumer) -> int:
@@ -79,8 +79,8 @@ async def test_a_pull_that_nobody_will_look_at_is_forgotten() -> None:
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_backlog_is_read_in_order_and_once(ordered: bool) -> None:
     queue, basket = ScriptedQueue(), Basket()
-    answers: list[Any] = [found(b"%02d" % number, b"%02d" % (number + 1), at=number) for number in range(0, 40, 2)]
-    queue.pulls.extend([*map(with_more_behind, answers[:-1]), answers[-1]])
+    responses: list[Any] = [found(b"%02d" % number, b"%02d" % (number + 1), at=number) for number in range(0, 40, 2)]
+    queue.pulls.extend([*map(with_more_behind, responses[:-1]), responses[-1]])
 
     async def handle(message: Received) -> None:
         basket.put(message)

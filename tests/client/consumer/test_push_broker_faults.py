@@ -11,7 +11,7 @@ from ariane.errors import RecordError
 from ariane.model.group import ConsumeType
 from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode, ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.requests.pull import PullSysFlag
 from tests.client.cluster_fixture import Basket, until
 from tests.client.consumer.scripted_queue import GROUP, TOPIC, ScriptedQueue, found, nothing, refusal, scripted_queue
@@ -29,7 +29,9 @@ async def test_a_moved_offset_is_followed_and_stored() -> None:
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, basket.put):
         await basket.until_count(1)
         stored = await queue.until_heard(RequestCode.UPDATE_CONSUMER_OFFSET)
-    assert [ask.queue_offset for ask in queue.heard_of(RequestCode.PULL_MESSAGE) if ask.topic == TOPIC][:2] == [7, 100]
+    assert [request.queue_offset for request in queue.heard_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC][
+        :2
+    ] == [7, 100]
     assert stored[0].commit_offset == 100
 
 
@@ -98,9 +100,9 @@ async def test_the_suggested_slave_is_read_from_and_is_never_told_an_offset() ->
     slave.pulls.append(found(b"b", at=6, suggest=1))
     async with scripted_queue(master, slave) as nameserver, consumer_of(nameserver, basket.put):
         await basket.until_count(2)
-        asked = [ask for ask in await slave.until_heard(RequestCode.PULL_MESSAGE, 2) if ask.topic == TOPIC]
+        asked = [request for request in await slave.until_heard(RequestCode.PULL_MESSAGE, 2) if request.topic == TOPIC]
     assert basket.bodies == [b"a", b"b"]
-    assert all(not ask.sys_flag & PullSysFlag.COMMIT_OFFSET for ask in asked)
+    assert all(not request.sys_flag & PullSysFlag.COMMIT_OFFSET for request in asked)
 
 
 async def test_a_slave_that_is_gone_gives_way_to_the_master() -> None:
@@ -116,7 +118,7 @@ async def test_a_slave_that_is_gone_gives_way_to_the_master() -> None:
 
 async def test_a_message_that_its_broker_does_not_take_back_goes_to_the_retry_topic() -> None:
     queue, basket = ScriptedQueue(), Basket()
-    queue.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = Answer(code=ResponseCode.SYSTEM_ERROR, remark="no")
+    queue.responses[RequestCode.CONSUMER_SEND_MSG_BACK] = Response(code=ResponseCode.SYSTEM_ERROR, remark="no")
 
     async def refuse(message: Received) -> bool:
         basket.put(message)
@@ -133,8 +135,8 @@ async def test_a_message_that_its_broker_does_not_take_back_goes_to_the_retry_to
 
 async def test_a_message_that_nobody_takes_back_is_kept_and_tried_again_here() -> None:
     queue, basket, clock = ScriptedQueue(), Basket(), FakeClock()
-    no = Answer(code=ResponseCode.SYSTEM_ERROR, remark="no")
-    queue.answers |= {RequestCode.CONSUMER_SEND_MSG_BACK: no, RequestCode.SEND_MESSAGE_V2: no}
+    no = Response(code=ResponseCode.SYSTEM_ERROR, remark="no")
+    queue.responses |= {RequestCode.CONSUMER_SEND_MSG_BACK: no, RequestCode.SEND_MESSAGE_V2: no}
 
     async def refuse_once(message: Received) -> bool:
         basket.put(message)
@@ -169,7 +171,7 @@ async def test_results_of_a_queue_that_was_given_up_are_discarded() -> None:
         may_finish.set()
         await until(lambda: TOPIC in consumer.counts)
     assert queue.heard_of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
-    assert all(ask.commit_offset == 0 for ask in queue.heard_of(RequestCode.UPDATE_CONSUMER_OFFSET))
+    assert all(request.commit_offset == 0 for request in queue.heard_of(RequestCode.UPDATE_CONSUMER_OFFSET))
 
 
 async def test_more_than_the_limit_is_not_taken_in_hand() -> None:

@@ -8,7 +8,7 @@ from ariane.client.consumer.push import PushConsumer
 from ariane.client.consumer.queues import HeldQueue
 from ariane.model.topic import Permission
 from ariane.wire.codes import RequestCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.requests.topics import UpdateTopic
 from tests.broker.brokers import running_cluster
 from tests.client.cluster_fixture import PATIENCE_S, Basket, Ground, fresh, ground_at, until
@@ -20,7 +20,7 @@ async def test_whom_the_broker_has_forgotten_says_so_and_keeps_its_queues() -> N
     queue = ScriptedQueue()
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print) as consumer:
         await until(lambda: len(consumer.queues) == 2)
-        queue.answers[RequestCode.HEART_BEAT] = Answer()  # and so does not count us among the members
+        queue.responses[RequestCode.HEART_BEAT] = Response()  # and so does not count us among the members
         queue.members = []
         beats = len(queue.heard_of(RequestCode.HEART_BEAT))
         consumer._running[1].member.rebalance_soon()
@@ -48,7 +48,7 @@ async def test_queues_that_a_topic_gains_are_taken_from_their_first_message(grou
     consumer.subscribe(topic)
     async with consumer:
         await until(lambda: any(queue.topic == topic for queue in consumer.queues))
-        ask = UpdateTopic(
+        request = UpdateTopic(
             topic=topic,
             default_topic="TBW102",
             read_queue_nums=2,
@@ -56,7 +56,7 @@ async def test_queues_that_a_topic_gains_are_taken_from_their_first_message(grou
             perm=Permission.READ_WRITE,
             topic_filter_type="SINGLE_TAG",
         )
-        await ground.instance.call(ground.broker, ask)
+        await ground.instance.call(ground.broker, request)
         await ground.send(topic, b"in the new queue", queue_id=1)
         instance = consumer._running[0]
         async with asyncio.timeout(PATIENCE_S):

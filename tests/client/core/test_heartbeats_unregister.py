@@ -8,8 +8,8 @@ from ariane.client.core.lifecycle import PlainProducer
 from ariane.client.settings import ClientSettings
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
-from ariane.wire.exchange import answer_command
-from ariane.wire.fields import Answer
+from ariane.wire.exchange import response_command
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command, encode_frame
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import PATIENCE_S, serving
@@ -28,7 +28,7 @@ class SlowToGreet:
         if command.code == RequestCode.HEART_BEAT:
             self.greeted.set()
             await self.may_answer.wait()
-        return encode_frame(answer_command(command, Answer()))
+        return encode_frame(response_command(command, Response()))
 
 
 async def test_a_farewell_waits_for_the_answer_to_a_heartbeat() -> None:

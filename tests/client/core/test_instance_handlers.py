@@ -84,8 +84,8 @@ async def test_offsets_are_reset_in_either_form() -> None:
 
 async def test_a_member_tells_where_it_is() -> None:
     async with asked_by_a_broker() as (line, _):
-        answer = await ask_peer(line, GetClientStatus("T", "cg"), TIMEOUT_S)
-        assert answer.body.message_queue_table == {QUEUE: 17}
+        response = await ask_peer(line, GetClientStatus("T", "cg"), TIMEOUT_S)
+        assert response.body.message_queue_table == {QUEUE: 17}
         info = await ask_peer(line, GetRunningInfo("cg", "id"), TIMEOUT_S)
         assert info.body.properties == {"PROP_CONSUMEORDERLY": "false"}
 
@@ -99,8 +99,8 @@ async def test_a_message_may_be_consumed_directly() -> None:
         )
     )  # fmt: skip
     async with asked_by_a_broker() as (line, member):
-        answer = await ask_peer(line, ConsumeDirectly("cg", broker_name="broker-a", body=record), TIMEOUT_S)
-        assert answer.body.consume_result is ConsumeOutcome.CR_SUCCESS
+        response = await ask_peer(line, ConsumeDirectly("cg", broker_name="broker-a", body=record), TIMEOUT_S)
+        assert response.body.consume_result is ConsumeOutcome.CR_SUCCESS
         assert member.told == [(b"x", "broker-a")]
 
 

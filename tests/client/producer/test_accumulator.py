@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.producer.message import Envelope
+from ariane.client.producer.message import PreparedMessage
 from ariane.client.producer.producer import Producer
 from ariane.client.producer.request import BATCH_COUNT_MAX, split
 from ariane.errors import MessageRejected, RecordError, SendFailed
@@ -21,9 +21,9 @@ def producer(servers: Cluster, **options: object) -> Producer:
     return Producer(servers.nameserver, group="pg", **options)  # type: ignore[arg-type]
 
 
-def envelope(size: int) -> Envelope:
+def envelope(size: int) -> PreparedMessage:
     body = b"x" * size
-    return Envelope(Message(topic="T", body=body), "K", "", body, 0)
+    return PreparedMessage(Message(topic="T", body=body), "K", "", body, 0)
 
 
 @given(st.lists(st.integers(1, 400), max_size=1200), st.integers(100, 2000))
@@ -39,8 +39,8 @@ def test_runs_keep_order_and_lose_nothing(sizes: list[int], bytes_max: int) -> N
 async def test_messages_sent_at_the_same_time_leave_together_and_each_gets_its_own_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         results = await asyncio.gather(*(sender.send("T", b"%d" % number) for number in range(10)))
-    (ask,) = servers.broker.sends()
-    items = decode_batch(ask.body, count_max=100)
+    (request,) = servers.broker.sends()
+    items = decode_batch(request.body, count_max=100)
     keys = [decode_properties(item.properties)["UNIQ_KEY"] for item in items]
     assert [item.body for item in items] == [b"%d" % number for number in range(10)]
     assert [result.message_id for result in results] == keys
@@ -78,9 +78,11 @@ async def test_sharding_keys_of_one_queue_travel_together_and_in_order() -> None
     sends = servers.broker.sends()
     assert len(sends) < 10
     by_queue: dict[int, list[int]] = {}
-    for ask in sends:  # on a busy machine one window may end before all are in it
-        bodies = [item.body for item in decode_batch(ask.body, count_max=99)] if ask.is_batch else [ask.body]
-        by_queue.setdefault(ask.queue_id, []).extend(int(body) for body in bodies)
+    for request in sends:  # on a busy machine one window may end before all are in it
+        bodies = (
+            [item.body for item in decode_batch(request.body, count_max=99)] if request.is_batch else [request.body]
+        )
+        by_queue.setdefault(request.queue_id, []).extend(int(body) for body in bodies)
     assert sorted(by_queue.values()) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
 
 
@@ -89,7 +91,7 @@ async def test_what_cannot_be_in_a_batch_travels_alone() -> None:
         await asyncio.gather(
             sender.send("T", b"x", delay_level=1), sender.send("T", b"x" * 5000), sender.send("T", b"x", deliver_at=9)
         )
-    assert [ask.is_batch for ask in servers.broker.sends()] == [False] * 3
+    assert [request.is_batch for request in servers.broker.sends()] == [False] * 3
 
 
 async def test_a_batch_that_fails_fails_for_each_of_its_messages() -> None:

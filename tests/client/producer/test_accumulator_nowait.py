@@ -26,8 +26,10 @@ def producer(servers: Cluster, **options: object) -> Producer:
 def bodies(servers: Cluster) -> list[bytes]:
     return [
         body
-        for ask in servers.broker.sends()
-        for body in ([item.body for item in decode_batch(ask.body, count_max=9999)] if ask.is_batch else [ask.body])
+        for request in servers.broker.sends()
+        for body in (
+            [item.body for item in decode_batch(request.body, count_max=9999)] if request.is_batch else [request.body]
+        )
     ]
 
 
@@ -67,8 +69,8 @@ async def test_flags_and_keys_stay_with_their_messages() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
         results = await asyncio.gather(*(sender.send("T", b"%d" % flag, flag=flag) for flag in (7, 0, 9)))
-    (ask,) = servers.broker.sends()
-    items = decode_batch(ask.body, count_max=9)
+    (request,) = servers.broker.sends()
+    items = decode_batch(request.body, count_max=9)
     assert [(item.body, item.flag) for item in items] == [(b"7", 7), (b"0", 0), (b"9", 9)]
     assert [decode_properties(item.properties) for item in items] == [
         {"WAIT": "true", "UNIQ_KEY": result.message_id} for result in results
@@ -79,7 +81,9 @@ async def test_messages_that_need_not_be_stored_at_once_have_a_batch_of_their_ow
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
         await asyncio.gather(*(sender.send_nowait("T", b"x", wait_stored=number % 2 == 0) for number in range(6)))
-    assert sorted((ask.properties, len(decode_batch(ask.body, count_max=9))) for ask in servers.broker.sends()) == [
+    assert sorted(
+        (request.properties, len(decode_batch(request.body, count_max=9))) for request in servers.broker.sends()
+    ) == [
         ("WAIT\x01false\x02", 3),
         ("WAIT\x01true\x02", 3),
     ]

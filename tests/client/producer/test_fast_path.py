@@ -24,7 +24,7 @@ async def test_many_at_a_time_each_get_their_own_result() -> None:
         await sender.send("T", b"first: finds the route")
         bodies = [b"%d" % number for number in range(200)]
         results = await asyncio.gather(*(sender.send("T", body, keys="k") for body in bodies))
-    sends = {ask.body: ask for ask in servers.broker.sends()}
+    sends = {request.body: request for request in servers.broker.sends()}
     for body, result in zip(bodies, results, strict=True):
         assert f"UNIQ_KEY\x01{result.message_id}\x02" in (sends[body].properties or "")
         assert result.queue.queue_id == sends[body].queue_id

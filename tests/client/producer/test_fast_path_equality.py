@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.client.consumer.pull_request import PullTemplate
-from ariane.client.producer.fast_path import SendTemplate, usual_text, words_text
-from ariane.client.producer.message import seal_plain
+from ariane.client.producer.fast_path import SendTemplate, encode_simple_properties, words_text
+from ariane.client.producer.message import prepare_plain
 from ariane.client.producer.request import Single
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected
@@ -36,14 +36,14 @@ plain = st.builds(
 
 def general_text(message: Message) -> str | None:
     try:
-        return seal_plain(message, KEY, SETTINGS).properties
+        return prepare_plain(message, KEY, SETTINGS).properties
     except MessageRejected:
         return None
 
 
 @given(plain)
 def test_what_is_written_is_what_the_general_way_writes(message: Message) -> None:
-    text = usual_text(message, BELOW)
+    text = encode_simple_properties(message, BELOW)
     if text is not None:
         assert f"{text}UNIQ_KEY\x01{KEY}\x02" == general_text(message)
 
@@ -71,7 +71,7 @@ def test_words_of_odd_kinds_are_left_to_the_general_way(keys: object, tags: obje
     ],
 )
 def test_ordinary_messages_are_usual(message: Message) -> None:
-    assert usual_text(message, BELOW) is not None
+    assert encode_simple_properties(message, BELOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_ordinary_messages_are_usual(message: Message) -> None:
     ],
 )
 def test_what_needs_a_closer_look_is_left_alone(message: Message) -> None:
-    assert usual_text(message, BELOW) is None
+    assert encode_simple_properties(message, BELOW) is None
 
 
 @given(st.text(max_size=40), st.binary(min_size=1, max_size=40), st.integers(1, 2**31 - 1), st.integers(0, 2**62))
@@ -108,10 +108,11 @@ def test_a_send_from_the_template_is_that_of_the_general_way(text: str, body: by
     except UnicodeEncodeError:
         return
     queue = MessageQueue(topic="100%-orders", broker_name="a", queue_id=3)
-    envelope = seal_plain(Message(topic="orders", body=body), KEY, SETTINGS)
-    ask = Single(envelope).request(queue, SETTINGS, now_ms)
-    general = type(ask)(
-        **{name: getattr(ask, name) for name in ask.__struct_fields__} | {"topic": queue.topic, "properties": text}
+    envelope = prepare_plain(Message(topic="orders", body=body), KEY, SETTINGS)
+    request = Single(envelope).request(queue, SETTINGS, now_ms)
+    general = type(request)(
+        **{name: getattr(request, name) for name in request.__struct_fields__}
+        | {"topic": queue.topic, "properties": text}
     )
     frame = SendTemplate(queue, SETTINGS, unit_mode=False).frame(opaque, now_ms, text, body)
     assert frame == encode_frame(request_command(general, opaque=opaque))
@@ -124,7 +125,7 @@ def test_a_send_that_no_frame_may_hold_is_left_to_the_general_way() -> None:
 
 @given(st.integers(1, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 31), st.integers(0, 2**62))
 def test_a_pull_from_the_template_is_that_of_the_general_way(opaque: int, offset: int, flags: int, commit: int) -> None:
-    ask = PullMessage(
+    request = PullMessage(
         consumer_group="group",
         topic="orders",
         queue_id=3,
@@ -137,5 +138,5 @@ def test_a_pull_from_the_template_is_that_of_the_general_way(opaque: int, offset
         subscription="a || b",
         expression_type="TAG",
     )
-    frame = PullTemplate(ask).frame(opaque, offset, flags, commit)
-    assert frame == encode_frame(request_command(ask, opaque=opaque))
+    frame = PullTemplate(request).frame(opaque, offset, flags, commit)
+    assert frame == encode_frame(request_command(request, opaque=opaque))

@@ -25,8 +25,8 @@ from ariane.wire.requests.send import Send
 from tests.client.scripted_broker import Cluster, ScriptedBroker, cluster, refusal, silence, stored
 
 
-def properties_of(ask: Send) -> dict[str, str]:
-    return decode_properties((ask.properties or "").encode())
+def properties_of(request: Send) -> dict[str, str]:
+    return decode_properties((request.properties or "").encode())
 
 
 def producer(servers: Cluster, **options: object) -> Producer:
@@ -36,21 +36,26 @@ def producer(servers: Cluster, **options: object) -> Producer:
 async def test_a_send_tells_where_the_message_is() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         result = await sender.send(Message(topic="T", body=b"hello", tags="A", keys=["k1", "k2"]))
-    (ask,) = servers.broker.sends()
-    assert (ask.topic, ask.producer_group, ask.body, ask.default_topic) == ("T", "pg", b"hello", "TBW102")
-    properties = properties_of(ask)
+    (request,) = servers.broker.sends()
+    assert (request.topic, request.producer_group, request.body, request.default_topic) == (
+        "T",
+        "pg",
+        b"hello",
+        "TBW102",
+    )
+    properties = properties_of(request)
     assert properties == {"KEYS": "k1 k2", "TAGS": "A", "WAIT": "true", "UNIQ_KEY": result.message_id}
     assert result.status is SendStatus.SEND_OK
-    assert result.queue == MessageQueue(topic="T", broker_name="broker-a", queue_id=ask.queue_id)
+    assert result.queue == MessageQueue(topic="T", broker_name="broker-a", queue_id=request.queue_id)
     assert (result.queue_offset, result.offset_message_id) == (7, "7F00000100002A9F0000000000000000")
 
 
 async def test_a_topic_and_a_body_are_enough() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"hello", tags="A", properties={"colour": "red"}, wait_stored=False, flag=9)
-    (ask,) = servers.broker.sends()
-    assert ask.flag == 9
-    assert {"TAGS": "A", "colour": "red", "WAIT": "false"}.items() <= properties_of(ask).items()
+    (request,) = servers.broker.sends()
+    assert request.flag == 9
+    assert {"TAGS": "A", "colour": "red", "WAIT": "false"}.items() <= properties_of(request).items()
 
 
 async def test_a_field_that_messages_do_not_have_is_refused() -> None:
@@ -80,8 +85,8 @@ async def test_a_large_body_is_compressed_when_that_helps() -> None:
         for body in bodies:
             await sender.send("T", body)
     asks = servers.broker.sends()
-    assert [ask.sys_flag for ask in asks] == [0, 1, 1, 0, 0]
-    assert [decompress(ask.body, ask.sys_flag, 1 << 20) for ask in asks] == bodies
+    assert [request.sys_flag for request in asks] == [0, 1, 1, 0, 0]
+    assert [decompress(request.body, request.sys_flag, 1 << 20) for request in asks] == bodies
     assert len(asks[2].body) < 10_000
 
 
@@ -89,7 +94,7 @@ async def test_queues_are_taken_in_turn() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         for _ in range(8):
             await sender.send("T", b"x")
-    asked = [ask.queue_id for ask in servers.broker.sends()]
+    asked = [request.queue_id for request in servers.broker.sends()]
     assert asked[:4] == asked[4:]
     assert sorted(asked[:4]) == [0, 1, 2, 3]
 
@@ -230,8 +235,8 @@ async def test_a_topic_without_route_is_created_where_the_template_is() -> None:
     async with cluster(template) as servers, producer(servers) as sender:
         assert len(await sender.queues("new")) == 4
         await sender.send("new", b"x")
-    (ask,) = servers.broker.sends()
-    assert (ask.topic, ask.default_topic, ask.default_topic_queue_nums) == ("new", "TBW102", 4)
+    (request,) = servers.broker.sends()
+    assert (request.topic, request.default_topic, request.default_topic_queue_nums) == ("new", "TBW102", 4)
 
 
 async def test_a_topic_without_route_or_template_names_the_cure() -> None:
@@ -295,8 +300,8 @@ async def test_a_one_way_send_waits_for_nothing() -> None:
 async def test_a_batch_brings_a_result_for_each_message() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         results = await sender.send_batch([Message(topic="T", body=b"%d" % number, tags="A") for number in range(3)])
-    (ask,) = servers.broker.sends()
-    assert ask.is_batch
+    (request,) = servers.broker.sends()
+    assert request.is_batch
     assert [result.queue_offset for result in results] == [7, 8, 9]
     assert [result.offset_message_id[-1] for result in results] == ["0", "1", "2"]
     assert len({result.message_id for result in results}) == 3
@@ -306,8 +311,8 @@ async def test_a_batch_is_split_by_size_and_by_number() -> None:
     async with cluster("T") as servers, producer(servers, message_bytes_max=10_000) as sender:
         assert len(await sender.send_batch([Message(topic="T", body=b"x" * 3000)] * 7)) == 7
         assert len(await sender.send_batch([Message(topic="T", body=b"x")] * 1001)) == 1001
-    assert all(len(ask.body) <= 60_000 for ask in servers.broker.sends())
-    assert [ask.is_batch for ask in servers.broker.sends()][:3] == [True, True, False]
+    assert all(len(request.body) <= 60_000 for request in servers.broker.sends())
+    assert [request.is_batch for request in servers.broker.sends()][:3] == [True, True, False]
 
 
 @pytest.mark.parametrize(

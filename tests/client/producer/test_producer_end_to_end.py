@@ -41,8 +41,8 @@ class Servers:
     async def stored(self, result: SendResult) -> StoredMessage:
         """The message that the result says was stored there."""
         place = decode_offset_message_id(result.offset_message_id)
-        answer = await self.reader.call(str(place.store_host), ViewMessage(place.physical_offset))
-        return decode(answer.body, check_crc=True)
+        response = await self.reader.call(str(place.store_host), ViewMessage(place.physical_offset))
+        return decode(response.body, check_crc=True)
 
     async def next_in(self, queue: MessageQueue, offset: int = 0) -> StoredMessage:
         """The message at this place of the queue, waited for if it is not there yet."""
@@ -51,8 +51,8 @@ class Servers:
         assert address is not None
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                answer = await self.reader.call(address, _pull(queue, offset), 30)
-                messages = decode_all(answer.body)
+                response = await self.reader.call(address, _pull(queue, offset), 30)
+                messages = decode_all(response.body)
                 if messages:
                     return messages[0]
 

@@ -10,10 +10,11 @@ from ariane.model.address import Address
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
 from ariane.rpc.caller import ask_peer
-from ariane.wire.codes import Compression, RequestCode, ResponseCode
+from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.compression import compress
 from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.requests.send import PushReply
+from ariane.wire.sys_flag import Compression
 from tests.client.scripted_broker import Cluster, ScriptedBroker, cluster, refusal
 
 
@@ -42,8 +43,8 @@ async def test_a_reply_finds_the_one_who_asked() -> None:
         codes = [command.code for command in servers.broker.heard]
         assert codes.index(RequestCode.HEART_BEAT) < codes.index(RequestCode.SEND_MESSAGE_V2)
         assert (properties["REPLY_TO_CLIENT"], properties["TTL"]) == (sender.client_id, "5000")
-        answer = await ask_peer(servers.broker.connections[0], pushed(properties["CORRELATION_ID"]), 5)
-        assert answer.code == 0
+        response = await ask_peer(servers.broker.connections[0], pushed(properties["CORRELATION_ID"]), 5)
+        assert response.code == 0
         reply = await waiting
         assert (reply.body, reply.properties["colour"]) == (b"42", "red")
 

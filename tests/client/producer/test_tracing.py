@@ -18,7 +18,7 @@ from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode
 from ariane.wire.compression import decompress
 from ariane.wire.properties import decode_properties
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.send import SendResponse
 from tests.client.scripted_broker import Cluster, cluster, stored
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -67,7 +67,11 @@ def test_the_end_of_a_transaction_is_written_as_java_does() -> None:
 
 def traced(servers: Cluster) -> list[str]:
     """The records that reached the trace topic."""
-    bodies = [decompress(ask.body, ask.sys_flag, 1 << 20) for ask in servers.broker.sends() if ask.topic == TRACE_TOPIC]
+    bodies = [
+        decompress(request.body, request.sys_flag, 1 << 20)
+        for request in servers.broker.sends()
+        if request.topic == TRACE_TOPIC
+    ]
     return [record for body in bodies for record in body.decode().split("\x02") if record]
 
 
@@ -81,9 +85,9 @@ async def test_what_a_producer_sends_is_traced() -> None:
     assert first[2:9] == ["DefaultRegion", "pg", "T", result.message_id, "A", "k1", servers.broker.address]
     assert (first[9], first[11:]) == ("5", ["0", result.offset_message_id, "true"])
     assert second[11] == "3"
-    (ask,) = [ask for ask in servers.broker.sends() if ask.topic == TRACE_TOPIC]
-    assert ask.producer_group == "_INNER_TRACE_PRODUCER-pg-PRODUCE"
-    assert {result.message_id, "k1"} <= set(decode_properties((ask.properties or "").encode())["KEYS"].split(" "))
+    (request,) = [request for request in servers.broker.sends() if request.topic == TRACE_TOPIC]
+    assert request.producer_group == "_INNER_TRACE_PRODUCER-pg-PRODUCE"
+    assert {result.message_id, "k1"} <= set(decode_properties((request.properties or "").encode())["KEYS"].split(" "))
 
 
 async def test_a_transaction_leaves_two_records() -> None:
@@ -101,7 +105,7 @@ async def test_a_broker_that_wants_no_trace_gets_none() -> None:
     async with cluster("T", TRACE_TOPIC) as servers:
         async with Producer(servers.nameserver, group="pg", trace=True) as sender:
             servers.broker.script.append(
-                lambda command: SendAnswer(
+                lambda command: SendResponse(
                     msg_id="7F", queue_id=0, queue_offset=stored(command).queue_offset, trace_on=False
                 )
             )

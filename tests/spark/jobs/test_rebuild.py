@@ -16,7 +16,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.rebuild import rebuild_store
-from ariane.store.offline.verify_report import shape_of
+from ariane.store.offline.verify_report import infer_file_sizes
 from ariane.wire.record.read import RecordView
 from tests.store.golden_stores import flip, held_by_another_process, overwrite, unpack
 from tests.store.stores import HOST, draft, put, small
@@ -41,7 +41,13 @@ def by_one_process(layout: Layout, copy: Path) -> Layout:
     shutil.copytree(layout.root, copy)
     peer = Layout.under(copy)
     rebuild_store(
-        RealDisk(), peer, shape_of(RealDisk(), peer), queues=True, index=True, discard_old=True, progress=lambda n: None
+        RealDisk(),
+        peer,
+        infer_file_sizes(RealDisk(), peer),
+        queues=True,
+        index=True,
+        discard_old=True,
+        progress=lambda n: None,
     )
     return peer
 

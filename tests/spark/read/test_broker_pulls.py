@@ -44,7 +44,7 @@ def small(one_broker: Stage) -> MessageQueue:
     return filled(one_broker, [b"%d" % number for number in range(MESSAGES)])
 
 
-def answers(stage: Stage, queue: MessageQueue, count: int = 256, first: int = 0, end: int = MESSAGES) -> list[int]:
+def responses(stage: Stage, queue: MessageQueue, count: int = 256, first: int = 0, end: int = MESSAGES) -> list[int]:
     """How many messages each answer had, all of them checked."""
     pull = RangePull(stage.cluster, QueueRange(queue, first, end), PullSettings(group="g", count=count))
     given = [[message.queue_offset for message in decode_all(body)] for body in pull]
@@ -60,7 +60,7 @@ def test_pulls_take_as_much_as_the_broker_gives(
     one_broker: Stage, small: MessageQueue, gives: int, asked: int, stride: int
 ) -> None:
     tell(one_broker, count=gives, size=262_144)
-    sizes = answers(one_broker, small, asked)
+    sizes = responses(one_broker, small, asked)
     assert set(sizes[:-1]) == {stride}
     assert sizes[-1] <= stride
 
@@ -68,7 +68,7 @@ def test_pulls_take_as_much_as_the_broker_gives(
 def test_a_broker_that_reads_from_disk_gives_8_and_pulls_follow_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     with cluster_in_thread(tmp_path_factory.mktemp("far"), store=FAR_BEHIND) as stage:
         queue = filled(stage, [b"%d" % number for number in range(300)])
-        assert answers(stage, queue, end=300) == [8] * 37 + [4]
+        assert responses(stage, queue, end=300) == [8] * 37 + [4]
 
 
 @pytest.mark.usefixtures("set_limits")
@@ -100,4 +100,4 @@ def test_a_broker_that_gives_more_after_a_while_is_asked_for_more(
 @pytest.mark.parametrize("largest", [2_000, 30_000, 200_000])
 def test_large_messages_of_all_sizes_come_once_each(one_broker: Stage, largest: int) -> None:
     queue = filled(one_broker, [bytes(1 + number * 7919 % largest) for number in range(150)])
-    answers(one_broker, queue, first=3, end=149)
+    responses(one_broker, queue, first=3, end=149)

@@ -1,4 +1,4 @@
-"""Answers to pulls where they were received, gathered for the decoder and turned into batches."""
+"""PullBuffers to pulls where they were received, gathered for the decoder and turned into batches."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from ariane.spark.options.base import read_options
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.columns import columns_of, spark_schema
 from ariane.spark.read.output import Output
-from ariane.spark.read.pull_buffers import Answers, gathered
+from ariane.spark.read.pull_buffers import PullBuffers, gathered
 from ariane.transport.receive_buffer import Span
 from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
@@ -36,12 +36,12 @@ def received(*bodies: bytes) -> list[Span]:
     return spans
 
 
-def offsets(answers: Iterator[Answers], *, fail: str = "true") -> list[int]:
+def offsets(responses: Iterator[PullBuffers], *, fail: str = "true") -> list[int]:
     options = read_options(
         ReadOptions, {"nameServer": "h:1", "topic": MESSAGE.topic, "columns": "queueOffset", "failOnDataLoss": fail}
     )
     with Output(options, columns_of(options, spark_schema(options)), "here") as output:
-        found = [batch for some in answers for batch in output.batches(some, QueueRange(QUEUE, 0, 100), Selection())]
+        found = [batch for some in responses for batch in output.batches(some, QueueRange(QUEUE, 0, 100), Selection())]
     return [offset for batch in found for offset in batch.column("queueOffset").to_pylist()]
 
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_sent_once_is_refused_before_anything_is_sent(
 
 def test_a_topic_that_is_read_only_is_refused(spark: SparkSession, stage: Stage) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
-    ask = UpdateTopic(
+    request = UpdateTopic(
         topic=topic,
         default_topic="TBW102",
         read_queue_nums=1,
@@ -78,6 +78,6 @@ def test_a_topic_that_is_read_only_is_refused(spark: SparkSession, stage: Stage)
         perm=4,
         topic_filter_type="SINGLE_TAG",
     )
-    stage.cluster.calls.call(stage.brokers["broker-a"], ask)
+    stage.cluster.calls.call(stage.brokers["broker-a"], request)
     with pytest.raises(PySparkException, match="has no queue that takes messages: give it permission 6"):
         save(stage, spark.sql("SELECT 'x' AS body"), {**ONCE, "topic": topic})

@@ -16,8 +16,8 @@ from ariane.spark.options.write import Delivery, WriteOptions
 from ariane.spark.write.exactly_once import HalfSender
 from ariane.spark.write.half_message import HalfTag, parse_tag
 from ariane.spark.write.ledger import HalfEntry, Ledger, Winners, decode_record, open_ledger, pack
-from ariane.spark.write.outcomes import CheckAnswers, Endings, LedgerAnswers
-from ariane.spark.write.rows import Outgoing
+from ariane.spark.write.outcomes import CheckResponder, LedgerOutcomes, Outcomes
+from ariane.spark.write.rows import OutboundMessage
 from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.send import Decision
 from tests.spark.cluster_fixture import Stage, cluster_in_thread
@@ -38,7 +38,10 @@ def ledger_of(stage: Stage, options: WriteOptions) -> Ledger:
 def send_halves(stage: Stage, options: WriteOptions, tag: HalfTag, bodies: list[bytes]) -> list[Winners]:
     assert options.topic is not None
     sender = HalfSender(stage.cluster, options, tag)
-    rows = (Outgoing(options.topic, body, b"UNIQ_KEY\x01" + body + b"\x02", None, None, None, False) for body in bodies)
+    rows = (
+        OutboundMessage(options.topic, body, b"UNIQ_KEY\x01" + body + b"\x02", None, None, None, False)
+        for body in bodies
+    )
     sender.send(rows)
     return sender.winners()
 
@@ -135,7 +138,7 @@ def test_outcomes_told_twice_deliver_once(stage: Stage) -> None:
     assert options.topic is not None
     assert bodies(stage, options.topic) == []
     for _ in range(2):
-        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
     assert bodies(stage, options.topic) == sorted(rows)
 
 
@@ -146,7 +149,7 @@ def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: Stage) -> None:
     winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
     cluster = Cluster(options.client_settings())
     try:
-        Endings(cluster, options.ledger_topic, options.group, 10).commit(winners)
+        Outcomes(cluster, options.ledger_topic, options.group, 10).commit(winners)
     finally:
         cluster.calls.close()
     assert bodies(stage, options.topic) == [b"1", b"2"]
@@ -157,12 +160,12 @@ def test_an_end_that_a_broker_has_forgotten_is_known_by_the_message_itself(tmp_p
         options = options_for(stage, stage.topic())
         assert options.topic is not None
         winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
-        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
         queues = stage.known_queues(options.topic)
     with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, and not how they ended
         while len(stage.known_queues(options.topic)) < len(queues):
             sleep(0.01)
-        Endings(stage.cluster, options.topic, options.group, 10).commit(winners)
+        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
         assert bodies(stage, options.topic) == [b"1", b"2"]
 
 
@@ -185,22 +188,22 @@ def test_a_broker_that_asks_gets_its_answer_from_the_ledger(asking: Stage) -> No
     send_halves(asking, options, replace(tag, attempt="loser"), [b"1", b"2"])
     send_halves(asking, options, replace(tag, batch=1, attempt="later"), [b"4"])
     ledger.record("query", 0, options.group, winners)
-    answers = CheckAnswers(options)
-    answers.start()
+    responses = CheckResponder(options)
+    responses.start()
     try:
         wait_for_ops(asking, 5)  # three commits and two rollbacks; batch 1 is not decided
         assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
         ledger.record("query", 1, options.group, pack("other", 0, "broker-a", [HalfEntry(0, 0, 0)]))
         wait_for_ops(asking, 6)
     finally:
-        answers.close()
+        responses.close()
     assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
 
 
 def wait_for_ops(stage: Stage, count: int) -> None:
     """An op message for each outcome that the broker has taken; it tells nobody."""
-    ask = GetMaxOffset(_OPS, 0)
-    while stage.cluster.calls.call(stage.brokers["broker-a"], ask).offset < count:
+    request = GetMaxOffset(_OPS, 0)
+    while stage.cluster.calls.call(stage.brokers["broker-a"], request).offset < count:
         sleep(0.05)
 
 
@@ -208,13 +211,13 @@ def test_winners_of_a_batch_that_is_over_are_copies(stage: Stage) -> None:
     options = options_for(stage, stage.topic())
     ledger = ledger_of(stage, options)
     winner = HalfTag(options.ledger_topic, "query", 3, 0, "winner", 0)
-    answers = LedgerAnswers(options.client_settings())
-    assert answers.decide(winner) is Decision.UNKNOWN
+    responses = LedgerOutcomes(options.client_settings())
+    assert responses.decide(winner) is Decision.UNKNOWN
     ledger.record("query", 3, options.group, pack("winner", 0, "broker-a", [HalfEntry(0, 1, 2)]))
-    assert answers.decide(winner) is Decision.COMMIT
-    assert answers.decide(replace(winner, serial=1)) is Decision.ROLLBACK
+    assert responses.decide(winner) is Decision.COMMIT
+    assert responses.decide(replace(winner, serial=1)) is Decision.ROLLBACK
     ledger.note_ended("query", 3)
-    assert answers.decide(winner) is Decision.ROLLBACK
-    assert answers.decide(replace(winner, batch=2)) is Decision.ROLLBACK
-    assert answers.decide(replace(winner, batch=4)) is Decision.UNKNOWN
-    answers.close()
+    assert responses.decide(winner) is Decision.ROLLBACK
+    assert responses.decide(replace(winner, batch=2)) is Decision.ROLLBACK
+    assert responses.decide(replace(winner, batch=4)) is Decision.UNKNOWN
+    responses.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import MessageRefused, StoreFull
-from ariane.store.append.appender import Outcome
+from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
@@ -19,7 +19,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 FILE_BYTES = 8192
 
 
-def kinds(outcomes: list[Outcome]) -> list[type]:
+def kinds(outcomes: list[AppendResult]) -> list[type]:
     return [type(outcome) for outcome in outcomes]
 
 

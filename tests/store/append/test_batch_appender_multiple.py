@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from ariane.errors import MessageRefused, StoreFull
 from ariane.model.message import HostPort
-from ariane.store.append.batch import AppendedBatch, BatchKeys, BatchPlan, DraftBatches, ItemTable, shape_of
+from ariane.store.append.batch import (
+    AppendedBatch,
+    BatchKeys,
+    BatchPlan,
+    DraftBatchGroup,
+    UniformBatch,
+    uniform_sizes_of,
+)
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from ariane.wire.host import encode_host
@@ -24,7 +31,7 @@ V6 = encode_host(HostPort(IPv6Address("::1"), 10911))
 PLAN = BatchPlan(2, 0, 0, 1, HOST, 0)
 
 
-def columns_of(plans: list[BatchPlan], contents: list[bytes], **changes: Any) -> DraftBatches:
+def columns_of(plans: list[BatchPlan], contents: list[bytes], **changes: Any) -> DraftBatchGroup:
     """Message by message, whatever their lengths, each with two keys."""
     count = sum(plan.messages for plan in plans)
     texts = [b"UNIQ_KEY\x01U%03d\x02KEYS\x01k%03d\x02" % (n, n) for n in range(count)]
@@ -32,16 +39,16 @@ def columns_of(plans: list[BatchPlan], contents: list[bytes], **changes: Any) ->
     items = BatchColumns([contents[n % len(contents)] for n in range(count)], texts, list(range(count)))
     codes = np.arange(count, dtype=np.int64) % 3 - 1
     fields = {"topic": "orders", "items": items, "tags_codes": codes, "keys": keys, **changes}
-    return DraftBatches(plans=plans, **fields)
+    return DraftBatchGroup(plans=plans, **fields)
 
 
-def table_of(drafts: DraftBatches) -> DraftBatches:
+def table_of(drafts: DraftBatchGroup) -> DraftBatchGroup:
     """The same, of one length each, as a table."""
     assert isinstance(drafts.items, BatchColumns)
     data = join_batch(*drafts.items)
-    shape = shape_of(data)
+    shape = uniform_sizes_of(data)
     assert shape is not None
-    table = ItemTable.of(data, shape)
+    table = UniformBatch.of(data, shape)
     assert table is not None
     drafts.items, drafts.keys = table, [table.texts()[:, 9:13], table.texts()[:, 19:23]]
     return drafts

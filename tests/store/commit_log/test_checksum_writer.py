@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, Sum, open_sums
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, BlockChecksum, open_checksums
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
@@ -20,8 +20,8 @@ SUMS = LAYOUT.commit_log_sums / offset_name(0)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-def sums_of(disk: SimulatedDisk, base: int = 0) -> list[Sum]:
-    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
+def sums_of(disk: SimulatedDisk, base: int = 0) -> list[BlockChecksum]:
+    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
     if file is None:
         return []
     found = file.read()
@@ -223,7 +223,7 @@ def test_sums_whose_head_is_damaged_are_begun_anew(caplog: pytest.LogCaptureFixt
 
 
 def test_any_mix_of_syncs_steps_and_checkpoints_gives_the_same_sums() -> None:
-    def run(seed: int) -> list[Sum]:
+    def run(seed: int) -> list[BlockChecksum]:
         disk = SimulatedDisk()
         store = opened(disk)
         rng = random.Random(seed)

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from ariane.store.commit_log.checksum_writer import LogSums
-from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, Sum, open_sums
+from ariane.store.commit_log.checksum_writer import ChecksumWriter
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, BlockChecksum, open_checksums
 from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
@@ -20,14 +20,14 @@ LAYOUT = Layout.under(ROOT)
 SEGMENT = 8192
 
 
-def sums_of(disk: SimulatedDisk, base: int) -> list[Sum]:
-    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT)
+def sums_of(disk: SimulatedDisk, base: int) -> list[BlockChecksum]:
+    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT)
     assert file is not None
     return file.read()
 
 
 def forget(disk: SimulatedDisk, base: int, *numbers: int) -> None:
-    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT, writable=True)
+    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT, writable=True)
     assert file is not None
     for number in numbers:
         file.write(number, [NOT_KNOWN])
@@ -104,9 +104,9 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
     disk, end = stopped()
     log = LAYOUT.commit_log / offset_name(0)
     view = disk.open(log, writable=False).view()
-    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(0), 0, SEGMENT, writable=True)
+    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(0), 0, SEGMENT, writable=True)
     assert file is not None
-    file.write(0, [Sum(500, crc32_onward(view[:500]))])
+    file.write(0, [BlockChecksum(500, crc32_onward(view[:500]))])
     if is_changed:
         disk.flip_bit(log, 45, 3)  # a bit of the born timestamp
     opened(disk)
@@ -175,7 +175,7 @@ def test_a_gap_that_cannot_be_filled_waits_for_the_next_start(caplog: pytest.Log
     disk, end = stopped()
     forget(disk, 0, 3)
     segments = Segments(disk, LAYOUT.commit_log, SEGMENT, writable=True)
-    sums = LogSums(disk, LAYOUT.commit_log_sums, segments, 1000, end, end)
+    sums = ChecksumWriter(disk, LAYOUT.commit_log_sums, segments, 1000, end, end)
     disk.fail_writes(OSError(errno.EIO, "Input/output error"))
     sums.make_durable(end)
     sums.close()

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ariane.store.append.draft import Appended
 from ariane.store.checkpoint import read_checkpoint
-from ariane.store.commit_log.checksum_writer import LOOK_BACK_BYTES, LogSums, cut_sums, newest_sum
-from ariane.store.commit_log.checksums import open_sums
+from ariane.store.commit_log.checksum_writer import LOOK_BACK_BYTES, ChecksumWriter, newest_checksum, truncate_checksums
+from ariane.store.commit_log.checksums import open_checksums
 from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
@@ -32,7 +32,7 @@ def durable(store: MessageStore) -> None:
 
 
 def summed_to(disk: SimulatedDisk, base: int = 0) -> int:
-    file = open_sums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
+    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
     return max((one.covered_to for one in file.read()), default=0) if file is not None else 0
 
 
@@ -93,10 +93,10 @@ def test_a_changed_byte_is_not_summed_anew_when_its_sum_is_shortened() -> None:
     store.make_durable()
     disk.flip_bit(LOG, 3050, 1)
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 3100)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 3100)
     assert summed_to(disk) == 3000
     disk.flip_bit(LOG, 2050, 1)
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
     assert summed_to(disk) == 2000
 
 
@@ -104,12 +104,12 @@ def test_a_sum_is_shortened_to_the_end_of_the_log() -> None:
     disk, store = with_records(4)
     store.make_durable()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
     assert summed_to(disk) == 2500
     assert check_sums(disk).is_sound
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2000)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2000)
     assert summed_to(disk) == 2000
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 0)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 0)
     assert disk.names(LAYOUT.commit_log_sums) == []
 
 
@@ -154,7 +154,7 @@ def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
     store.make_durable()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
     disk.fail_writes(OSError(5, "Input/output error"))
-    cut_sums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
     assert disk.names(LAYOUT.commit_log_sums) == []
 
 
@@ -165,9 +165,9 @@ def test_a_start_does_not_read_an_old_log_to_sum_it() -> None:
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
     for name in disk.names(LAYOUT.commit_log_sums):
         disk.remove(LAYOUT.commit_log_sums / name)
-    assert newest_sum(disk, LAYOUT.commit_log_sums, segments, 1000, end, end).covered_to == end // 1000 * 1000
+    assert newest_checksum(disk, LAYOUT.commit_log_sums, segments, 1000, end, end).covered_to == end // 1000 * 1000
     assert (
-        newest_sum(disk, LAYOUT.commit_log_sums, segments, 1000, 0, end + LOOK_BACK_BYTES).covered_to
+        newest_checksum(disk, LAYOUT.commit_log_sums, segments, 1000, 0, end + LOOK_BACK_BYTES).covered_to
         == end // 1000 * 1000
     )
 
@@ -193,7 +193,7 @@ def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
     disk, store = with_records(20)
     store.flusher.flushed(store.flusher.sync_now())
     segments = store.parts.commit_log.segments
-    sums = LogSums(disk, LAYOUT.commit_log_sums, segments, 1000, 0, store.flusher.flushed_to)
+    sums = ChecksumWriter(disk, LAYOUT.commit_log_sums, segments, 1000, 0, store.flusher.flushed_to)
     segments.drop_first()
     sums.make_durable(store.flusher.flushed_to)
     sums.close()

@@ -11,47 +11,47 @@ from ariane.store.commit_log.checksums import (
     DAMAGED,
     NOT_KNOWN,
     SUM_BYTES,
+    BlockChecksum,
     Blocks,
-    Sum,
-    SumsFile,
-    create_sums,
-    open_sums,
+    ChecksumFile,
+    create_checksums,
+    open_checksums,
 )
 from tests.simulation.simulated_disk import SimulatedDisk
 
 PATH = Path("/00000000000000008192")
 BLOCKS = Blocks(base=8192, file_bytes=8192, block_bytes=1000)
-WHOLE = Sum(9192, 0xFFFFFFFF)
+WHOLE = BlockChecksum(9192, 0xFFFFFFFF)
 
 
-def made(disk: SimulatedDisk, blocks: Blocks = BLOCKS) -> SumsFile:
-    return create_sums(disk, PATH, blocks)
+def made(disk: SimulatedDisk, blocks: Blocks = BLOCKS) -> ChecksumFile:
+    return create_checksums(disk, PATH, blocks)
 
 
-def again(disk: SimulatedDisk) -> SumsFile:
-    file = open_sums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes, writable=True)
+def again(disk: SimulatedDisk) -> ChecksumFile:
+    file = open_checksums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes, writable=True)
     assert file is not None
     return file
 
 
 @st.composite
-def blocks_with_sums(draw: st.DrawFn) -> tuple[Blocks, list[Sum]]:
+def blocks_with_sums(draw: st.DrawFn) -> tuple[Blocks, list[BlockChecksum]]:
     file_bytes = draw(st.integers(BLOCK_BYTES_MIN, 20_000))
     block_bytes = draw(st.integers(BLOCK_BYTES_MIN, 5000))
     blocks = Blocks(draw(st.integers(0, 2**40)) * file_bytes, file_bytes, block_bytes)
     known = [
-        st.builds(Sum, st.integers(blocks.begin_of(n) + 1, blocks.end_of(n)), st.integers(0, 2**32 - 1))
+        st.builds(BlockChecksum, st.integers(blocks.begin_of(n) + 1, blocks.end_of(n)), st.integers(0, 2**32 - 1))
         for n in range(blocks.count)
     ]
     return blocks, [draw(st.just(NOT_KNOWN) | one) for one in known]
 
 
 @given(blocks_with_sums())
-def test_sums_are_read_as_they_were_written(case: tuple[Blocks, list[Sum]]) -> None:
+def test_sums_are_read_as_they_were_written(case: tuple[Blocks, list[BlockChecksum]]) -> None:
     blocks, sums = case
     disk = SimulatedDisk()
     made(disk, blocks).write(0, sums)
-    file = open_sums(disk, PATH, blocks.base, blocks.file_bytes)
+    file = open_checksums(disk, PATH, blocks.base, blocks.file_bytes)
     assert file is not None
     assert file.blocks == blocks
     while sums and sums[-1] == NOT_KNOWN:
@@ -94,14 +94,14 @@ def test_every_flipped_bit_of_the_head_makes_the_file_nobodys() -> None:
     for position in range(BLOCKS.position_of(0)):
         for bit in range(8):
             disk.flip_bit(PATH, position, bit)
-            assert open_sums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
+            assert open_checksums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
             disk.flip_bit(PATH, position, bit)
 
 
 @pytest.mark.parametrize("reach", [8192, 9193, 2**62], ids=["no byte", "the next block", "far away"])
 def test_a_sum_that_belongs_elsewhere_is_not_believed(reach: int) -> None:
     file = made(SimulatedDisk())
-    file.write(0, [Sum(reach, 1)])
+    file.write(0, [BlockChecksum(reach, 1)])
     assert file.read()[0] == DAMAGED
 
 
@@ -109,15 +109,15 @@ def test_a_sum_that_belongs_elsewhere_is_not_believed(reach: int) -> None:
 def test_the_sums_of_another_log_file_are_not_opened(base: int, size: int) -> None:
     disk = SimulatedDisk()
     made(disk)
-    assert open_sums(disk, PATH, base, size) is None
+    assert open_checksums(disk, PATH, base, size) is None
 
 
 def test_a_file_that_is_not_there_or_cut_short_has_no_sums() -> None:
     disk = SimulatedDisk()
-    assert open_sums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
+    assert open_checksums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
     file = disk.create(PATH, 40, allocated=0)
     file.write(BLOCKS.pack(), 0)
-    assert open_sums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
+    assert open_checksums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
 
 
 def test_a_file_that_cannot_be_written_leaves_no_name_behind() -> None:

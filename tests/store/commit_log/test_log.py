@@ -86,8 +86,8 @@ def test_only_what_is_there_is_read(disk: SimulatedDisk) -> None:
     log.append(b"y" * 50)
     there = [(0, 100), (0, BYTES), (BYTES, 50), (BYTES + 49, 1)]
     not_there = [(-1, 1), (0, BYTES + 1), (BYTES - 1, 2), (BYTES, 51), (BYTES + 50, 1), (5 * BYTES, 1)]
-    assert [log.read(*ask) is not None for ask in there] == [True] * 4
-    assert [log.read(*ask) for ask in not_there] == [None] * 6
+    assert [log.read(*request) is not None for request in there] == [True] * 4
+    assert [log.read(*request) for request in not_there] == [None] * 6
 
 
 def test_what_was_dropped_is_not_read_but_a_view_of_it_stays(disk: SimulatedDisk) -> None:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset
 from ariane.model.system_topics import SCHEDULE_TOPIC
-from ariane.store.commit_log.recovery import RECORDS_MAX, UsualRecords, read_usual
-from ariane.wire.record.layout import RECORD_BYTES_MAX, encode, pack_record, seal, with_room
+from ariane.store.commit_log.recovery import RECORDS_MAX, SimpleRecords, scan_simple_records
+from ariane.wire.record.layout import RECORD_BYTES_MAX, add_checksum, encode, pack_record, with_room
 from ariane.wire.record.read import DispatchFacts, RecordView, verify
 from tests.wire.sample_records import MESSAGE, V6, plain_messages
 
@@ -56,8 +56,8 @@ def log_of(*properties: bytes, **changes: Any) -> bytes:
     return log
 
 
-def read(log: bytes, position: int = 0) -> UsualRecords | None:
-    return read_usual(memoryview(log), position, BASE, RECORD_BYTES_MAX)
+def read(log: bytes, position: int = 0) -> SimpleRecords | None:
+    return scan_simple_records(memoryview(log), position, BASE, RECORD_BYTES_MAX)
 
 
 def one_by_one(log: bytes, count: int) -> Iterator[tuple[Any, ...]]:
@@ -82,7 +82,7 @@ def facts_of(view: RecordView) -> DispatchFacts:
         pytest.fail("a text that is no text is not usual")
 
 
-def together(usual: UsualRecords) -> list[tuple[Any, ...]]:
+def together(usual: SimpleRecords) -> list[tuple[Any, ...]]:
     lists = (
         usual.physical, usual.sizes, usual.topics, usual.queue_ids, usual.queue_offsets, usual.sys_flags,
         usual.timestamps_ms, usual.facts.tags_codes, map(tuple, usual.facts.keys),
@@ -176,7 +176,7 @@ def test_a_character_that_two_texts_share_is_in_neither() -> None:
 
 
 def test_a_seal_is_checked() -> None:
-    sealed = seal(record(0, with_room(b"KEYS\x01k\x02")))
+    sealed = add_checksum(record(0, with_room(b"KEYS\x01k\x02")))
     log = sealed + record(len(sealed))
     assert assert_equal(log) == 2
     other_time = log[:47] + b"\x09" + log[48:]  # the body's own checksum does not see it

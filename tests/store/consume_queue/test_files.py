@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
-from ariane.store.blocking_io import at_once
+from ariane.store.blocking_io import run_sync
 from ariane.store.consume_queue.files import OpenFiles, QueueFiles
 from ariane.store.disk import RealDisk
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -78,7 +78,7 @@ def test_a_directory_is_synced_before_its_names_change_a_second_time() -> None:
     for unsynced in files.take_unsynced():
         unsynced.sync()
     disk.journal.clear()
-    assert at_once(files.drop_before(FILE_BYTES)) == 1
+    assert run_sync(files.drop_before(FILE_BYTES)) == 1
     assert name_changes(disk) == ["remove"], "the thread has synced the names meanwhile"
 
 

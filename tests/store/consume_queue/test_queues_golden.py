@@ -7,8 +7,8 @@ import pytest
 
 from ariane.model.system_topics import DEFAULT_LEVELS, SCHEDULE_TOPIC, delivery_time_ms, parse_levels
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.wire.codes import transaction_type
 from ariane.wire.record.read import RecordView, walk
+from ariane.wire.sys_flag import transaction_type
 from tests.store.golden_stores import unpack
 from tests.store.queues import Entry, open_queues, read
 from tests.wire.golden import golden_store

@@ -4,20 +4,20 @@ from pathlib import Path
 
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header, KeyedMessage
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.index.pending_keys import KeyColumns
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.indexes import EVER, book_hash
 
 PATH = Path("/20261115212619400")
-SHAPE = Shape(slots=5, entries=400)
+SHAPE = IndexCapacity(slots=5, entries=400)
 
 
-def new_file(disk: SimulatedDisk, shape: Shape = SHAPE) -> IndexFile:
+def new_file(disk: SimulatedDisk, shape: IndexCapacity = SHAPE) -> IndexFile:
     return IndexFile.create(disk, PATH, shape, Header.following(0, 0))
 
 
-def reopened(disk: SimulatedDisk | RealDisk, path: Path = PATH, shape: Shape = SHAPE) -> IndexFile:
+def reopened(disk: SimulatedDisk | RealDisk, path: Path = PATH, shape: IndexCapacity = SHAPE) -> IndexFile:
     file = IndexFile.open(disk, path, shape)
     assert file is not None
     return file

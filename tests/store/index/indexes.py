@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from ariane.store.disk import Disk
 from ariane.store.index.entries import KeyedMessage
-from ariane.store.index.file import Shape
+from ariane.store.index.file import IndexCapacity
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
 from ariane.wire.hashes import java_hash
 
 ROOT = Path("/store")
-TINY = Shape(slots=3, entries=8)
+TINY = IndexCapacity(slots=3, entries=8)
 NOW_MS = 1_700_000_000_000
 EVER = (0, 2**63 - 1)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -38,7 +38,7 @@ def names_from(first: int) -> Callable[[], str]:
     return lambda: f"{next(numbers):017d}"
 
 
-def opened(disk: Disk, shape: Shape = TINY, root: Path = ROOT, name: Callable[[], str] | None = None) -> Index:
+def opened(disk: Disk, shape: IndexCapacity = TINY, root: Path = ROOT, name: Callable[[], str] | None = None) -> Index:
     """An index that nothing is said about yet."""
     settings = StoreSettings(index_slots=shape.slots, index_entries=shape.entries)
     return Index.open(disk, Layout.under(root), settings, name or names_from(20261115212619400))
@@ -73,7 +73,7 @@ def _content(disk: Disk, path: Path) -> bytes:
         file.close()
 
 
-def checked(data: bytes, shape: Shape) -> list[Entry]:
+def checked(data: bytes, shape: IndexCapacity) -> list[Entry]:
     """The entries of a file, after a look at every slot, link and count of it."""
     *_, slot_count, entry_count = header = HEADER.unpack_from(data)
     slots = struct.unpack_from(f">{shape.slots}i", data, HEADER.size)
@@ -89,7 +89,7 @@ def checked(data: bytes, shape: Shape) -> list[Entry]:
     return entries
 
 
-def indexed(disk: Disk, shape: Shape = TINY, root: Path = ROOT) -> list[tuple[int, int]]:
+def indexed(disk: Disk, shape: IndexCapacity = TINY, root: Path = ROOT) -> list[tuple[int, int]]:
     """Hash and physical offset of every entry in the index, in order; each file is checked."""
     return [entry[:2] for data in contents(disk, root) for entry in checked(data, shape)]
 
@@ -106,7 +106,7 @@ def book_hash(topic: str, key: str) -> int:
 class BookFile:
     """One file, entry by entry, as Apache's IndexFile.putKey writes it."""
 
-    def __init__(self, shape: Shape, end_timestamp_ms: int, end_physical: int) -> None:
+    def __init__(self, shape: IndexCapacity, end_timestamp_ms: int, end_physical: int) -> None:
         self._shape = shape
         self.data = bytearray(HEADER.size + 4 * shape.slots + ENTRY.size * shape.entries)
         HEADER.pack_into(self.data, 0, end_timestamp_ms, end_timestamp_ms, end_physical, end_physical, 0, 1)
@@ -133,7 +133,7 @@ class BookFile:
         return True
 
 
-def by_the_book(messages: Sequence[KeyedMessage], shape: Shape) -> list[bytes]:
+def by_the_book(messages: Sequence[KeyedMessage], shape: IndexCapacity) -> list[bytes]:
     """The files that Apache would write."""
     files: list[BookFile] = []
     for physical, timestamp_ms, topic, keys in messages:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ariane.errors import StoreMismatch
 from ariane.store.index.entries import Header, KeyedMessage, entries_position, file_bytes
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.index.pending_keys import KeyColumns
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.index_files import PATH, SHAPE, content, found, new_file, put, reopened
@@ -18,7 +18,7 @@ from tests.store.index.indexes import NOW_MS, TINY, by_the_book, checked, logs, 
 def test_batches_write_the_bytes_that_apache_writes_one_by_one(
     messages: list[KeyedMessage], batch: int, slots: int
 ) -> None:
-    shape = Shape(slots, entries=400)
+    shape = IndexCapacity(slots, entries=400)
     disk = SimulatedDisk()
     file = new_file(disk, shape)
     for begin in range(0, len(messages), batch):
@@ -39,7 +39,7 @@ def test_a_full_file_has_no_room_and_is_still_read() -> None:
 
 
 def test_the_newest_message_comes_first_and_other_keys_of_the_slot_do_not() -> None:
-    file = new_file(SimulatedDisk(), Shape(slots=1, entries=100))
+    file = new_file(SimulatedDisk(), IndexCapacity(slots=1, entries=100))
     put(file, message(0, "a", "b"), message(100, "b"), message(200, "a"))
     put(file, message(300, "c", "a"))
     assert found(file, "a") == [300, 200, 0]
@@ -48,7 +48,7 @@ def test_the_newest_message_comes_first_and_other_keys_of_the_slot_do_not() -> N
 
 
 def test_a_busy_key_is_followed_over_many_stretches_of_the_file() -> None:
-    file = new_file(SimulatedDisk(), Shape(slots=100, entries=200_000))
+    file = new_file(SimulatedDisk(), IndexCapacity(slots=100, entries=200_000))
     put(file, *(message(n, "busy" if n % 3 else f"k{n}") for n in range(60_000)))
     put(file, *(message(n, f"k{n}") for n in range(60_000, 90_000)))
     assert found(file, "busy") == [n for n in range(59_999, -1, -1) if n % 3]
@@ -116,7 +116,7 @@ def test_a_new_file_of_apache_that_counts_from_zero_is_empty() -> None:
 
 
 def test_the_holes_of_an_opened_file_are_filled_before_its_slots_are_mapped() -> None:
-    shape = Shape(slots=600_000, entries=10)
+    shape = IndexCapacity(slots=600_000, entries=10)
     disk = SimulatedDisk()
     disk.create(PATH, file_bytes(*shape), allocated=0).sync()
     disk.space_left = 100_000

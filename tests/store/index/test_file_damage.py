@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ariane.errors import StoreCorrupt
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header, KeyedMessage, entries_position, file_bytes
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.index_files import PATH, SHAPE, content, found, new_file, put, reopened
 from tests.store.index.indexes import EVER, HEADER, NOW_MS, TINY, book_hash, by_the_book, checked, logs, message
@@ -78,7 +78,7 @@ def test_a_file_without_any_sense_keeps_nothing() -> None:
 @pytest.mark.parametrize("link", [1, 2, 3, -1, 2**31 - 1, -(2**31)])
 def test_a_chain_that_does_not_lead_back_is_corrupt(link: int) -> None:
     disk = SimulatedDisk()
-    file = new_file(disk, Shape(slots=1, entries=100))
+    file = new_file(disk, IndexCapacity(slots=1, entries=100))
     put(file, message(0, "a"), message(1, "a"))
     # entry 1 is the end of the chain, until now
     disk.open(PATH, writable=True).write(link.to_bytes(4, "big", signed=True), entries_position(1) + 20 + 16)

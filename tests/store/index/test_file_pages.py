@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreFull
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.index.entries import entries_position
 from ariane.store.message_store import MessageStore
 from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
@@ -178,10 +178,10 @@ def test_a_disk_that_cannot_read_keeps_the_keys_waiting() -> None:
     put(store, draft(b"x", key="new"))
     disk.is_failing = True
     with pytest.raises(StoreFull, match="Input/output error"):
-        at_once(store.derived.warming_index())
+        run_sync(store.derived.warming_index())
     assert store.parts.dispatcher.keys_waiting == 1
     disk.is_failing = False
-    at_once(store.derived.warming_index())
+    run_sync(store.derived.warming_index())
     store.parts.dispatcher.write_index()
     assert len(offsets(store, "new")) == 1
 
@@ -190,7 +190,7 @@ def test_a_disk_on_which_nothing_stays_in_memory_is_written_all_the_same() -> No
     disk, store = with_keys()
     settled(disk, store)
     put(store, draft(b"x", key="new"))
-    steps: Steps[None] = store.derived.warming()
+    steps: IoSteps[None] = store.derived.warming()
     for errand in steps:
         assert errand is not None
         errand()

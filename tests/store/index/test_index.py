@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ariane.errors import StoreFull
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import KeyedMessage
-from ariane.store.index.file import Shape
+from ariane.store.index.file import IndexCapacity
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -39,7 +39,7 @@ def put_in_batches(index: Index, messages: Sequence[KeyedMessage], size: int) ->
         index.put(messages[begin : begin + size])
 
 
-def reopened(index: Index, disk: SimulatedDisk, shape: Shape = TINY) -> Index:
+def reopened(index: Index, disk: SimulatedDisk, shape: IndexCapacity = TINY) -> Index:
     index.close()
     again = opened(disk, shape)
     again.after_clean_stop()
@@ -49,7 +49,7 @@ def reopened(index: Index, disk: SimulatedDisk, shape: Shape = TINY) -> Index:
 @settings(deadline=None)
 @given(logs(), st.integers(1, 50), st.sampled_from([2, 3, 8, 1000]))
 def test_files_are_those_that_apache_writes(messages: list[KeyedMessage], batch: int, entries: int) -> None:
-    shape = Shape(slots=3, entries=entries)
+    shape = IndexCapacity(slots=3, entries=entries)
     disk = SimulatedDisk()
     put_in_batches(opened(disk, shape), messages, batch)
     assert contents(disk) == by_the_book(messages, shape)
@@ -137,7 +137,7 @@ def test_messages_without_keys_leave_nothing() -> None:
 @pytest.mark.parametrize("space", [0, 4096, 8192])
 def test_a_full_disk_takes_nothing_of_a_batch_and_all_of_it_later(space: int) -> None:
     disk = SimulatedDisk()
-    shape = Shape(slots=3, entries=300)
+    shape = IndexCapacity(slots=3, entries=300)
     index = opened(disk, shape)
     first = [message(number, f"k{number}") for number in range(250)]
     index.put(first)
@@ -173,36 +173,36 @@ def test_a_query_in_a_thread_may_end_after_its_file_was_dropped(tmp_path: Path) 
     index = opened(RealDisk(), root=tmp_path)
     index.put([message(number * 10, "a") for number in range(20)])
     dropped = threading.Event()
-    answers: list[int] = []
+    responses: list[int] = []
 
-    def ask() -> None:
+    def request() -> None:
         files = list(index._directory.files)
         dropped.wait()
         for file in files:
-            answers.extend(file.find(book_hash("orders", "a"), *EVER))
+            responses.extend(file.find(book_hash("orders", "a"), *EVER))
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=request)
     with index.lease():
         thread.start()
         index.drop_before(10**12)
         dropped.set()
         thread.join()
-    assert answers == [*range(60, -1, -10), *range(130, 60, -10), *range(190, 130, -10)]
+    assert responses == [*range(60, -1, -10), *range(130, 60, -10), *range(190, 130, -10)]
     index.close()
 
 
 def test_queries_in_threads_see_whole_batches_while_messages_are_put(tmp_path: Path) -> None:
-    index = opened(RealDisk(), Shape(slots=50, entries=1000), root=tmp_path)
+    index = opened(RealDisk(), IndexCapacity(slots=50, entries=1000), root=tmp_path)
     done = threading.Event()
     faults: list[list[int]] = []
 
-    def ask() -> None:
+    def request() -> None:
         while not done.is_set():
             hits = found(index, "a", max_num=10**6)
             if hits != list(range(len(hits) - 1, -1, -1)):
                 faults.append(hits)
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads = [threading.Thread(target=request) for _ in range(3)]
     with index.lease():
         for thread in threads:
             thread.start()

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from ariane.store.index.entries import KeyedMessage
-from ariane.store.index.file import Shape
+from ariane.store.index.file import IndexCapacity
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
-from ariane.wire.codes import SysFlag
 from ariane.wire.record.read import RecordView, walk
+from ariane.wire.sys_flag import SysFlag
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.indexes import EVER, ROOT, checked, contents, found, opened
 from tests.wire.golden import golden_store
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-SHAPE = Shape(slots=1000, entries=4000)
+SHAPE = IndexCapacity(slots=1000, entries=4000)
 STORES = pytest.mark.parametrize("store", ["clean", "killed"])
 
 

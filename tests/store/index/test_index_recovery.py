@@ -10,14 +10,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane.errors import StoreError
 from ariane.store.index.entries import KeyedMessage, entries_position, file_bytes
-from ariane.store.index.file import Shape
+from ariane.store.index.file import IndexCapacity
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.indexes import EVER, NOW_MS, ROOT, TINY, contents, expected, found, indexed, message, opened
 
 DIRECTORY = Layout.under(ROOT).index
-PAGES = Shape(slots=1500, entries=700)  # slots on two pages, entries on four
+PAGES = IndexCapacity(slots=1500, entries=700)  # slots on two pages, entries on four
 
 
 def synced(index: Index) -> None:

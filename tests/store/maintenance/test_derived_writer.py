@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.maintenance import derived_writer
 from ariane.store.message_store import MessageStore
@@ -21,7 +21,7 @@ def store_with(queues: int, clock: FakeClock) -> MessageStore:
     return store
 
 
-def go_on(steps: Steps[None], count: int) -> None:
+def go_on(steps: IoSteps[None], count: int) -> None:
     """So many steps; what they want done is done."""
     for errand in islice(steps, count):
         if errand is not None:
@@ -106,7 +106,7 @@ def test_what_comes_between_the_writes_of_many_queues_is_not_lost(turns: int, is
     store.append([draft(b"second", queue_id=queue_id) for queue_id in range(0, 600, 3)])
     if is_written_early:
         store.derived.write()
-    at_once(writing)
+    run_sync(writing)
     again = opened(disk.crash_process(), boot=BOOT)
     for queue_id in range(600):
         expected = [b"first"] * (queue_id < 400) + [b"second"] * (queue_id % 3 == 0)
@@ -122,6 +122,6 @@ def test_a_mark_does_not_go_back_when_all_was_written_early_meanwhile() -> None:
     assert 0 < len(store.parts.queues.dirty) < 400
     store.append([draft(b"second")])
     store.derived.write()
-    at_once(writing)
+    run_sync(writing)
     checkpoint = read_checkpoint(disk, store.parts.layout.checkpoint)
     assert checkpoint.written_to == store.parts.commit_log.max_offset

@@ -8,7 +8,7 @@ import pytest
 
 from ariane.errors import StoreFull
 from ariane.store.append.draft import Appended
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.maintenance.retention import FILES_PER_ROUND, Holder
@@ -236,7 +236,7 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
 
 
 def holding(place: int | None) -> Holder:
-    def looked_up() -> Steps[int | None]:
+    def looked_up() -> IoSteps[int | None]:
         yield None
         return place
 

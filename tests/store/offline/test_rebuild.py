@@ -10,7 +10,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.offline.rebuild import Rebuilt, rebuild_store
 from ariane.store.offline.verify import verify_store
-from ariane.store.offline.verify_report import shape_of
+from ariane.store.offline.verify_report import infer_file_sizes
 from tests.store.golden_stores import held_by_another_process, overwrite, unpack
 
 DISK = RealDisk()
@@ -23,7 +23,7 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path) -> Layout:
 
 def rebuild(layout: Layout, *, queues: bool = True, index: bool = True, discard_old: bool = False) -> Rebuilt:
     told: list[int] = []
-    settings = shape_of(DISK, layout)
+    settings = infer_file_sizes(DISK, layout)
     rebuilt = rebuild_store(
         DISK, layout, settings, queues=queues, index=index, discard_old=discard_old, progress=told.append
     )
@@ -36,14 +36,14 @@ def content(directory: Path) -> dict[Path, bytes]:
 
 
 def test_the_shape_of_a_store_is_read_from_its_files(layout: Layout) -> None:
-    settings = shape_of(DISK, layout)
+    settings = infer_file_sizes(DISK, layout)
     assert (settings.queue_segment_bytes, settings.index_slots, settings.index_entries) == (2000, 1000, 4000)
 
 
 def test_a_store_without_queues_and_index_has_the_default_shape(layout: Layout) -> None:
     shutil.rmtree(layout.consume_queues)
     shutil.rmtree(layout.index)
-    settings = shape_of(DISK, layout, index_slots=77)
+    settings = infer_file_sizes(DISK, layout, index_slots=77)
     assert (settings.queue_segment_bytes, settings.index_slots, settings.index_entries) == (6_000_000, 77, 20_000_000)
 
 
@@ -87,7 +87,7 @@ def test_a_rebuild_mends_what_verify_finds_in_queues_and_index(layout: Layout) -
 
 def test_queues_and_index_that_are_gone_come_back(layout: Layout) -> None:
     queues = content(layout.consume_queues)
-    settings = shape_of(DISK, layout)
+    settings = infer_file_sizes(DISK, layout)
     shutil.rmtree(layout.consume_queues)
     shutil.rmtree(layout.index)
     rebuild_store(DISK, layout, settings, queues=True, index=True, discard_old=False, progress=lambda count: None)
@@ -117,7 +117,9 @@ def test_a_rebuild_that_fails_leaves_the_old_ones_in_place(layout: Layout) -> No
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        rebuild_store(DISK, layout, shape_of(DISK, layout), queues=True, index=True, discard_old=False, progress=fail)
+        rebuild_store(
+            DISK, layout, infer_file_sizes(DISK, layout), queues=True, index=True, discard_old=False, progress=fail
+        )
     assert content(layout.root) == before
 
 
@@ -125,8 +127,8 @@ def test_queues_are_rebuilt_whatever_the_index_looks_like(layout: Layout) -> Non
     for path in layout.index.iterdir():
         path.write_bytes(b"\xff" * 1000)
     with pytest.raises(StoreMismatch, match="--index-slots"):
-        shape_of(DISK, layout)
-    settings = shape_of(DISK, layout, with_index=False)
+        infer_file_sizes(DISK, layout)
+    settings = infer_file_sizes(DISK, layout, with_index=False)
     rebuilt = rebuild_store(
         DISK, layout, settings, queues=True, index=False, discard_old=False, progress=lambda count: None
     )

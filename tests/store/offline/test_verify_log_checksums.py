@@ -8,7 +8,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
-from ariane.store.offline.verify_report import Cure, Report
+from ariane.store.offline.verify_report import Fix, Report
 from ariane.store.settings import StoreSettings
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.golden_stores import unpack
@@ -36,7 +36,7 @@ def test_a_changed_byte_is_told_with_its_block_and_the_records_in_it() -> None:
     size = 91 + 700 + len("orders")
     disk.flip_bit(LOG, 2 * size + 45, 0)
     (fault,) = check(disk).faults
-    assert (fault.file, fault.position, fault.cure) == (f"commitlog/{offset_name(0)}", 1000, Cure.RESTORE)
+    assert (fault.file, fault.position, fault.cure) == (f"commitlog/{offset_name(0)}", 1000, Fix.RESTORE)
     assert fault.what.startswith("bytes 1000 to 1999 are not those that were written")
     assert fault.what.endswith(f"2 whole records are there, at physical offsets {size} to {2 * size}")
 
@@ -57,7 +57,7 @@ def test_a_damaged_sum_is_told_as_that_and_not_as_damage_of_the_log() -> None:
     disk.flip_bit(SUMS, 32 + 16, 0)
     report = check(disk)
     (fault,) = report.faults
-    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 48, Cure.SUMS)
+    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 48, Fix.SUMS)
     assert report.summary.log_bytes - report.summary.summed_bytes == 1000
 
 
@@ -65,7 +65,7 @@ def test_a_damaged_head_of_the_sums_is_told() -> None:
     disk = stopped()
     disk.flip_bit(SUMS, 20, 0)
     (fault,) = check(disk).faults
-    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Cure.SUMS)
+    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Fix.SUMS)
 
 
 def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -> None:
@@ -75,7 +75,7 @@ def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -
         file.write(random.Random(position).randbytes(4), position)
     file.close()
     (fault,) = check(disk).faults
-    assert fault.cure == Cure.REPLACED
+    assert fault.cure == Fix.REPLACED
     assert "none of its 5 blocks" in fault.what
 
 

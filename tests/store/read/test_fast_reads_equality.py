@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
-from ariane.store.read.fast_reads import Run, straight_run
+from ariane.store.read.fast_reads import ContiguousRead, find_contiguous_read
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import draft, opened, put
 
@@ -30,8 +30,10 @@ def places_of(store: MessageStore) -> list[tuple[int, int]]:
     return sorted((physical, size) for physical, size, _ in ENTRY.iter_unpack(entries))
 
 
-def run_of(log: CommitLog, places: list[tuple[int, int]], bytes_max: int = ANY, memory: int = ANY) -> Run | None:
-    return straight_run(log, b"".join(ENTRY.pack(*place, 77) for place in places), bytes_max, memory)
+def run_of(
+    log: CommitLog, places: list[tuple[int, int]], bytes_max: int = ANY, memory: int = ANY
+) -> ContiguousRead | None:
+    return find_contiguous_read(log, b"".join(ENTRY.pack(*place, 77) for place in places), bytes_max, memory)
 
 
 def one_by_one(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes | None]:

@@ -3,13 +3,13 @@
 import pytest
 
 from ariane.wire.hashes import crc32
-from ariane.wire.record.layout import SEAL_BYTES, is_sealed, pack_record, seal, with_room
+from ariane.wire.record.layout import SEAL_BYTES, add_checksum, has_checksum, pack_record, with_room
 from ariane.wire.record.read import BrokenRecord, RecordView, verify
 
 
 def sealed(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes:
     host = bytes([127, 0, 0, 1, 0, 0, 0, 1])
-    return seal(
+    return add_checksum(
         pack_record(
             topic=b"orders", body=body, properties=with_room(properties), queue_id=1, flag=7, queue_offset=3,
             physical_offset=4, sys_flag=0, born_timestamp_ms=5, born_host=host, store_timestamp_ms=6, store_host=host,
@@ -52,4 +52,4 @@ def test_a_body_of_no_bytes_is_covered_too() -> None:
 
 
 def test_a_record_without_a_seal_is_left_alone() -> None:
-    assert not is_sealed(b"TAGS\x01a\x02")
+    assert not has_checksum(b"TAGS\x01a\x02")

@@ -14,10 +14,10 @@ from ariane.wire.exchange import (
     REQUESTS,
     Declaration,
     ServedBy,
-    answer_command,
-    read_answer,
     read_request,
+    read_response,
     request_command,
+    response_command,
 )
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from tests.wire.requests.struct_values import smallest, structs
@@ -50,23 +50,23 @@ def over_the_wire(command: Command) -> Command:
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_request_survives_the_wire(declaration: Declaration, data: st.DataObject) -> None:
-    ask = data.draw(structs(declaration.request))
-    command = over_the_wire(request_command(ask, opaque=7, serialization=data.draw(SERIALIZATIONS)))
+    request = data.draw(structs(declaration.request))
+    command = over_the_wire(request_command(request, opaque=7, serialization=data.draw(SERIALIZATIONS)))
     assert (command.code, command.opaque, command.is_response) == (declaration.code, 7, False)
-    assert read_request(declaration, command) == ask
+    assert read_request(declaration, command) == request
 
 
 @pytest.mark.parametrize("declaration", DECLARATIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_an_answer_survives_the_wire(declaration: Declaration, data: st.DataObject) -> None:
-    accepted = st.sampled_from(sorted(declaration.answer.accepts))
-    answer = data.draw(structs(declaration.answer, code=accepted, remark=REMARKS))
-    ask: Any = smallest(declaration.request)
-    asked = over_the_wire(request_command(ask, opaque=7, serialization=data.draw(SERIALIZATIONS)))
-    command = over_the_wire(answer_command(asked, answer))
+    accepted = st.sampled_from(sorted(declaration.response.accepts))
+    response = data.draw(structs(declaration.response, code=accepted, remark=REMARKS))
+    request: Any = smallest(declaration.request)
+    asked = over_the_wire(request_command(request, opaque=7, serialization=data.draw(SERIALIZATIONS)))
+    command = over_the_wire(response_command(asked, response))
     assert (command.opaque, command.is_response, command.serialization) == (7, True, asked.serialization)
-    assert read_answer(ask, command) == answer
+    assert read_response(request, command) == response
 
 
 @pytest.mark.parametrize("code", sorted({*NEEDED_BY_CLIENTS, *NEEDED_BY_ADMINISTRATORS, *NEEDED_BY_SERVERS}))
@@ -77,7 +77,7 @@ def test_a_needed_request_is_declared(code: int) -> None:
 @pytest.mark.parametrize("declaration", DECLARATIONS)
 def test_a_request_is_called_by_one_name_only(declaration: Declaration) -> None:
     """Two attributes with one wire name would overwrite each other."""
-    for kind in (declaration.request, declaration.answer):
+    for kind in (declaration.request, declaration.response):
         names = kind.__struct_encode_fields__
         assert len(set(names)) == len(names)
 

@@ -10,23 +10,23 @@ from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
-from ariane.wire.exchange import REQUESTS, answer_command, read_answer, read_request, request_command
-from ariane.wire.fields import Answer
+from ariane.wire.exchange import REQUESTS, read_request, read_response, request_command, response_command
+from ariane.wire.fields import Response
 from ariane.wire.frame import Command, decode_header, encode_json_header
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.requests.acl import UpdateAccount
 from ariane.wire.requests.clients import Heartbeat
 from ariane.wire.requests.offsets import (
     GetConsumerOffset,
-    OffsetAnswer,
     OffsetList,
+    OffsetResponse,
     OffsetsByQueue,
     OffsetStored,
     ResetClientOffset,
     as_list,
 )
-from ariane.wire.requests.pull import LitePull, Pull, PullAnswer
-from ariane.wire.requests.send import Send, SendAnswer, SendBack
+from ariane.wire.requests.pull import LitePull, Pull, PullResponse
+from ariane.wire.requests.send import Send, SendBack, SendResponse
 from tests.wire.requests.struct_values import smallest
 
 LETTERS = {
@@ -51,22 +51,27 @@ def received(code: RequestCode, ext: dict[str, Any], body: bytes = b"") -> Any:
     return read_request(REQUESTS[code], decode_header(Serialization.JSON, header, body))
 
 
-def answered(answer: Answer) -> dict[str, Any]:
-    header = encode_json_header(answer_command(Command(code=0), answer))
+def answered(response: Response) -> dict[str, Any]:
+    header = encode_json_header(response_command(Command(code=0), response))
     return dict(json.loads(header))
 
 
 def test_trap_02_accept_numbers_and_bools_in_ext_fields_emit_strings_only() -> None:
-    ask = received(RequestCode.SEND_MESSAGE_V2, {**LETTERS, "k": False, "j": 2, "l": "16"})
-    assert isinstance(ask, Send)
-    assert (ask.queue_id, ask.born_timestamp, ask.unit_mode, ask.reconsume_times) == (0, 1700000000000, False, 2)
-    sent = json.loads(encode_json_header(request_command(ask, opaque=1)))
+    request = received(RequestCode.SEND_MESSAGE_V2, {**LETTERS, "k": False, "j": 2, "l": "16"})
+    assert isinstance(request, Send)
+    assert (request.queue_id, request.born_timestamp, request.unit_mode, request.reconsume_times) == (
+        0,
+        1700000000000,
+        False,
+        2,
+    )
+    sent = json.loads(encode_json_header(request_command(request, opaque=1)))
     assert all(isinstance(value, str) for value in sent["extFields"].values())
 
 
-@pytest.mark.parametrize("code", sorted(SendAnswer.accepts))
+@pytest.mark.parametrize("code", sorted(SendResponse.accepts))
 def test_trap_05_send_answers_always_carry_their_fields(code: int) -> None:
-    ext = answered(SendAnswer(code=code, msg_id="7F00", queue_id=0, queue_offset=QueueOffset(0)))["extFields"]
+    ext = answered(SendResponse(code=code, msg_id="7F00", queue_id=0, queue_offset=QueueOffset(0)))["extFields"]
     assert ext == {
         "msgId": "7F00",
         "queueId": "0",
@@ -76,24 +81,26 @@ def test_trap_05_send_answers_always_carry_their_fields(code: int) -> None:
     }
 
 
-@pytest.mark.parametrize("code", sorted(PullAnswer.accepts))
+@pytest.mark.parametrize("code", sorted(PullResponse.accepts))
 def test_trap_05_pull_answers_always_carry_their_fields(code: int) -> None:
     zero = QueueOffset(0)
-    answer = PullAnswer(code=code, suggest_which_broker_id=0, next_begin_offset=zero, min_offset=zero, max_offset=zero)
+    response = PullResponse(
+        code=code, suggest_which_broker_id=0, next_begin_offset=zero, min_offset=zero, max_offset=zero
+    )
     names = ["suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"]
-    assert answered(answer)["extFields"] == dict.fromkeys(names, "0")
+    assert answered(response)["extFields"] == dict.fromkeys(names, "0")
 
 
 def test_trap_05_send_and_pull_answers_without_their_fields_are_refused() -> None:
     for code in (RequestCode.SEND_MESSAGE, RequestCode.PULL_MESSAGE):
-        ask: Any = smallest(REQUESTS[code].request)
+        request: Any = smallest(REQUESTS[code].request)
         with pytest.raises(FieldError):
-            read_answer(ask, Command(code=0, ext_texts={}))
+            read_response(request, Command(code=0, ext_texts={}))
 
 
 def test_trap_05_an_answer_with_a_header_of_its_own_has_ext_fields_even_when_empty() -> None:
     assert answered(OffsetStored())["extFields"] == {}
-    assert "extFields" not in answered(Answer())
+    assert "extFields" not in answered(Response())
 
 
 @pytest.mark.parametrize("word", ["true", "TRUE", True])
@@ -133,13 +140,13 @@ def test_trap_08_cpp_heartbeats_with_enum_numbers_text_versions_and_missing_sets
 
 def test_trap_11_a_lite_pull_is_a_pull() -> None:
     assert issubclass(LitePull, Pull)
-    assert REQUESTS[RequestCode.LITE_PULL_MESSAGE].answer is REQUESTS[RequestCode.PULL_MESSAGE].answer
+    assert REQUESTS[RequestCode.LITE_PULL_MESSAGE].response is REQUESTS[RequestCode.PULL_MESSAGE].response
 
 
 def test_trap_16_send_back_without_max_reconsume_times_decodes() -> None:
-    ask = received(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "91", "group": "CG", "delayLevel": "0"})
-    assert isinstance(ask, SendBack)
-    assert ask.max_reconsume_times is None
+    request = received(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "91", "group": "CG", "delayLevel": "0"})
+    assert isinstance(request, SendBack)
+    assert request.max_reconsume_times is None
 
 
 def test_trap_19_reset_offset_push_list_form_for_cpp_object_keys_for_the_rest() -> None:
@@ -165,13 +172,13 @@ def test_trap_19_either_form_of_a_reset_offset_push_is_read() -> None:
 
 
 def test_trap_22_the_answer_to_a_heartbeat_advertises_nothing() -> None:
-    assert REQUESTS[RequestCode.HEART_BEAT].answer is Answer
-    assert "extFields" not in answered(Answer())
+    assert REQUESTS[RequestCode.HEART_BEAT].response is Response
+    assert "extFields" not in answered(Response())
 
 
 def test_trap_25_codes_209_to_211_are_those_of_access_control() -> None:
     with pytest.raises(RequestFailed) as caught:
-        read_answer(UpdateAccount(access_key="k"), Command(code=209, remark="no"))
+        read_response(UpdateAccount(access_key="k"), Command(code=209, remark="no"))
     assert caught.value.code is ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
     assert [ResponseCode(code).name for code in (210, 211)] == [
         "DELETE_ACL_CONFIG_FAILED",
@@ -180,18 +187,18 @@ def test_trap_25_codes_209_to_211_are_those_of_access_control() -> None:
 
 
 def test_trap_09_no_stored_offset_is_code_22_and_a_young_queue_is_0() -> None:
-    ask = GetConsumerOffset("G", "T", 0)
-    asked = request_command(ask, opaque=1)
+    request = GetConsumerOffset("G", "T", 0)
+    asked = request_command(request, opaque=1)
     with pytest.raises(RequestFailed) as caught:
-        read_answer(ask, answer_command(asked, Answer(code=ResponseCode.QUERY_NOT_FOUND, remark="no offset")))
+        read_response(request, response_command(asked, Response(code=ResponseCode.QUERY_NOT_FOUND, remark="no offset")))
     assert caught.value.code == 22
-    young = answer_command(asked, OffsetAnswer(offset=QueueOffset(0)))
+    young = response_command(asked, OffsetResponse(offset=QueueOffset(0)))
     assert (young.code, young.ext) == (0, {"offset": "0"})
-    assert read_answer(ask, young).offset == 0
+    assert read_response(request, young).offset == 0
 
 
 def test_trap_21_the_answer_to_a_half_message_tells_where_the_half_record_is() -> None:
-    answer = SendAnswer(msg_id="7F00000100002A9F000000000001E240", queue_id=0, queue_offset=QueueOffset(7))
-    command = answer_command(Command(code=RequestCode.SEND_MESSAGE_V2), answer)
+    response = SendResponse(msg_id="7F00000100002A9F000000000001E240", queue_id=0, queue_offset=QueueOffset(7))
+    command = response_command(Command(code=RequestCode.SEND_MESSAGE_V2), response)
     assert decode_offset_message_id(command.ext["msgId"]).physical_offset == 123456  # END_TRANSACTION's commitLogOffset
     assert command.ext["queueOffset"] == "7"  # and its tranStateTableOffset

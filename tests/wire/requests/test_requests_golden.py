@@ -7,7 +7,7 @@ import pytest
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.errors import RequestFailed
 from ariane.wire.codes import RequestCode
-from ariane.wire.exchange import REQUESTS, Declaration, answer_command, read_answer, read_request, request_command
+from ariane.wire.exchange import REQUESTS, Declaration, read_request, read_response, request_command, response_command
 from ariane.wire.frame import Command
 from ariane.wire.json.fastjson import parse
 from tests.wire.golden_frames import GoldenFrame, shown_frames, whole_frames
@@ -27,19 +27,19 @@ BESIDE_THE_STRUCT = {"AccessKey", "OnsChannel", "ReqT", "Signature", "bname"}
 
 def read(declaration: Declaration, command: Command) -> Any:
     if command.is_response:
-        ask: Any = smallest(declaration.request)
-        return read_answer(ask, command)
+        request: Any = smallest(declaration.request)
+        return read_response(request, command)
     return read_request(declaration, command)
 
 
 def write(value: Any, as_in: Command) -> Command:
     if as_in.is_response:
-        return answer_command(as_in, value)
+        return response_command(as_in, value)
     return request_command(value, opaque=as_in.opaque, oneway=as_in.is_oneway, serialization=as_in.serialization)
 
 
 def is_failure(frame: GoldenFrame) -> bool:
-    return frame.command.is_response and frame.command.code not in frame.declaration.answer.accepts
+    return frame.command.is_response and frame.command.code not in frame.declaration.response.accepts
 
 
 GOOD_FRAMES = [frame for frame in whole_frames() if not is_failure(frame)]

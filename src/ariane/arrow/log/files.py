@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ariane.arrow.gather import Source
+from ariane.arrow.gather import ByteGatherer
 from ariane.arrow.walk import Walk
 from ariane.errors import StoreCorrupt, StoreMismatch
 from ariane.store.commit_log.scan import DataFile, list_files
@@ -48,7 +48,7 @@ class LogFiles:
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._disk = disk or RealDisk()
         self.files = [file for file in list_files(self._disk, directory) if file.size]
-        self._mapped: tuple[DataFile, Source] | None = None
+        self._mapped: tuple[DataFile, ByteGatherer] | None = None
 
     @property
     def begin(self) -> int:
@@ -69,7 +69,7 @@ class LogFiles:
     def walk(self, file: DataFile, limit: int) -> Walk:
         """A walk over one file, of which bytes from the physical offset `limit` on do not count."""
         if self._mapped is None or self._mapped[0] is not file:
-            self._mapped = file, Source(map_file(self._disk, file.path))
+            self._mapped = file, ByteGatherer(map_file(self._disk, file.path))
         source = self._mapped[1]
         return Walk(source, max(0, min(len(source), limit - file.base)), file.base)
 

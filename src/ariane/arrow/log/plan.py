@@ -17,7 +17,7 @@ import numpy as np
 from ariane.arrow.filter import OffsetRange, Selection
 from ariane.arrow.gather import Int64s
 from ariane.arrow.log.files import LogFiles, QueueEntries, open_queues, topics_with_queues
-from ariane.arrow.log.split import LogSplit, Way
+from ariane.arrow.log.split import LogSplit, ScanStrategy
 from ariane.arrow.rows import checksum_faults
 from ariane.arrow.walk import next_record
 from ariane.errors import StoreError, StoreMismatch
@@ -205,7 +205,7 @@ _SAMPLES_MIN = 256
 _SAMPLES_PER_SPLIT = 16
 
 
-class Cut(NamedTuple):
+class SplitPoint(NamedTuple):
     begin: int
     end: int
     bytes: int
@@ -213,13 +213,13 @@ class Cut(NamedTuple):
     is_aligned: bool = True
 
 
-def even_cuts(files: LogFiles, probe: LogProbe, begin: int, end: int, bytes_each: int) -> Iterator[Cut]:
+def even_cuts(files: LogFiles, probe: LogProbe, begin: int, end: int, bytes_each: int) -> Iterator[SplitPoint]:
     """Parts of equal length. Each begins where a queue says that a record does, or, when none says, anywhere."""
     is_aligned = True
     while begin < end:
         target = begin + bytes_each
         cut, next_aligned = (end, True) if target >= end else _cut(files, probe, target, end, bytes_each // 4)
-        yield Cut(begin, cut, cut - begin, is_aligned)
+        yield SplitPoint(begin, cut, cut - begin, is_aligned)
         begin, is_aligned = cut, next_aligned
 
 
@@ -232,7 +232,7 @@ def _cut(files: LogFiles, probe: LogProbe, target: int, end: int, near_bytes: in
     return (target, False) if found is None or found.start >= end else (found.start, True)
 
 
-def queue_cuts(queues: Sequence[QueueEntries], begin: int, end: int, bytes_each: int) -> Iterator[Cut]:
+def queue_cuts(queues: Sequence[QueueEntries], begin: int, end: int, bytes_each: int) -> Iterator[SplitPoint]:
     """Parts that hold equally many bytes of the records in these queues, as far as a sample of the entries tells."""
     places, weights = _samples(queues, begin, end, bytes_each)
     order = np.argsort(places, kind="stable")
@@ -244,7 +244,7 @@ def queue_cuts(queues: Sequence[QueueEntries], begin: int, end: int, bytes_each:
     cuts = np.unique(places[np.searchsorted(so_far, total / parts * np.arange(1, parts))]).tolist()
     edges = [begin, *(cut for cut in cuts if begin < cut < end), end]
     for first, last in pairwise(edges):
-        yield Cut(first, last, round(total / (len(edges) - 1)))
+        yield SplitPoint(first, last, round(total / (len(edges) - 1)))
 
 
 def _samples(
@@ -452,13 +452,13 @@ class _Planner:
 
     def _by_queues(self, queues: Sequence[QueueEntries], begin: int, end: int) -> list[LogSplit]:
         cuts = queue_cuts(queues, begin, end, self._bytes_per_split)
-        return [self._split(cut.begin, cut.end, Way.QUEUES, bytes_estimate=cut.bytes) for cut in cuts]
+        return [self._split(cut.begin, cut.end, ScanStrategy.QUEUES, bytes_estimate=cut.bytes) for cut in cuts]
 
     def _scan(self, probe: LogProbe, begin: int, end: int) -> list[LogSplit]:
         """What queues tell is split from what they do not, because only there they say what is visible."""
         ranges = [(begin, min(end, self._queued_to), not self._raw), (max(begin, self._queued_to), end, False)]
         return [
-            self._split(cut.begin, cut.end, Way.SCAN, is_aligned=cut.is_aligned, by_queues=by_queues)
+            self._split(cut.begin, cut.end, ScanStrategy.SCAN, is_aligned=cut.is_aligned, by_queues=by_queues)
             for first, last, by_queues in ranges
             if first < last
             for cut in even_cuts(self._files, probe, first, last, self._bytes_per_split)
@@ -475,13 +475,17 @@ class _Planner:
         inside = [int(offset) for offset in hits.offsets if first <= offset < last]
         found = [
             self._split(
-                first, last, Way.OFFSETS, by_queues=not self._raw, offsets=tuple(inside[at : at + _OFFSETS_PER_SPLIT])
+                first,
+                last,
+                ScanStrategy.OFFSETS,
+                by_queues=not self._raw,
+                offsets=tuple(inside[at : at + _OFFSETS_PER_SPLIT]),
             )
             for at in range(0, len(inside), _OFFSETS_PER_SPLIT)
         ]
         return [*self._scan(probe, begin, first), *found, *self._scan(probe, last, end)]
 
-    def _split(self, begin: int, end: int, way: Way, **more: object) -> LogSplit:
+    def _split(self, begin: int, end: int, way: ScanStrategy, **more: object) -> LogSplit:
         split = LogSplit(
             store_root=str(self._layout.root),
             commit_log=str(self._layout.commit_log),

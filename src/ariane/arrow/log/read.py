@@ -11,7 +11,7 @@ import pyarrow as pa
 from ariane.arrow.decode import Decoder
 from ariane.arrow.gather import Bools, Int64s, is_all
 from ariane.arrow.log.files import LogFiles, QueueEntries, open_queues, topics_with_queues
-from ariane.arrow.log.split import LogSplit, Way
+from ariane.arrow.log.split import LogSplit, ScanStrategy
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import message_schema
 from ariane.arrow.validate import Checked
@@ -258,11 +258,11 @@ class _SplitReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         match self._split.way:
-            case Way.SCAN:
+            case ScanStrategy.SCAN:
                 return self._scan()
-            case Way.QUEUES:
+            case ScanStrategy.QUEUES:
                 return self._at(queued_records(self._layout, self._split))
-            case Way.OFFSETS:
+            case ScanStrategy.OFFSETS:
                 return self._at(QueuedRecords(np.array(self._split.offsets, np.int64)))
 
     # --- one record after the other ---------------------------------------------------------------------------------

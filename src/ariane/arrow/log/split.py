@@ -6,7 +6,7 @@ from enum import StrEnum
 from ariane.arrow.filter import Selection
 
 
-class Way(StrEnum):
+class ScanStrategy(StrEnum):
     """How the records of a split are found."""
 
     SCAN = "scan"
@@ -27,7 +27,7 @@ class LogSplit:
     end: int
     limit: int
     """Where the log ended when the split was made: nothing from there on is looked at."""
-    way: Way
+    way: ScanStrategy
     selection: Selection
     is_aligned: bool = True
     """Whether a record is known to begin at `begin`. If not, the first one behind it is searched for."""

@@ -65,30 +65,30 @@ class Access:
 
     # --- the guard --------------------------------------------------------------------------------------------------
 
-    def guard(self, connection: Connection, command: Command, ask: Request[Any]) -> None:
+    def guard(self, connection: Connection, command: Command, request: Request[Any]) -> None:
         """For the dispatcher: RequestFailed when the request may not pass."""
         host = host_of(connection.peer)
-        if self._rules.is_white(host) and not manages_accounts(type(ask)):
+        if self._rules.is_white(host) and not manages_accounts(type(request)):
             return
         try:
-            self._check(host, command, ask)
+            self._check(host, command, request)
         except RequestFailed as refusal:
             log.warning("access refused", extra={"peer": connection.peer, "reason": refusal.remark})
             raise
 
-    def _check(self, host: str, command: Command, ask: Request[Any]) -> None:
+    def _check(self, host: str, command: Command, request: Request[Any]) -> None:
         account = self._account_of(command)
         if account.is_white(host):
-            if manages_accounts(type(ask)) and not account.admin:
+            if manages_accounts(type(request)) and not account.admin:
                 raise _needs_admin(command, account)
             return
         if not verify(account.secret.reveal(), command.ext, command.body):
             raise _refused(f"Check signature failed for accessKey={account.access_key}")
-        if needs_admin(type(ask)):
+        if needs_admin(type(request)):
             if not account.admin:
                 raise _needs_admin(command, account)
             return
-        for need in needs_of(ask):
+        for need in needs_of(request):
             if not account.may(need):
                 raise _refused(f"No default permission for {need}")
 

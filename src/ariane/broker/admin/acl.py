@@ -10,11 +10,11 @@ from ariane.broker.settings import BrokerSettings
 from ariane.errors import RequestFailed, SettingsError
 from ariane.rpc.handlers import Call, handles
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.requests.acl import (
     AccessRules,
-    AccessRulesAnswer,
-    AccessVersionAnswer,
+    AccessRulesResponse,
+    AccessVersionResponse,
     Account,
     DeleteAccount,
     GetAccessRules,
@@ -31,38 +31,38 @@ class AccessHandlers:
     """None when access control is off: there are no accounts then."""
 
     @handles(UpdateAccount)
-    def update_account(self, ask: UpdateAccount, call: Call) -> Answer:
+    def update_account(self, request: UpdateAccount, call: Call) -> Response:
         access = self._switched_on()
         try:
-            access.put_account(ask)
+            access.put_account(request)
         except (ValueError, SettingsError, OSError) as error:
             raise RequestFailed(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, _cause(error)) from error
-        return Answer()
+        return Response()
 
     @handles(DeleteAccount)
-    def delete_account(self, ask: DeleteAccount, call: Call) -> Answer:
+    def delete_account(self, request: DeleteAccount, call: Call) -> Response:
         access = self._switched_on()
         try:
-            deleted = access.delete_account(ask.access_key)
+            deleted = access.delete_account(request.access_key)
         except (ValueError, SettingsError, OSError) as error:
             raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, _cause(error)) from error
         if not deleted:
-            raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, f"there is no account {ask.access_key}")
-        return Answer()
+            raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, f"there is no account {request.access_key}")
+        return Response()
 
     @handles(UpdateGlobalWhiteList)
-    def update_white_list(self, ask: UpdateGlobalWhiteList, call: Call) -> Answer:
+    def update_white_list(self, request: UpdateGlobalWhiteList, call: Call) -> Response:
         access = self._switched_on()
         try:
-            access.set_white_list(comma_list(ask.global_white_addrs))
+            access.set_white_list(comma_list(request.global_white_addrs))
         except (ValueError, SettingsError, OSError) as error:
             raise RequestFailed(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, _cause(error)) from error
-        return Answer()
+        return Response()
 
     @handles(GetAccessVersion)
-    def version(self, ask: GetAccessVersion, call: Call) -> AccessVersionAnswer:
+    def version(self, request: GetAccessVersion, call: Call) -> AccessVersionResponse:
         version = self._switched_on().rules.version
-        return AccessVersionAnswer(
+        return AccessVersionResponse(
             version=_json(version),
             # 4.9's tool reads a version per file from here. Ours is one file, and where it lies is nobody's business.
             all_acl_file_version=_json({self.settings.acl_file.name: version}),
@@ -72,9 +72,9 @@ class AccessHandlers:
         )
 
     @handles(GetAccessRules)
-    def rules(self, ask: GetAccessRules, call: Call) -> AccessRulesAnswer:
+    def rules(self, request: GetAccessRules, call: Call) -> AccessRulesResponse:
         document = self._switched_on().document
-        return AccessRulesAnswer(
+        return AccessRulesResponse(
             body=AccessRules(
                 global_white_addrs=list(document.get("globalWhiteRemoteAddresses") or []),
                 plain_access_configs=[_without_secret(entry) for entry in document.get("accounts") or []],

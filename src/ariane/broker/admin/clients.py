@@ -10,25 +10,25 @@ from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import CallTimeout, RecordError, RequestFailed, TransportError
 from ariane.rpc.handlers import Call, Encoded, handles
-from ariane.store.blocking_io import off_the_loop
+from ariane.store.blocking_io import run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.requests.clients import (
     ClientConnection,
     ConsumeDirectly,
     ConsumerConnections,
-    ConsumerConnectionsAnswer,
+    ConsumerConnectionsResponse,
     GetAllProducers,
     GetConsumerConnections,
     GetProducerConnections,
     GetRunningInfo,
     ProducerConnections,
-    ProducerConnectionsAnswer,
+    ProducerConnectionsResponse,
     ProducerInfo,
-    ProducersAnswer,
+    ProducersResponse,
     ProducerTable,
 )
 
@@ -46,9 +46,9 @@ class ConnectionHandlers:
     # --- who is connected -------------------------------------------------------------------------------------------
 
     @handles(GetConsumerConnections)
-    def consumers(self, ask: GetConsumerConnections, call: Call) -> ConsumerConnectionsAnswer:
-        group = self._online(ask.consumer_group)
-        return ConsumerConnectionsAnswer(
+    def consumers(self, request: GetConsumerConnections, call: Call) -> ConsumerConnectionsResponse:
+        group = self._online(request.consumer_group)
+        return ConsumerConnectionsResponse(
             body=ConsumerConnections(
                 connection_set=[_connection(member) for member in group.members.values()],
                 subscription_table=group.subscriptions,
@@ -59,16 +59,16 @@ class ConnectionHandlers:
         )
 
     @handles(GetProducerConnections)
-    def producers(self, ask: GetProducerConnections, call: Call) -> ProducerConnectionsAnswer:
-        members = self.clients.producers(ask.producer_group)
+    def producers(self, request: GetProducerConnections, call: Call) -> ProducerConnectionsResponse:
+        members = self.clients.producers(request.producer_group)
         if not members:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no producer of group {ask.producer_group} is online")
-        return ProducerConnectionsAnswer(body=ProducerConnections(connection_set=list(map(_connection, members))))
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no producer of group {request.producer_group} is online")
+        return ProducerConnectionsResponse(body=ProducerConnections(connection_set=list(map(_connection, members))))
 
     @handles(GetAllProducers)
-    def all_producers(self, ask: GetAllProducers, call: Call) -> ProducersAnswer:
+    def all_producers(self, request: GetAllProducers, call: Call) -> ProducersResponse:
         data = {group: list(map(self._info, self.clients.producers(group))) for group in self.clients.producer_groups()}
-        return ProducersAnswer(body=ProducerTable(data=data))
+        return ProducersResponse(body=ProducerTable(data=data))
 
     def _info(self, member: Member) -> ProducerInfo:
         silent_ms = round((self.clock.monotonic() - member.last_seen) * 1000)
@@ -83,22 +83,22 @@ class ConnectionHandlers:
     # --- questions to one consumer ----------------------------------------------------------------------------------
 
     @handles(GetRunningInfo)
-    async def running_info(self, ask: GetRunningInfo, call: Call) -> Encoded:
-        return await self._pass_on(ask, self._member(ask.consumer_group, ask.client_id))
+    async def running_info(self, request: GetRunningInfo, call: Call) -> Encoded:
+        return await self._pass_on(request, self._member(request.consumer_group, request.client_id))
 
     @handles(ConsumeDirectly)
-    async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> Encoded:
+    async def consume_directly(self, request: ConsumeDirectly, call: Call) -> Encoded:
         """The message goes to the consumer as if it had pulled it, whatever it has consumed before."""
-        member = self._member(ask.consumer_group, ask.client_id)
-        body = await self._message(ask.msg_id or "")
-        return await self._pass_on(replace(ask, broker_name=self.settings.name, body=body), member)
+        member = self._member(request.consumer_group, request.client_id)
+        body = await self._message(request.msg_id or "")
+        return await self._pass_on(replace(request, broker_name=self.settings.name, body=body), member)
 
     async def _message(self, message_id: str) -> bytes:
         try:
             offset = decode_offset_message_id(message_id).physical_offset
         except RecordError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; give the offset id of the message") from error
-        record = await off_the_loop(self.store.lookup.finding_record(offset))
+        record = await run_in_executor(self.store.lookup.finding_record(offset))
         if record is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} on this broker")
         return bytes(record)
@@ -118,10 +118,10 @@ class ConnectionHandlers:
             )
         return member
 
-    async def _pass_on(self, ask: Request[Any], member: Member) -> Encoded:
+    async def _pass_on(self, request: Request[Any], member: Member) -> Encoded:
         """The client's own answer, byte for byte: a newer client may say more than we know of."""
         try:
-            answer = await member.connection.call(request_command(ask, opaque=0), _TIMEOUT_S)
+            response = await member.connection.call(request_command(request, opaque=0), _TIMEOUT_S)
         except CallTimeout as error:
             raise RequestFailed(
                 ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {member.client_id} does not answer: {error}"
@@ -130,7 +130,7 @@ class ConnectionHandlers:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} cannot be asked: {error}"
             ) from error
-        return Encoded(Answer(code=answer.code, remark=answer.remark), answer.body)
+        return Encoded(Response(code=response.code, remark=response.remark), response.body)
 
     def _online(self, name: str, code: ResponseCode = ResponseCode.CONSUMER_NOT_ONLINE) -> ConsumerGroup:
         group = self.clients.group(name)

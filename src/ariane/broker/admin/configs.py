@@ -17,9 +17,9 @@ from ariane.rpc.handlers import Call, handles
 from ariane.settings import change, to_properties
 from ariane.settings.properties_file import read_properties
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.json.body import encode_json
-from ariane.wire.requests.brokers import BrokerSettingsAnswer, GetBrokerSettings, UpdateBrokerSettings
+from ariane.wire.requests.brokers import BrokerSettingsResponse, GetBrokerSettings, UpdateBrokerSettings
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class ConfigHandlers:
         self.version = DataVersion(timestamp=self.clock.now_ms(), counter=0)
 
     @handles(GetBrokerSettings)
-    def show(self, ask: GetBrokerSettings, call: Call) -> BrokerSettingsAnswer:
+    def show(self, request: GetBrokerSettings, call: Call) -> BrokerSettingsResponse:
         lines = (f"{key}={value}\n" for key, value in sorted((_NOT_HERE | to_properties(self.settings)).items()))
-        return BrokerSettingsAnswer(version=encode_json(self.version).decode(), body="".join(lines))
+        return BrokerSettingsResponse(version=encode_json(self.version).decode(), body="".join(lines))
 
     @handles(UpdateBrokerSettings)
-    def update(self, ask: UpdateBrokerSettings, call: Call) -> Answer:
+    def update(self, request: UpdateBrokerSettings, call: Call) -> Response:
         try:
-            changed = change(self.settings, _wanted(ask.body))
+            changed = change(self.settings, _wanted(request.body))
         except SettingsError as error:
             log.warning("settings not changed", extra={"peer": call.connection.peer, "reason": str(error)})
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"nothing was changed: {error}") from error
@@ -56,7 +56,7 @@ class ConfigHandlers:
             self.version = DataVersion(timestamp=self.clock.now_ms(), counter=self.version.counter + 1)
         if "permission" in changed:
             self.topics.renew_version()
-        return Answer()
+        return Response()
 
 
 def _wanted(text: str) -> dict[str, str]:

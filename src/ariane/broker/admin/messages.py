@@ -10,7 +10,7 @@ from ariane.errors import ExpressionError, RequestFailed
 from ariane.model.group import Subscription
 from ariane.model.ids import PhysicalOffset
 from ariane.rpc.handlers import Call, handles
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.read.lookup import QUERY_MAX
@@ -18,13 +18,13 @@ from ariane.store.service import StoreService
 from ariane.wire.codes import ResponseCode
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.messages import (
-    ConsumeQueueAnswer,
     ConsumeQueueEntry,
     ConsumeQueuePage,
-    MessageAnswer,
-    QueryAnswer,
+    ConsumeQueueResponse,
+    MessageResponse,
     QueryConsumeQueue,
     QueryMessages,
+    QueryResponse,
     ViewMessage,
 )
 
@@ -45,19 +45,19 @@ class MessageHandlers:
     # --- by key and by id -------------------------------------------------------------------------------------------
 
     @handles(QueryMessages)
-    async def query(self, ask: QueryMessages, call: Call) -> QueryAnswer:
-        count_max = UNIQUE_KEY_COUNT if ask.unique_key_query else min(ask.max_num, QUERY_MAX)
+    async def query(self, request: QueryMessages, call: Call) -> QueryResponse:
+        count_max = UNIQUE_KEY_COUNT if request.unique_key_query else min(request.max_num, QUERY_MAX)
         records = await self.service.by_key(
-            ask.topic, ask.key, max(1, count_max), ask.begin_timestamp, ask.end_timestamp
+            request.topic, request.key, max(1, count_max), request.begin_timestamp, request.end_timestamp
         )
         if not records:
             raise RequestFailed(
                 ResponseCode.QUERY_NOT_FOUND,
-                f"no message of topic {ask.topic[:255]} with key {ask.key[:255]!r} was stored between "
-                f"{ask.begin_timestamp} and {ask.end_timestamp}",
+                f"no message of topic {request.topic[:255]} with key {request.key[:255]!r} was stored between "
+                f"{request.begin_timestamp} and {request.end_timestamp}",
             )
         timestamp_ms, physical = await self._index_end()
-        return QueryAnswer(
+        return QueryResponse(
             index_last_update_timestamp=timestamp_ms,
             index_last_update_phyoffset=PhysicalOffset(physical),
             body=b"".join(_as_fits(records)),
@@ -72,14 +72,14 @@ class MessageHandlers:
         return (view.store_timestamp_ms if isinstance(view, RecordView) else 0), max(physical, 0)
 
     @handles(ViewMessage)
-    async def view(self, ask: ViewMessage, call: Call) -> MessageAnswer:
-        record = await self._record(ask.offset)
+    async def view(self, request: ViewMessage, call: Call) -> MessageResponse:
+        record = await self._record(request.offset)
         if record is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"no message begins at offset {ask.offset}: it was deleted, or the id is of another broker",
+                f"no message begins at offset {request.offset}: it was deleted, or the id is of another broker",
             )
-        return MessageAnswer(body=bytes(record))
+        return MessageResponse(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:
         return await self.service.run(self.service.store.lookup.finding_record(physical)) if physical >= 0 else None
@@ -87,19 +87,19 @@ class MessageHandlers:
     # --- entries ----------------------------------------------------------------------------------------------------
 
     @handles(QueryConsumeQueue)
-    async def consume_queue(self, ask: QueryConsumeQueue, call: Call) -> ConsumeQueueAnswer:
-        where = f"queue {ask.queue_id} of topic {ask.topic[:255]}"
-        queue = self.service.store.parts.queues.get(ask.topic, ask.queue_id)
+    async def consume_queue(self, request: QueryConsumeQueue, call: Call) -> ConsumeQueueResponse:
+        where = f"queue {request.queue_id} of topic {request.topic[:255]}"
+        queue = self.service.store.parts.queues.get(request.topic, request.queue_id)
         if queue is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{where} does not exist")
-        wanted, subscription, note = self._filter(ask)
-        entries = await self.service.run(self._entries(queue, ask, wanted))
+        wanted, subscription, note = self._filter(request)
+        entries = await self.service.run(self._entries(queue, request, wanted))
         if not entries:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"{where} has no entry {ask.index}: it holds {queue.min_offset} to {queue.max_offset - 1}",
+                f"{where} has no entry {request.index}: it holds {queue.min_offset} to {queue.max_offset - 1}",
             )
-        return ConsumeQueueAnswer(
+        return ConsumeQueueResponse(
             body=ConsumeQueuePage(
                 subscription_data=subscription,
                 filter_data=note,
@@ -117,24 +117,24 @@ class MessageHandlers:
             )
         )
 
-    def _entries(self, queue: ConsumeQueue, ask: QueryConsumeQueue, wanted: MessageFilter | None) -> Steps[bytes]:
+    def _entries(self, queue: ConsumeQueue, request: QueryConsumeQueue, wanted: MessageFilter | None) -> IoSteps[bytes]:
         """With their records in memory, when the filter looks at those."""
-        count = min(max(1, ask.count), ENTRIES_MAX)
-        yield from queue.warm(ask.index, count)
-        entries = queue.entries(ask.index, count)
+        count = min(max(1, request.count), ENTRIES_MAX)
+        yield from queue.warm(request.index, count)
+        entries = queue.entries(request.index, count)
         if wanted is not None and wanted.record_match is not None:
             places = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
             yield from self.service.store.parts.commit_log.warm(places)
         return entries
 
-    def _filter(self, ask: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
+    def _filter(self, request: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
         """The group's filter and subscription, with a note when there is none."""
-        if not ask.consumer_group:
+        if not request.consumer_group:
             return None, None, None
-        group = self.clients.group(ask.consumer_group)
-        subscription = None if group is None else group.subscriptions.get(ask.topic)
+        group = self.clients.group(request.consumer_group)
+        subscription = None if group is None else group.subscriptions.get(request.topic)
         if subscription is None:
-            return None, None, f"{ask.consumer_group}@{ask.topic} is not online!"
+            return None, None, f"{request.consumer_group}@{request.topic} is not online!"
         try:
             return filter_of(subscription, property_filter=True), subscription, None
         except ExpressionError as error:

@@ -15,7 +15,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.stats.counters import Counters, Histogram, Recent
 from ariane.broker.stats.statistics import Statistics
 from ariane.broker.topics import Topics
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
 from ariane.rpc.handlers import Call, handles
@@ -23,21 +23,21 @@ from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.wire.codes import ResponseCode, Version
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.brokers import (
     BrokerStats,
-    BrokerStatsAnswer,
+    BrokerStatsResponse,
     CleanExpiredConsumeQueues,
     CleanUnusedTopics,
     DeleteExpiredCommitLog,
     GetBrokerStats,
     GetRuntimeInfo,
     KeyValueTable,
-    RuntimeInfoAnswer,
+    RuntimeInfoResponse,
     StatsItem,
 )
-from ariane.wire.requests.offsets import DelayOffsetsAnswer, DelayOffsetTable, GetAllDelayOffsets
+from ariane.wire.requests.offsets import DelayOffsetsResponse, DelayOffsetTable, GetAllDelayOffsets
 
 # --- runtime_traffic ---
 #
@@ -113,18 +113,18 @@ class RuntimeHandlers:
     clock: Clock
     booted_ms: int
     statistics: Statistics
-    intake: Intake
+    intake: MessageWriter
 
     @property
     def store(self) -> MessageStore:
         return self.service.store
 
     @handles(GetRuntimeInfo)
-    async def info(self, ask: GetRuntimeInfo, call: Call) -> RuntimeInfoAnswer:
+    async def info(self, request: GetRuntimeInfo, call: Call) -> RuntimeInfoResponse:
         earliest_ms = await self._earliest_ms()
         told = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._sends_in_hand()
         told |= traffic(self.statistics)
-        return RuntimeInfoAnswer(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
+        return RuntimeInfoResponse(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
 
     def _process(self) -> dict[str, object]:
         return {
@@ -175,7 +175,7 @@ class RuntimeHandlers:
     # --- house-keeping ----------------------------------------------------------------------------------------------
 
     @handles(CleanExpiredConsumeQueues)
-    def clean_queues(self, ask: CleanExpiredConsumeQueues, call: Call) -> Answer:
+    def clean_queues(self, request: CleanExpiredConsumeQueues, call: Call) -> Response:
         """Removes queues whose messages have all gone from the log and that no topic has any more.
 
         Apache removes those of living topics, too; their offsets then begin again at 0, and consumers that are ahead of
@@ -185,7 +185,7 @@ class RuntimeHandlers:
         for queue in removed:
             self.store.parts.queues.delete_queue(queue.topic, queue.queue_id)
         log.info("left-over queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
-        return Answer()
+        return Response()
 
     def _is_left_over(self, queue: ConsumeQueue) -> bool:
         if queue.max_physical > self.store.parts.commit_log.min_offset or self.topics.is_system(queue.topic):
@@ -194,20 +194,20 @@ class RuntimeHandlers:
         return config is None or queue.queue_id >= max(config.read_queue_nums, config.write_queue_nums)
 
     @handles(CleanUnusedTopics)
-    def clean_topics(self, ask: CleanUnusedTopics, call: Call) -> Answer:
+    def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
         queues = self.store.parts.queues
         unused = [topic for topic in queues.topics() if self.topics.get(topic) is None]
         for topic in unused:
             if not self.topics.is_system(topic):
                 queues.delete_topic(topic)
                 log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
-        return Answer()
+        return Response()
 
     @handles(DeleteExpiredCommitLog)
-    async def clean_log(self, ask: DeleteExpiredCommitLog, call: Call) -> Answer:
+    async def clean_log(self, request: DeleteExpiredCommitLog, call: Call) -> Response:
         cleaned = await self.service.clean(by_hand=True)
         log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
-        return Answer()
+        return Response()
 
 
 def _idle_pools() -> dict[str, object]:
@@ -235,24 +235,24 @@ class StatsHandlers:
     statistics: Statistics
 
     @handles(GetBrokerStats)
-    def stats(self, ask: GetBrokerStats, call: Call) -> BrokerStatsAnswer:
-        found = self.statistics.find(ask.stats_name, ask.stats_key)
+    def stats(self, request: GetBrokerStats, call: Call) -> BrokerStatsResponse:
+        found = self.statistics.find(request.stats_name, request.stats_key)
         if found is None:
-            raise self._missing(ask)
-        minute, hour, day = (_item(recent, in_bytes=ask.stats_name.endswith(_BYTES)) for recent in found)
-        return BrokerStatsAnswer(body=BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day))
+            raise self._missing(request)
+        minute, hour, day = (_item(recent, in_bytes=request.stats_name.endswith(_BYTES)) for recent in found)
+        return BrokerStatsResponse(body=BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day))
 
-    def _missing(self, ask: GetBrokerStats) -> RequestFailed:
+    def _missing(self, request: GetBrokerStats) -> RequestFailed:
         """In Apache's words, which mqadmin takes for "nothing yet"; then why."""
         names = self.statistics.names()
         why = (
             "nothing was counted under this key"
-            if ask.stats_name in names
+            if request.stats_name in names
             else f"what is counted is {', '.join(names)}"
         )
         return RequestFailed(
             ResponseCode.SYSTEM_ERROR,
-            f"The stats <{ask.stats_name[:255]}> <{ask.stats_key[:511]}> not exist: {why}",
+            f"The stats <{request.stats_name[:255]}> <{request.stats_key[:511]}> not exist: {why}",
         )
 
 
@@ -271,5 +271,5 @@ class ScheduleHandlers:
     delayed: DelayedDelivery
 
     @handles(GetAllDelayOffsets)
-    def delay_offsets(self, ask: GetAllDelayOffsets, call: Call) -> DelayOffsetsAnswer:
-        return DelayOffsetsAnswer(body=DelayOffsetTable(offset_table=self.delayed.offsets()))
+    def delay_offsets(self, request: GetAllDelayOffsets, call: Call) -> DelayOffsetsResponse:
+        return DelayOffsetsResponse(body=DelayOffsetTable(offset_table=self.delayed.offsets()))

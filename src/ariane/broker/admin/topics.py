@@ -11,18 +11,18 @@ from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.rpc.handlers import Call, handles
-from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.requests.offsets import (
     GetEarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
-    OffsetAnswer,
+    OffsetResponse,
     SearchOffset,
-    StoreTimeAnswer,
+    StoreTimeResponse,
 )
 from ariane.wire.requests.topics import (
     DeleteTopicInBroker,
@@ -30,13 +30,13 @@ from ariane.wire.requests.topics import (
     GetTopicStats,
     GetTopicTable,
     ListSystemTopicsInBroker,
-    TopicConfigAnswer,
+    TopicConfigResponse,
     TopicList,
-    TopicListAnswer,
+    TopicListResponse,
     TopicOffset,
     TopicStats,
-    TopicStatsAnswer,
-    TopicTableAnswer,
+    TopicStatsResponse,
+    TopicTableResponse,
     UpdateTopic,
 )
 
@@ -51,21 +51,21 @@ class TopicHandlers:
     store: MessageStore
 
     @handles(UpdateTopic)
-    def update(self, ask: UpdateTopic, call: Call) -> Answer:
-        self._refuse_system_topic(ask.topic, "changed")
-        self.topics.put(_wanted(ask))
-        log.info("topic put", extra={"topic": ask.topic, "peer": call.connection.peer})
-        return Answer()
+    def update(self, request: UpdateTopic, call: Call) -> Response:
+        self._refuse_system_topic(request.topic, "changed")
+        self.topics.put(_wanted(request))
+        log.info("topic put", extra={"topic": request.topic, "peer": call.connection.peer})
+        return Response()
 
     @handles(DeleteTopicInBroker)
-    def delete(self, ask: DeleteTopicInBroker, call: Call) -> Answer:
+    def delete(self, request: DeleteTopicInBroker, call: Call) -> Response:
         """Tools ask every broker of a cluster, so a topic that is not here is no failure."""
-        self._refuse_system_topic(ask.topic, "deleted")
-        if self.topics.delete(ask.topic):
-            self.store.parts.queues.delete_topic(ask.topic)
-            self.offsets.delete_topic(ask.topic)  # or the topic's next life would begin behind its end
-            log.warning("topic deleted", extra={"topic": ask.topic, "peer": call.connection.peer})
-        return Answer()
+        self._refuse_system_topic(request.topic, "deleted")
+        if self.topics.delete(request.topic):
+            self.store.parts.queues.delete_topic(request.topic)
+            self.offsets.delete_topic(request.topic)  # or the topic's next life would begin behind its end
+            log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
+        return Response()
 
     def _refuse_system_topic(self, topic: str, what: str) -> None:
         if self.topics.is_system(topic):
@@ -75,28 +75,28 @@ class TopicHandlers:
             )
 
     @handles(GetTopicTable)
-    def table(self, ask: GetTopicTable, call: Call) -> TopicTableAnswer:
-        return TopicTableAnswer(body=self.topics.table())
+    def table(self, request: GetTopicTable, call: Call) -> TopicTableResponse:
+        return TopicTableResponse(body=self.topics.table())
 
     @handles(GetTopicConfig)
-    def config(self, ask: GetTopicConfig, call: Call) -> TopicConfigAnswer:
-        return TopicConfigAnswer(body=self._found(ask.topic))
+    def config(self, request: GetTopicConfig, call: Call) -> TopicConfigResponse:
+        return TopicConfigResponse(body=self._found(request.topic))
 
     @handles(ListSystemTopicsInBroker)
-    def system_topics(self, ask: ListSystemTopicsInBroker, call: Call) -> TopicListAnswer:
-        return TopicListAnswer(body=TopicList(topic_list=self.topics.system_topics()))
+    def system_topics(self, request: ListSystemTopicsInBroker, call: Call) -> TopicListResponse:
+        return TopicListResponse(body=TopicList(topic_list=self.topics.system_topics()))
 
     @handles(GetTopicStats)
-    async def stats(self, ask: GetTopicStats, call: Call) -> TopicStatsAnswer:
+    async def stats(self, request: GetTopicStats, call: Call) -> TopicStatsResponse:
         """Of every queue that can be written or read: a queue that is only read still has messages to show."""
-        config = self._found(ask.topic)
+        config = self._found(request.topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-            key = MessageQueue(topic=ask.topic, broker_name=self.settings.name, queue_id=queue_id)
-            table[key] = await off_the_loop(self._offsets(self.store.parts.queues.get(ask.topic, queue_id)))
-        return TopicStatsAnswer(body=TopicStats(offset_table=table))
+            key = MessageQueue(topic=request.topic, broker_name=self.settings.name, queue_id=queue_id)
+            table[key] = await run_in_executor(self._offsets(self.store.parts.queues.get(request.topic, queue_id)))
+        return TopicStatsResponse(body=TopicStats(offset_table=table))
 
-    def _offsets(self, queue: ConsumeQueue | None) -> Steps[TopicOffset]:
+    def _offsets(self, queue: ConsumeQueue | None) -> IoSteps[TopicOffset]:
         if queue is None:
             return TopicOffset()
         low, high = queue.min_offset, queue.max_offset
@@ -113,22 +113,22 @@ class TopicHandlers:
         return config
 
 
-def _wanted(ask: UpdateTopic) -> TopicConfig:
+def _wanted(request: UpdateTopic) -> TopicConfig:
     try:
-        filter_type = TopicFilterType(ask.topic_filter_type)
+        filter_type = TopicFilterType(request.topic_filter_type)
     except ValueError:
         raise RequestFailed(
             ResponseCode.SYSTEM_ERROR,
-            f"topicFilterType is {ask.topic_filter_type[:40]!r}, expected {' or '.join(TopicFilterType)}",
+            f"topicFilterType is {request.topic_filter_type[:40]!r}, expected {' or '.join(TopicFilterType)}",
         ) from None
     return TopicConfig(
-        topic_name=ask.topic,
-        read_queue_nums=ask.read_queue_nums,
-        write_queue_nums=ask.write_queue_nums,
-        perm=ask.perm,
+        topic_name=request.topic,
+        read_queue_nums=request.read_queue_nums,
+        write_queue_nums=request.write_queue_nums,
+        perm=request.perm,
         topic_filter_type=filter_type,
-        topic_sys_flag=ask.topic_sys_flag or 0,
-        order=ask.order,
+        topic_sys_flag=request.topic_sys_flag or 0,
+        order=request.order,
     )
 
 
@@ -144,33 +144,33 @@ class QueueHandlers:
     store: MessageStore
 
     @handles(GetMaxOffset)
-    def max_offset(self, ask: GetMaxOffset, call: Call) -> OffsetAnswer:
-        queue = self.store.parts.queues.get(ask.topic, ask.queue_id)
-        return OffsetAnswer(offset=QueueOffset(0 if queue is None else queue.max_offset))
+    def max_offset(self, request: GetMaxOffset, call: Call) -> OffsetResponse:
+        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.max_offset))
 
     @handles(GetMinOffset)
-    def min_offset(self, ask: GetMinOffset, call: Call) -> OffsetAnswer:
-        queue = self.store.parts.queues.get(ask.topic, ask.queue_id)
-        return OffsetAnswer(offset=QueueOffset(0 if queue is None else queue.min_offset))
+    def min_offset(self, request: GetMinOffset, call: Call) -> OffsetResponse:
+        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.min_offset))
 
     @handles(SearchOffset)
-    async def search(self, ask: SearchOffset, call: Call) -> OffsetAnswer:
+    async def search(self, request: SearchOffset, call: Call) -> OffsetResponse:
         """LOWER: the first message that is not earlier. UPPER: the last that is not later."""
-        boundary = (ask.boundary_type or "LOWER").upper()
+        boundary = (request.boundary_type or "LOWER").upper()
         if boundary == "LOWER":
-            return OffsetAnswer(offset=QueueOffset(await self._not_before(ask, ask.timestamp)))
+            return OffsetResponse(offset=QueueOffset(await self._not_before(request, request.timestamp)))
         if boundary != "UPPER":
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"boundaryType {boundary[:40]!r} is unknown: LOWER or UPPER expected"
             )
-        queue = self.store.parts.queues.get(ask.topic, ask.queue_id)
-        later = await self._not_before(ask, min(ask.timestamp, _TIME_MAX_MS - 1) + 1)
-        return OffsetAnswer(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
+        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        later = await self._not_before(request, min(request.timestamp, _TIME_MAX_MS - 1) + 1)
+        return OffsetResponse(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
-    async def _not_before(self, ask: SearchOffset, timestamp_ms: int) -> int:
-        return await off_the_loop(self.store.lookup.searching_by_time(ask.topic, ask.queue_id, timestamp_ms))
+    async def _not_before(self, request: SearchOffset, timestamp_ms: int) -> int:
+        return await run_in_executor(self.store.lookup.searching_by_time(request.topic, request.queue_id, timestamp_ms))
 
     @handles(GetEarliestStoreTime)
-    async def earliest_store_time(self, ask: GetEarliestStoreTime, call: Call) -> StoreTimeAnswer:
-        found = self.store.lookup.finding_earliest_store_time(ask.topic, ask.queue_id)
-        return StoreTimeAnswer(timestamp=await off_the_loop(found))
+    async def earliest_store_time(self, request: GetEarliestStoreTime, call: Call) -> StoreTimeResponse:
+        found = self.store.lookup.finding_earliest_store_time(request.topic, request.queue_id)
+        return StoreTimeResponse(timestamp=await run_in_executor(found))

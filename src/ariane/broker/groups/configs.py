@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ariane.broker.json_table import Saving, TableFile
+from ariane.broker.json_table import Autosave, JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, StoreCorrupt, WireError
@@ -35,10 +35,10 @@ _PREDEFINED = (
 class Groups:
     """Changes on the event loop only."""
 
-    def __init__(self, settings: BrokerSettings, file: TableFile | None, clock: Clock) -> None:
+    def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._saving = Saving(file, self.table)
+        self._saving = Autosave(file, self.table)
         loaded = _load(file)
         self.version = loaded.data_version
         self._groups = dict(loaded.subscription_group_table)
@@ -115,7 +115,7 @@ def consumer_group_fault(group: str) -> str | None:
     return group_fault(group)
 
 
-def _load(file: TableFile | None) -> GroupTable:
+def _load(file: JsonTable | None) -> GroupTable:
     content = None if file is None else file.load()
     if file is None or content is None:
         return GroupTable()

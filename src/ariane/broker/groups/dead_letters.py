@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ariane.broker.groups.configs import Groups
 from ariane.broker.topics import Topics
-from ariane.broker.writer import Incoming
+from ariane.broker.writer import InboundMessage
 from ariane.errors import RequestFailed
 from ariane.model.group import GroupConfig
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -67,8 +67,13 @@ def retry_target(
 
 
 def sent_back(
-    message: Incoming, original_id: str, group: GroupConfig, delay_level: int, attempts_allowed: int, topics: Topics
-) -> Incoming:
+    message: InboundMessage,
+    original_id: str,
+    group: GroupConfig,
+    delay_level: int,
+    attempts_allowed: int,
+    topics: Topics,
+) -> InboundMessage:
     """The message, as `incoming_of` read it, on its way back to the group: to its retry topic or its dead letters."""
     properties = dict(message.properties)
     properties.setdefault(Property.RETRY_TOPIC, message.topic)
@@ -80,7 +85,7 @@ def sent_back(
     else:
         target = retry_topic(topics, group)
         properties[Property.DELAY] = str(delay_level or FIRST_RETRY_LEVEL + message.reconsume_times)
-    return Incoming(
+    return InboundMessage(
         topic=target.topic_name,
         queue_id=secrets.randbelow(target.write_queue_nums),
         body=message.body,

@@ -13,7 +13,7 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.topics import Topics
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
-from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.requests.groups import ConsumeStats, OffsetPair, QueueTimeSpan
 
@@ -50,12 +50,12 @@ class ConsumeProgress:
         return ConsumeStats(
             consume_tps=self.rate_of(group, topic),
             offset_table={
-                self._queue(topic, queue_id): await off_the_loop(self._of_queue(group, topic, queue_id))
+                self._queue(topic, queue_id): await run_in_executor(self._of_queue(group, topic, queue_id))
                 for queue_id in range(queue_count(config))
             },
         )
 
-    def _of_queue(self, group: str, topic: str, queue_id: int) -> Steps[OffsetPair]:
+    def _of_queue(self, group: str, topic: str, queue_id: int) -> IoSteps[OffsetPair]:
         offset = max(0, self.offsets.get(group, topic, queue_id))
         stored_ms = yield from self._stored_ms(topic, queue_id, offset - 1)
         return OffsetPair(
@@ -64,9 +64,9 @@ class ConsumeProgress:
 
     async def time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:
         """Zeros stand for what is not there: an empty queue has no first message."""
-        return await off_the_loop(self._time_span(group, topic, queue_id, now_ms))
+        return await run_in_executor(self._time_span(group, topic, queue_id, now_ms))
 
-    def _time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> Steps[QueueTimeSpan]:
+    def _time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> IoSteps[QueueTimeSpan]:
         offset, end = max(0, self.offsets.get(group, topic, queue_id)), self.end(topic, queue_id)
         stored_ms = partial(self._stored_ms, topic, queue_id)
         first_ms = max(0, (yield from self.store.lookup.finding_earliest_store_time(topic, queue_id)))
@@ -89,7 +89,7 @@ class ConsumeProgress:
         queue = self.store.parts.queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
-    def _stored_ms(self, topic: str, queue_id: int, offset: int) -> Steps[int | None]:
+    def _stored_ms(self, topic: str, queue_id: int, offset: int) -> IoSteps[int | None]:
         queue = self.store.parts.queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None

@@ -16,8 +16,8 @@ from ariane.model.ids import group_fault
 from ariane.model.route import MessageQueue
 from ariane.rpc.handlers import Call, handles
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
-from ariane.wire.requests.clients import LockAnswer, LockedQueues, LockQueues, UnlockQueues
+from ariane.wire.fields import Response
+from ariane.wire.requests.clients import LockedQueues, LockQueues, LockResponse, UnlockQueues
 
 LOCK_S = 60.0
 
@@ -90,20 +90,20 @@ class LockHandlers:
     clock: Clock
 
     @handles(LockQueues)
-    def lock(self, ask: LockQueues, call: Call) -> LockAnswer:
-        if ask.body is None:
+    def lock(self, request: LockQueues, call: Call) -> LockResponse:
+        if request.body is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a lock request without a body names no queue")
-        if (fault := group_fault(ask.body.consumer_group)) is not None:
+        if (fault := group_fault(request.body.consumer_group)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
-        real = [queue for queue in ask.body.mq_set if self._is_real(queue)]
-        granted = self.locks.lock(ask.body.consumer_group, ask.body.client_id, real, self.clock.monotonic())
-        return LockAnswer(body=LockedQueues(locked=granted))
+        real = [queue for queue in request.body.mq_set if self._is_real(queue)]
+        granted = self.locks.lock(request.body.consumer_group, request.body.client_id, real, self.clock.monotonic())
+        return LockResponse(body=LockedQueues(locked=granted))
 
     @handles(UnlockQueues)
-    def unlock(self, ask: UnlockQueues, call: Call) -> Answer:
-        if ask.body is not None:
-            self.locks.unlock(ask.body.consumer_group, ask.body.client_id, ask.body.mq_set)
-        return Answer()
+    def unlock(self, request: UnlockQueues, call: Call) -> Response:
+        if request.body is not None:
+            self.locks.unlock(request.body.consumer_group, request.body.client_id, request.body.mq_set)
+        return Response()
 
     def _is_real(self, queue: MessageQueue) -> bool:
         """A lock on a queue that is not here keeps nobody out, and would take memory for nothing."""

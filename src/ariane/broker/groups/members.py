@@ -385,7 +385,7 @@ def _facts(member: Member) -> dict[str, object]:
 # Without the notice they would find out by themselves, at their next rebalance up to 20 s later.
 
 
-class MemberNotices:
+class RebalanceNotifier:
     """Give `notices.members_changed` to `Clients`. Both the broker's switch and the group's must be on."""
 
     def __init__(self, settings: BrokerSettings, config_of: Callable[[str], GroupConfig | None]) -> None:

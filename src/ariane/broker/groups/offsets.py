@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ariane.broker.json_table import Saving, TableFile
+from ariane.broker.json_table import Autosave, JsonTable
 from ariane.clock import Clock
 from ariane.errors import StoreCorrupt, WireError
 from ariane.store.checkpoint import boot_id
@@ -144,8 +144,8 @@ def can_be_committed(offset: int, queue_end: int) -> bool:
 class ConsumerOffsets:
     """Changes on the event loop only."""
 
-    def __init__(self, file: TableFile | None, journal: OffsetJournal | None = None) -> None:
-        self._saving = Saving(file, self._snapshot, self._saved)
+    def __init__(self, file: JsonTable | None, journal: OffsetJournal | None = None) -> None:
+        self._saving = Autosave(file, self._snapshot, self._saved)
         self._journal = journal
         self._journal_covered = 0
         self._topics: dict[str, dict[str, dict[int, int]]] = {}  # by group, topic and queue
@@ -282,7 +282,7 @@ class ConsumerOffsets:
         return ConsumerOffsetTable(offset_table=self.table())
 
 
-def _load(file: TableFile | None) -> Mapping[str, Mapping[int, int]]:
+def _load(file: JsonTable | None) -> Mapping[str, Mapping[int, int]]:
     content = None if file is None else file.load()
     if file is None or content is None:
         return {}
@@ -302,7 +302,7 @@ FREE = 2**63 - 1
 """Every other group is ahead of the compared one already: nothing holds it back."""
 
 
-def correction_offsets(
+def clamp_follower_offset(
     groups: Iterable[Mapping[int, int]], compared: Mapping[int, int], queue_begins: Mapping[int, int]
 ) -> dict[int, int]:
     """By queue id: the smallest offset of `groups` that is still in the queue, FREE where it passes `compared`."""

@@ -22,7 +22,7 @@ from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import ask_peer, tell_peer
-from ariane.store.blocking_io import off_the_loop
+from ariane.store.blocking_io import run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.offsets import GetClientStatus, OffsetsByQueue, ResetClientOffset, ResetOffsets, as_list
@@ -60,33 +60,34 @@ class OffsetResets:
     clients: Clients
     store: MessageStore
 
-    async def reset(self, ask: ResetOffsets) -> OffsetsByQueue:
+    async def reset(self, request: ResetOffsets) -> OffsetsByQueue:
         """Moves the group and returns where to. RequestFailed, with nothing moved, when that cannot be."""
-        targets = await self._targets(ask)
-        online = self.clients.group(ask.group)
-        if online is not None and ask.topic in online.subscriptions:
+        targets = await self._targets(request)
+        online = self.clients.group(request.group)
+        if online is not None and request.topic in online.subscriptions:
             check_understood(online)
-            self._tell(online, ask, self._by_queue(ask.topic, targets))
+            self._tell(online, request, self._by_queue(request.topic, targets))
         # Members that broadcast keep their offsets to themselves: one here would only look like a lag.
         if online is None or online.message_model is not MessageModel.BROADCASTING:
             for queue_id, offset in targets.items():
-                self.offsets.commit(ask.group, ask.topic, queue_id, offset)
-        log.info("offsets reset", extra={"group": ask.group, "topic": ask.topic, "online": online is not None})
-        return self._by_queue(ask.topic, targets)
+                self.offsets.commit(request.group, request.topic, queue_id, offset)
+        log.info("offsets reset", extra={"group": request.group, "topic": request.topic, "online": online is not None})
+        return self._by_queue(request.topic, targets)
 
-    async def _targets(self, ask: ResetOffsets) -> dict[int, int]:
-        config = self.topics.get(ask.topic)
+    async def _targets(self, request: ResetOffsets) -> dict[int, int]:
+        config = self.topics.get(request.topic)
         if config is None:
-            raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {ask.topic} does not exist on this broker")
-        self._check_known(ask.group)
-        if ask.offset is not None and ask.offset != _ANY:
-            return self._to_offset(ask, config, ask.offset)
+            raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.topic} does not exist on this broker")
+        self._check_known(request.group)
+        if request.offset is not None and request.offset != _ANY:
+            return self._to_offset(request, config, request.offset)
         wanted = {
-            queue_id: await self._by_time(ask.topic, queue_id, ask.timestamp) for queue_id in self._queues(ask, config)
+            queue_id: await self._by_time(request.topic, queue_id, request.timestamp)
+            for queue_id in self._queues(request, config)
         }
         # Only now, when nothing more is waited for: members go on committing meanwhile.
         return {
-            queue_id: moved_to(self.offsets.get(ask.group, ask.topic, queue_id), offset, force=ask.is_force)
+            queue_id: moved_to(self.offsets.get(request.group, request.topic, queue_id), offset, force=request.is_force)
             for queue_id, offset in wanted.items()
         }
 
@@ -98,29 +99,30 @@ class OffsetResets:
                 f"group {group} has neither settings nor offsets nor members on this broker",
             )
 
-    def _to_offset(self, ask: ResetOffsets, config: TopicConfig, offset: int) -> dict[int, int]:
+    def _to_offset(self, request: ResetOffsets, config: TopicConfig, offset: int) -> dict[int, int]:
         """Whoever names one queue and one offset means it: forwards, too."""
-        if ask.queue_id is None or ask.queue_id == _ANY:
+        if request.queue_id is None or request.queue_id == _ANY:
             raise RequestFailed(ResponseCode.INVALID_PARAMETER, f"offset {offset} of which queue? queueId is missing")
-        (queue_id,) = self._queues(ask, config)
-        queue = self.store.parts.queues.get(ask.topic, queue_id)
+        (queue_id,) = self._queues(request, config)
+        queue = self.store.parts.queues.get(request.topic, queue_id)
         low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
         if not low <= offset <= high:
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER,
-                f"offset {offset} is not in queue {queue_id} of {ask.topic}, which goes from {low} to {high}",
+                f"offset {offset} is not in queue {queue_id} of {request.topic}, which goes from {low} to {high}",
             )
         return {queue_id: offset}
 
-    def _queues(self, ask: ResetOffsets, config: TopicConfig) -> range:
+    def _queues(self, request: ResetOffsets, config: TopicConfig) -> range:
         count = queue_count(config)
-        if ask.queue_id is None or ask.queue_id == _ANY:
+        if request.queue_id is None or request.queue_id == _ANY:
             return range(count)
-        if not 0 <= ask.queue_id < count:
+        if not 0 <= request.queue_id < count:
             raise RequestFailed(
-                ResponseCode.INVALID_PARAMETER, f"topic {ask.topic} has queues 0 to {count - 1}, not {ask.queue_id}"
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {request.topic} has queues 0 to {count - 1}, not {request.queue_id}",
             )
-        return range(ask.queue_id, ask.queue_id + 1)
+        return range(request.queue_id, request.queue_id + 1)
 
     async def _by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         queue = self.store.parts.queues.get(topic, queue_id)
@@ -128,11 +130,11 @@ class OffsetResets:
             return 0
         if timestamp_ms == TO_THE_END:
             return queue.max_offset
-        return await off_the_loop(self.store.lookup.searching_by_time(topic, queue_id, timestamp_ms))
+        return await run_in_executor(self.store.lookup.searching_by_time(topic, queue_id, timestamp_ms))
 
-    def _tell(self, group: ConsumerGroup, ask: ResetOffsets, offsets: OffsetsByQueue) -> None:
+    def _tell(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():
-            tell_peer(member.connection, _notice(ask, member, offsets))
+            tell_peer(member.connection, _notice(request, member, offsets))
 
     def _by_queue(self, topic: str, targets: Mapping[int, int]) -> OffsetsByQueue:
         return OffsetsByQueue(
@@ -143,13 +145,13 @@ class OffsetResets:
         )
 
 
-def _notice(ask: ResetOffsets, member: Member, offsets: OffsetsByQueue) -> ResetClientOffset:
+def _notice(request: ResetOffsets, member: Member, offsets: OffsetsByQueue) -> ResetClientOffset:
     is_cpp = member.language is Language.CPP
     return ResetClientOffset(
-        topic=ask.topic,
-        group=ask.group,
-        timestamp=ask.timestamp,
-        is_force=ask.is_force,
+        topic=request.topic,
+        group=request.group,
+        timestamp=request.timestamp,
+        is_force=request.is_force,
         body=as_list(offsets) if is_cpp else offsets,
     )
 
@@ -171,14 +173,14 @@ async def offsets_of_members(group: ConsumerGroup, topic: str, client_id: str | 
         for member in group.members.values()
         if client_id is None or member.client_id == client_id
     }
-    answers = await asyncio.gather(*(_positions(member, group.name, topic) for member in asked.values()))
-    return {name: found for name, found in zip(asked, answers, strict=True) if found is not None}
+    responses = await asyncio.gather(*(_positions(member, group.name, topic) for member in asked.values()))
+    return {name: found for name, found in zip(asked, responses, strict=True) if found is not None}
 
 
 async def _positions(member: Member, group: str, topic: str) -> Positions | None:
     try:
-        answer = await ask_peer(member.connection, GetClientStatus(topic=topic, group=group), _TIMEOUT_S)
+        response = await ask_peer(member.connection, GetClientStatus(topic=topic, group=group), _TIMEOUT_S)
     except ArianeError as error:
         log.warning("client does not tell its offsets", extra={"client": member.client_id, "reason": str(error)})
         return None
-    return answer.body.message_queue_table
+    return response.body.message_queue_table

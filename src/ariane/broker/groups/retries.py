@@ -6,17 +6,17 @@ from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.dead_letters import attempts_max, retry_topic, sent_back
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.broker.writer import Incoming, Intake, incoming_of
+from ariane.broker.writer import InboundMessage, MessageWriter, incoming_of
 from ariane.errors import RequestFailed, StoreError
 from ariane.model.ids import DEAD_LETTER_PREFIX
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF, TRANS_OP
 from ariane.model.topic import Permission
 from ariane.rpc.handlers import Call, handles
-from ariane.store.blocking_io import off_the_loop
+from ariane.store.blocking_io import run_in_executor
 from ariane.store.read.lookup import Lookup
 from ariane.wire.codes import ResponseCode, Version
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.send import SendBack
@@ -27,27 +27,27 @@ _NEVER_CONSUMED = frozenset({SCHEDULE, TIMER, TRANS_HALF, TRANS_OP})
 
 @dataclass(frozen=True)
 class RetryHandlers:
-    intake: Intake
+    intake: MessageWriter
     lookup: Lookup
     groups: Groups
     topics: Topics
     settings: BrokerSettings
 
     @handles(SendBack)
-    async def send_back(self, ask: SendBack, call: Call) -> Answer:
+    async def send_back(self, request: SendBack, call: Call) -> Response:
         """SUCCESS only when the message is stored, durably where that is promised: the consumer then forgets it."""
-        group = self.groups.find(ask.group)
+        group = self.groups.find(request.group)
         self._check_writable()
         if group.retry_queue_nums <= 0:  # the group was set up to give failed messages up
-            return Answer()
-        retry_topic(self.topics, group, unit_mode=ask.unit_mode)
-        record, view = await self._consumed(ask.offset)
-        named = ask.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
+            return Response()
+        retry_topic(self.topics, group, unit_mode=request.unit_mode)
+        record, view = await self._consumed(request.offset)
+        named = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = sent_back(
             incoming_of(record),
             offset_message_id(view.store_host, view.physical_offset),
             group,
-            ask.delay_level,
+            request.delay_level,
             attempts_max(group, named),
             self.topics,
         )
@@ -61,9 +61,9 @@ class RetryHandlers:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR, f"{ResponseCode(code).name}: the message is sent back, perhaps not durably"
             )
-        return Answer()
+        return Response()
 
-    def _count(self, message: Incoming, group: str, size: int) -> None:
+    def _count(self, message: InboundMessage, group: str, size: int) -> None:
         first_topic = message.properties.get(Property.RETRY_TOPIC, message.topic)
         is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
         self.intake.counters.sent_back(first_topic, group, size, is_dead=is_dead)
@@ -77,7 +77,7 @@ class RetryHandlers:
             )
 
     async def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
-        record = await off_the_loop(self.lookup.finding_record(offset)) if offset >= 0 else None
+        record = await run_in_executor(self.lookup.finding_record(offset)) if offset >= 0 else None
         view = None if record is None else verify(record, check_body_crc=False)
         if record is None or not isinstance(view, RecordView) or view.topic in _NEVER_CONSUMED:
             raise RequestFailed(

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ariane import __version__
-from ariane.broker.components import Parts
+from ariane.broker.components import Components
 from ariane.broker.groups.lag import ConsumeProgress
 from ariane.broker.metrics import exposition
-from ariane.broker.metrics.exposition import Page
+from ariane.broker.metrics.exposition import Exposition
 from ariane.broker.stats.counters import SIZE_BITS_MAX, Counters, Histogram
 from ariane.model.group import ConsumeType
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.model.topic import TopicConfig
-from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.wire.codes import Language, Version
 from ariane.wire.record.layout import HEAD_V4, head_of
@@ -97,7 +97,7 @@ class Lag:
     unpulled: Place | None = None
 
 
-def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[Steps[Lag]]:
+def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[IoSteps[Lag]]:
     """Of one group, topic by topic: those in which it has offsets, but for those that its members gave up, and those
     that its members have just begun with."""
     configs = {config.topic_name: config for config in progress.topics_of(group)}
@@ -110,7 +110,7 @@ def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterat
         yield _lag(group, config, progress, counters)
 
 
-def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> Steps[Lag]:
+def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> IoSteps[Lag]:
     topic = config.topic_name
     lag = Lag(group, topic)
     tally = counters.gets.get((topic, group))
@@ -174,8 +174,8 @@ _MODES = {ConsumeType.CONSUME_ACTIVELY: "pull", ConsumeType.CONSUME_PASSIVELY: "
 _SYSTEM_GROUPS = "cid_rmq_sys_"
 
 
-class Gatherer:
-    def __init__(self, parts: Parts, times_max: int = TIMES_MAX) -> None:
+class MetricsCollector:
+    def __init__(self, parts: Components, times_max: int = TIMES_MAX) -> None:
         settings, store = parts.settings, parts.store.store
         self._parts = parts
         self._counters = parts.statistics.counters
@@ -183,8 +183,8 @@ class Gatherer:
         self._base = (settings.cluster, "broker", settings.name)
         self._progress = ConsumeProgress(settings.name, parts.topics, parts.offsets, parts.clients, store)
 
-    async def gather(self) -> Page:
-        page = Page(self._base, self._parts.settings.metrics_series_max)
+    async def gather(self) -> Exposition:
+        page = Exposition(self._base, self._parts.settings.metrics_series_max)
         self._broker(page)
         self._store(page)
         self._histograms(page)
@@ -197,7 +197,7 @@ class Gatherer:
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
-    def _broker(self, page: Page) -> None:
+    def _broker(self, page: Exposition) -> None:
         parts = self._parts
         page.add(exposition.BROKER_PERMISSION, parts.settings.permission)
         page.add(exposition.TOPICS, len(parts.topics.all()))
@@ -208,7 +208,7 @@ class Gatherer:
         page.add(exposition.PARKED_PULLS, len(parts.parked))
         page.add(exposition.DISAGREEMENTS, parts.clients.disagreements)
 
-    def _store(self, page: Page) -> None:
+    def _store(self, page: Exposition) -> None:
         parts, store = self._parts, self._parts.store.store
         behind = store.parts.commit_log.max_offset - store.flusher.flushed_to
         enqueued = self._counters.puts.get(TIMER)
@@ -223,13 +223,13 @@ class Gatherer:
         page.add(exposition.TIMER_DROPPED, parts.timer.dropped)
         page.add(exposition.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
 
-    def _histograms(self, page: Page) -> None:
+    def _histograms(self, page: Exposition) -> None:
         page.add_histogram(exposition.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))
         page.add_histogram(exposition.APPENDS, self._counters.append_s)
         page.add_histogram(exposition.SYNCS, self._counters.sync_s)
         page.add_histogram(exposition.COLD_READS, self._counters.cold_read_s)
 
-    def _small_counters(self, page: Page) -> None:
+    def _small_counters(self, page: Exposition) -> None:
         for reason, times in self._counters.rejected_sends.items():
             page.add(exposition.REJECTED_SENDS, times, reason)
         for level, messages in self._counters.level_deliveries.items():
@@ -239,7 +239,7 @@ class Gatherer:
 
     # --- topics and groups: generators that yield after each step ---------------------------------------------------
 
-    def _puts(self, page: Page) -> Iterator[None]:
+    def _puts(self, page: Exposition) -> Iterator[None]:
         ordered_puts = self._counters.ordered_puts
         for topic, tally in tuple(self._counters.puts.items()):
             is_system = _flag(self._parts.topics.is_system(topic))
@@ -253,14 +253,14 @@ class Gatherer:
                 page.add(exposition.THROUGHPUT_IN, size, topic, "fifo", is_system)
             yield
 
-    def _gets(self, page: Page) -> Iterator[None]:
+    def _gets(self, page: Exposition) -> Iterator[None]:
         for (topic, group), tally in tuple(self._counters.gets.items()):
             labels = topic, group, self._is_system(topic, group)
             page.add(exposition.MESSAGES_OUT, tally.messages, *labels)
             page.add(exposition.THROUGHPUT_OUT, tally.bytes, *labels)
             yield
 
-    def _dead_letters(self, page: Page) -> Iterator[None]:
+    def _dead_letters(self, page: Exposition) -> Iterator[None]:
         for (topic, group), tally in tuple(self._counters.dead_letters.items()):
             page.add(exposition.SENT_TO_DLQ, tally.messages, group, topic, self._is_system(topic, group))
             yield
@@ -268,7 +268,7 @@ class Gatherer:
             page.add(exposition.SEND_BACKS, tally.messages, group, topic)
             yield
 
-    def _outcomes(self, page: Page) -> Iterator[None]:
+    def _outcomes(self, page: Exposition) -> Iterator[None]:
         for topic, tally in tuple(self._counters.commits.items()):
             page.add(exposition.COMMITS, tally.messages, topic)
             yield
@@ -285,7 +285,7 @@ class Gatherer:
 
     # --- clients ----------------------------------------------------------------------------------------------------
 
-    def _producers(self, page: Page) -> Iterator[None]:
+    def _producers(self, page: Exposition) -> Iterator[None]:
         clients = self._parts.clients
         alike: Counter[tuple[str, str]] = Counter()
         for group in clients.producer_groups():
@@ -294,7 +294,7 @@ class Gatherer:
         for labels, members in alike.items():
             page.add(exposition.PRODUCER_CONNECTIONS, members, *labels, _REMOTING)
 
-    def _consumers(self, page: Page) -> Iterator[None]:
+    def _consumers(self, page: Exposition) -> Iterator[None]:
         for group in tuple(self._parts.clients.groups().values()):
             mode = _MODES.get(group.consume_type, "") if group.consume_type is not None else ""
             alike = Counter((_language(one.language), version_name(one.version)) for one in group.members.values())
@@ -306,11 +306,11 @@ class Gatherer:
 
     # --- what has to be looked up -----------------------------------------------------------------------------------
 
-    async def _lags(self, page: Page) -> None:
+    async def _lags(self, page: Exposition) -> None:
         lags: list[Lag] = []
         for group in tuple(self._parts.groups.all()):
             for found in lags_of(group, self._progress, self._counters):
-                lags.append(await off_the_loop(found))
+                lags.append(await run_in_executor(found))
                 self._add_lag(page, lags[-1])
                 if len(lags) % _STEPS_IN_A_TURN == 0:
                     await asyncio.sleep(0)
@@ -325,13 +325,13 @@ class Gatherer:
         for metric in (exposition.LAG_LATENCY, exposition.QUEUEING_LATENCY):
             page.cut[metric.name] += len(lags) - len(looked_up)
 
-    def _add_lag(self, page: Page, lag: Lag) -> None:
+    def _add_lag(self, page: Exposition, lag: Lag) -> None:
         labels = self._lag_labels(lag.topic, lag.group)
         page.add(exposition.LAG_MESSAGES, lag.messages, *labels)
         page.add(exposition.INFLIGHT, lag.in_flight, *labels)
         page.add(exposition.READY, lag.ready, *labels)
 
-    async def _disk(self, page: Page) -> None:
+    async def _disk(self, page: Exposition) -> None:
         store = self._parts.store.store.parts
         place = place_of(store.commit_log, store.commit_log.min_offset)
         (oldest_ms,) = await asyncio.to_thread(stored_ms, [place])

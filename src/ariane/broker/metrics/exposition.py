@@ -191,7 +191,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The form that every scraper reads; Prometheus takes it too when it asks for a newer one first."""
 
 
-class Page:
+class Exposition:
     def __init__(self, base: Sequence[str], series_max: int) -> None:
         """`base`: the values of BASE_LABELS. Beyond `series_max` rows of one metric the rest is only counted."""
         self.base = tuple(base)

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import NamedTuple
 
-from ariane.broker.components import Parts
-from ariane.broker.metrics.collect import Gatherer
+from ariane.broker.components import Components
+from ariane.broker.metrics.collect import MetricsCollector
 from ariane.broker.metrics.exposition import CONTENT_TYPE
 from ariane.broker.settings import BrokerSettings, MetricsExporter
 from ariane.errors import ArianeError, ListenFailed
@@ -37,7 +37,7 @@ _TEXT = "text/plain; charset=utf-8"
 _NO_ROOM_FOR_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: HTTPStatus
     body: bytes
     content_type: str = _TEXT
@@ -74,15 +74,15 @@ def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]
 class MetricsServer:
     """Made by `open`, which is its whole life."""
 
-    def __init__(self, listener: socket.socket, parts: Parts) -> None:
+    def __init__(self, listener: socket.socket, parts: Components) -> None:
         self._listener = listener
-        self._gatherer = Gatherer(parts)
+        self._gatherer = MetricsCollector(parts)
         self._visits = TaskSet()
         self.address = Address(*listener.getsockname()[:2])
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, listener: socket.socket | None, parts: Parts) -> AsyncIterator["MetricsServer | None"]:
+    async def open(cls, listener: socket.socket | None, parts: Components) -> AsyncIterator["MetricsServer | None"]:
         """None without a listener: metrics are off."""
         if listener is None:
             yield None
@@ -119,35 +119,37 @@ class MetricsServer:
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                     request = await _request(visitor)
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    answer = await self._answer(request)
-                    await asyncio.get_running_loop().sock_sendall(visitor, answer.encode())
-                if answer.status is not HTTPStatus.OK:
+                    response = await self._answer(request)
+                    await asyncio.get_running_loop().sock_sendall(visitor, response.encode())
+                if response.status is not HTTPStatus.OK:
                     async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                         await _hear_out(visitor)
             except (OSError, TimeoutError) as error:
                 log.debug("metrics not told", extra={"reason": str(error) or "too slow"})
 
-    async def _answer(self, request: bytes) -> Answer:
+    async def _answer(self, request: bytes) -> HttpResponse:
         if not request.endswith(_END):
             too_long = len(request) >= REQUEST_BYTES_MAX
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
-            return Answer(status, f"one GET {PATH} of up to {REQUEST_BYTES_MAX} bytes is expected\n".encode())
+            return HttpResponse(status, f"one GET {PATH} of up to {REQUEST_BYTES_MAX} bytes is expected\n".encode())
         words = request.decode("latin-1").split("\r\n")[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return Answer(HTTPStatus.BAD_REQUEST, b"HTTP/1.1 is expected\n")
+            return HttpResponse(HTTPStatus.BAD_REQUEST, b"HTTP/1.1 is expected\n")
         if words[0] != "GET":
-            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is served\n")
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is served\n")
         if words[1].partition("?")[0] != PATH:
-            return Answer(HTTPStatus.NOT_FOUND, f"only {PATH} is served\n".encode())
+            return HttpResponse(HTTPStatus.NOT_FOUND, f"only {PATH} is served\n".encode())
         return await self._page()
 
-    async def _page(self) -> Answer:
+    async def _page(self) -> HttpResponse:
         try:
             page = await self._gatherer.gather()
-            return Answer(HTTPStatus.OK, await asyncio.to_thread(page.text), CONTENT_TYPE)
+            return HttpResponse(HTTPStatus.OK, await asyncio.to_thread(page.text), CONTENT_TYPE)
         except (ArianeError, OSError) as error:  # a disk that cannot be read: what it is has been told elsewhere
             log.warning("metrics not gathered", extra={"reason": str(error)})
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"metrics cannot be gathered now: see the broker's log\n")
+            return HttpResponse(
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"metrics cannot be gathered now: see the broker's log\n"
+            )
 
 
 async def _request(visitor: socket.socket) -> bytes:

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ariane.broker.metrics.exposition import BASE_LABELS, METRICS, Kind, Metric, Page
+from ariane.broker.metrics.exposition import BASE_LABELS, METRICS, Exposition, Kind, Metric
 from ariane.broker.stats.counters import Histogram
 
 _PROCESS = ProcessCollector(registry=None)
@@ -27,19 +27,19 @@ class _Single(Collector):
         yield self._family
 
 
-def text_of(page: Page) -> bytes:
+def text_of(page: Exposition) -> bytes:
     """Metric by metric: the interpreter would stop the loop, too, to make one text of a hundred thousand objects."""
     return b"".join(generate_latest(_Single(family)) for family in _families(page))
 
 
-def _families(page: Page) -> Iterator[Family]:
+def _families(page: Exposition) -> Iterator[Family]:
     for metric in METRICS:
         for name in metric.names:
             yield _family(page, metric, name)
     yield from _PROCESS.collect()
 
 
-def _family(page: Page, metric: Metric, name: str) -> Family:
+def _family(page: Exposition, metric: Metric, name: str) -> Family:
     names = (*BASE_LABELS, *metric.labels)
     if metric.kind is Kind.HISTOGRAM:
         return _histogram_family(page, metric)
@@ -54,7 +54,7 @@ def _family(page: Page, metric: Metric, name: str) -> Family:
     return gauge
 
 
-def _histogram_family(page: Page, metric: Metric) -> Family:
+def _histogram_family(page: Exposition, metric: Metric) -> Family:
     family = HistogramMetricFamily(metric.name, metric.doc, labels=BASE_LABELS)
     histogram = page.histograms.get(metric)
     if histogram is not None:

@@ -24,62 +24,66 @@ class PullChecks:
         self.groups = groups
         self.clients = clients
 
-    def admit(self, ask: Pull) -> tuple[GroupConfig, MessageFilter]:
+    def admit(self, request: Pull) -> tuple[GroupConfig, MessageFilter]:
         """The group's settings and the filter to read with; RequestFailed says why not."""
         settings = self.settings
         if not settings.permission & _READ:
             raise _forbidden(f"broker {settings.name} may not be read (brokerPermission = {settings.permission})")
-        group = self.groups.find(ask.consumer_group)
+        group = self.groups.find(request.consumer_group)
         if not group.consume_enable:
             raise _forbidden(f"group {group.group_name} may not consume (consumeEnable = false)")
-        self._check_queue(ask)
-        return group, self._filter(ask, group)
+        self._check_queue(request)
+        return group, self._filter(request, group)
 
-    def _check_queue(self, ask: Pull) -> None:
-        config = self.topics.get(ask.topic)
+    def _check_queue(self, request: Pull) -> None:
+        config = self.topics.get(request.topic)
         if config is None:
             raise RequestFailed(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {ask.topic[:255]} does not exist on broker {self.settings.name}: create it first",
+                f"topic {request.topic[:255]} does not exist on broker {self.settings.name}: create it first",
             )
         if not config.perm & _READ:
-            raise _forbidden(f"topic {ask.topic} may not be read (perm = {config.perm}): give it perm 6")
-        if not 0 <= ask.queue_id < config.read_queue_nums:
+            raise _forbidden(f"topic {request.topic} may not be read (perm = {config.perm}): give it perm 6")
+        if not 0 <= request.queue_id < config.read_queue_nums:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"queueId {ask.queue_id} of topic {ask.topic} is illegal: it has {config.read_queue_nums} read queues, "
-                "counted from 0",
+                f"queueId {request.queue_id} of topic {request.topic} is illegal: it has "
+                f"{config.read_queue_nums} read queues, counted from 0",
             )
 
-    def _filter(self, ask: Pull, group: GroupConfig) -> MessageFilter:
+    def _filter(self, request: Pull, group: GroupConfig) -> MessageFilter:
         try:
-            wanted = self._said_in(ask) if ask.sys_flag & _SUBSCRIPTION else self._heard_of(ask, group)
+            wanted = self._said_in(request) if request.sys_flag & _SUBSCRIPTION else self._heard_of(request, group)
             return filter_of(wanted, property_filter=self.settings.property_filter)
         except ExpressionError as error:
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"the subscription of group {ask.consumer_group} to {ask.topic} cannot be read: {error}",
+                f"the subscription of group {request.consumer_group} to {request.topic} cannot be read: {error}",
             ) from error
 
-    def _said_in(self, ask: Pull) -> Subscription:
+    def _said_in(self, request: Pull) -> Subscription:
         """What a pull consumer says with each pull. C++ sends no type, Go an empty one: both mean TAG."""
-        return subscription_of(ask.topic, ask.subscription, ask.expression_type or None, ask.sub_version)
+        return subscription_of(
+            request.topic, request.subscription, request.expression_type or None, request.sub_version
+        )
 
-    def _heard_of(self, ask: Pull, group: GroupConfig) -> Subscription:
+    def _heard_of(self, request: Pull, group: GroupConfig) -> Subscription:
         """What the group's heartbeats say. The request's own words do not count here: Go leaves them empty."""
-        known = self.clients.group(ask.consumer_group)
+        known = self.clients.group(request.consumer_group)
         if known is None:
-            raise _unsubscribed(f"group {ask.consumer_group} has no member here: it has sent no heartbeat yet")
+            raise _unsubscribed(f"group {request.consumer_group} has no member here: it has sent no heartbeat yet")
         if known.message_model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
-            raise _forbidden(f"group {ask.consumer_group} may not broadcast (consumeBroadcastEnable = false)")
-        subscription = known.subscriptions.get(ask.topic)
+            raise _forbidden(f"group {request.consumer_group} may not broadcast (consumeBroadcastEnable = false)")
+        subscription = known.subscriptions.get(request.topic)
         if subscription is None:
-            raise _unsubscribed(f"group {ask.consumer_group} does not subscribe to {ask.topic}: its members must agree")
-        if subscription.sub_version < ask.sub_version:
+            raise _unsubscribed(
+                f"group {request.consumer_group} does not subscribe to {request.topic}: its members must agree"
+            )
+        if subscription.sub_version < request.sub_version:
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
-                f"group {ask.consumer_group} subscribes to {ask.topic} anew: version {ask.sub_version} is pulled with, "
-                f"{subscription.sub_version} was heard of; the next heartbeat brings it",
+                f"group {request.consumer_group} subscribes to {request.topic} anew: version {request.sub_version} "
+                f"is pulled with, {subscription.sub_version} was heard of; the next heartbeat brings it",
             )
         return subscription
 
@@ -110,57 +114,67 @@ _NOTHING_HEARD: Heard = (None, None)
 _Key = tuple[str, str, int, str | None, str | None, int]
 
 
-class Admission(NamedTuple):
+class PullCheck(NamedTuple):
     topic: TopicConfig
     group: GroupConfig
     heard: Heard
     wants_all: bool
 
 
-class Admissions:
+class PullCheckCache:
     def __init__(self, checks: PullChecks) -> None:
         self._checks = checks
         self._settings, self._topics = checks.settings, checks.topics
         self._groups, self._clients = checks.groups, checks.clients
-        self._known: dict[_Key, Admission] = {}
+        self._known: dict[_Key, PullCheck] = {}
 
-    def find(self, ask: Pull) -> GroupConfig | None:
+    def find(self, request: Pull) -> GroupConfig | None:
         """The group's settings, if it may pull from this queue and wants all there is; None: the general way knows."""
-        said = ask.sys_flag & _SUBSCRIPTION
-        key = (ask.consumer_group, ask.topic, said, ask.subscription, ask.expression_type, ask.sub_version)
+        said = request.sys_flag & _SUBSCRIPTION
+        key = (
+            request.consumer_group,
+            request.topic,
+            said,
+            request.subscription,
+            request.expression_type,
+            request.sub_version,
+        )
         known = self._known.get(key)
-        if known is None or not self._holds(ask, known, said):
-            known = self._admit(key, ask)
+        if known is None or not self._holds(request, known, said):
+            known = self._admit(key, request)
             if known is None:
                 return None
-        is_open = self._settings.permission & _READ and 0 <= ask.queue_id < known.topic.read_queue_nums
+        is_open = self._settings.permission & _READ and 0 <= request.queue_id < known.topic.read_queue_nums
         return known.group if is_open and known.wants_all else None
 
-    def _holds(self, ask: Pull, known: Admission, said: int) -> bool:
-        if self._topics.get(ask.topic) is not known.topic or self._groups.get(ask.consumer_group) is not known.group:
+    def _holds(self, request: Pull, known: PullCheck, said: int) -> bool:
+        if (
+            self._topics.get(request.topic) is not known.topic
+            or self._groups.get(request.consumer_group) is not known.group
+        ):
             return False
         if said:
             return True
-        model, subscription = self._heard(ask)
+        model, subscription = self._heard(request)
         return model is known.heard[0] and subscription is known.heard[1]
 
-    def _heard(self, ask: Pull) -> Heard:
-        consumers = self._clients.group(ask.consumer_group)
+    def _heard(self, request: Pull) -> Heard:
+        consumers = self._clients.group(request.consumer_group)
         if consumers is None:
             return _NOTHING_HEARD
-        return consumers.message_model, consumers.subscriptions.get(ask.topic)
+        return consumers.message_model, consumers.subscriptions.get(request.topic)
 
-    def _admit(self, key: _Key, ask: Pull) -> Admission | None:
+    def _admit(self, key: _Key, request: Pull) -> PullCheck | None:
         self._known.pop(key, None)
         try:
-            group, wanted = self._checks.admit(ask)
+            group, wanted = self._checks.admit(request)
         except RequestFailed:  # made again by the general way, which tells why
             return None
-        topic = self._topics.get(ask.topic)
+        topic = self._topics.get(request.topic)
         if topic is None:
             return None
         if len(self._known) >= ADMISSIONS_MAX:
             self._known.clear()
-        heard = _NOTHING_HEARD if ask.sys_flag & _SUBSCRIPTION else self._heard(ask)
-        known = self._known[key] = Admission(topic, group, heard, wanted is MATCH_ALL)
+        heard = _NOTHING_HEARD if request.sys_flag & _SUBSCRIPTION else self._heard(request)
+        known = self._known[key] = PullCheck(topic, group, heard, wanted is MATCH_ALL)
         return known

@@ -37,19 +37,19 @@ _TICK_S = 0.1
 
 
 @dataclass(eq=False, slots=True)
-class ParkedPull:
+class PullWaiter:
     call: Call
-    ask: Pull
+    request: Pull
     group: GroupConfig
     filter: MessageFilter
     offset: int
     """Where to go on reading: what lies before did not match."""
-    resume: Callable[["ParkedPull", bool], None]
+    resume: Callable[["PullWaiter", bool], None]
     """Reads again. True: answer whatever there is. False: something arrived; park again if it is not wanted."""
     tick: int = 0
 
 
-class ParkedPulls:
+class PullWaiters:
     """For the event loop alone."""
 
     def __init__(
@@ -58,9 +58,9 @@ class ParkedPulls:
         self._clock = clock
         self._pulls_max = pulls_max
         self._pulls_per_connection_max = pulls_per_connection_max
-        self._by_queue: dict[tuple[str, int], set[ParkedPull]] = {}
-        self._by_tick: dict[int, set[ParkedPull]] = {}
-        self._by_connection: dict[Connection, set[ParkedPull]] = {}
+        self._by_queue: dict[tuple[str, int], set[PullWaiter]] = {}
+        self._by_tick: dict[int, set[PullWaiter]] = {}
+        self._by_connection: dict[Connection, set[PullWaiter]] = {}
         self._count = 0
         self._sleepers = TaskSet()
         self._closed = False
@@ -69,7 +69,7 @@ class ParkedPulls:
     @asynccontextmanager
     async def open(
         cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
-    ) -> AsyncIterator["ParkedPulls"]:
+    ) -> AsyncIterator["PullWaiters"]:
         """On exit nobody waits any more. Call `answer_all` before the server drains, or the answers find no peer."""
         parked = cls(clock, pulls_max, pulls_per_connection_max)
         try:
@@ -84,7 +84,7 @@ class ParkedPulls:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    def park(self, pull: ParkedPull, wait_s: float) -> bool:
+    def park(self, pull: PullWaiter, wait_s: float) -> bool:
         """Whether it waits now; not when the broker stops. RequestFailed(SYSTEM_BUSY) when too many wait already."""
         if self._closed:
             return False
@@ -98,7 +98,7 @@ class ParkedPulls:
         self._add(pull)
         return True
 
-    def park_again(self, pull: ParkedPull) -> bool:
+    def park_again(self, pull: PullWaiter) -> bool:
         """After an arrival that it does not want: for the rest of its time. False when the broker stops."""
         if self._closed or pull.call.connection not in self._by_connection:
             return False
@@ -111,8 +111,8 @@ class ParkedPulls:
         if of_connection >= self._pulls_per_connection_max:
             raise _too_many(of_connection, "on this connection", f"the limit is {self._pulls_per_connection_max}")
 
-    def _add(self, pull: ParkedPull) -> None:
-        self._by_queue.setdefault((pull.ask.topic, pull.ask.queue_id), set()).add(pull)
+    def _add(self, pull: PullWaiter) -> None:
+        self._by_queue.setdefault((pull.request.topic, pull.request.queue_id), set()).add(pull)
         self._by_connection[pull.call.connection].add(pull)
         due = self._by_tick.get(pull.tick)
         if due is None:
@@ -121,8 +121,8 @@ class ParkedPulls:
         due.add(pull)
         self._count += 1
 
-    def _remove(self, pull: ParkedPull) -> None:
-        key = (pull.ask.topic, pull.ask.queue_id)
+    def _remove(self, pull: PullWaiter) -> None:
+        key = (pull.request.topic, pull.request.queue_id)
         waiting = self._by_queue[key]
         waiting.discard(pull)
         if not waiting:
@@ -175,7 +175,7 @@ class ParkedPulls:
                 self._remove(pull)
                 pull.resume(pull, True)
 
-    def _wake(self, pull: ParkedPull, final: bool) -> None:
+    def _wake(self, pull: PullWaiter, final: bool) -> None:
         """In a call of its own, so that one that fails keeps none of the others from its answer."""
         self._remove(pull)
         asyncio.get_running_loop().call_soon(pull.resume, pull, final)

@@ -8,7 +8,7 @@ memory if need be, and only then shown to the filter.
 from typing import NamedTuple
 
 from ariane.broker.pull.filters import MessageFilter
-from ariane.store.blocking_io import unless_blocked
+from ariane.store.blocking_io import run_if_cached
 from ariane.store.message_store import MessageStore
 from ariane.store.read.reader import BYTES_ANY, RecordMatch, TagMatch
 from ariane.store.read.result import ReadResult, ReadStatus
@@ -30,14 +30,14 @@ class Reading(NamedTuple):
     filter: MessageFilter
 
     @classmethod
-    def of(cls, ask: Pull, offset: int, wanted: MessageFilter) -> "Reading":
+    def of(cls, request: Pull, offset: int, wanted: MessageFilter) -> "Reading":
         """As much as was asked for, one message at least; the store has limits of its own."""
-        return cls(ask.topic, ask.queue_id, offset, max(1, ask.max_msg_nums), bytes_wanted(ask), wanted)
+        return cls(request.topic, request.queue_id, offset, max(1, request.max_msg_nums), bytes_wanted(request), wanted)
 
 
-def bytes_wanted(ask: Pull) -> int:
+def bytes_wanted(request: Pull) -> int:
     """Only clients of 5.x say how many."""
-    bytes_max = ask.max_msg_bytes
+    bytes_max = request.max_msg_bytes
     return BYTES_ANY if bytes_max is None or bytes_max <= 0 else bytes_max
 
 
@@ -45,8 +45,8 @@ def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
     """What there is; None when it has to come from the disk."""
     scan = _Scan(reading)
     while True:
-        ask = scan.next_page()
-        page = unless_blocked(store.reader.reading(*ask))
+        request = scan.next_page()
+        page = run_if_cached(store.reader.reading(*request))
         if page is None:
             return scan.so_far()
         result = scan.take(page)

@@ -9,7 +9,7 @@ OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY        PULL_OFFSET_MOVED       go to nex
 
 import struct
 
-from ariane.broker.writer import Incoming
+from ariane.broker.writer import InboundMessage
 from ariane.model.group import GroupConfig
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property
@@ -17,10 +17,10 @@ from ariane.model.route import MASTER_ID, MessageQueue
 from ariane.model.system_topics import OFFSET_MOVED_EVENT
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.wire.codes import ResponseCode, Serialization
-from ariane.wire.exchange import answer_command
+from ariane.wire.exchange import response_command
 from ariane.wire.frame import FRAME_BYTES_MAX, Command, encode_json_header
 from ariane.wire.json.body import JsonBody
-from ariane.wire.requests.pull import Pull, PullAnswer
+from ariane.wire.requests.pull import Pull, PullResponse
 
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -48,8 +48,8 @@ def pull_code(result: ReadResult, offset: int) -> ResponseCode:
     return _CODES[result.status]
 
 
-def pull_answer(code: ResponseCode, result: ReadResult, broker_id: int) -> PullAnswer:
-    return PullAnswer(
+def pull_response(code: ResponseCode, result: ReadResult, broker_id: int) -> PullResponse:
+    return PullResponse(
         code=code,
         remark=result.status.value,
         suggest_which_broker_id=broker_id,
@@ -60,7 +60,7 @@ def pull_answer(code: ResponseCode, result: ReadResult, broker_id: int) -> PullA
     )
 
 
-class FoundAnswers:
+class FoundResponses:
     """The frames of pulls that found something, which is what nearly all do under load.
 
     Filled into a template, as the answers to sends are (send_answers.py), and joined with the records in one copy: the
@@ -69,8 +69,8 @@ class FoundAnswers:
 
     def __init__(self) -> None:
         result = ReadResult(status=ReadStatus.FOUND, next_offset=_NEXT, min_offset=_MIN, max_offset=_MAX)
-        answer = pull_answer(ResponseCode.SUCCESS, result, _BROKER)
-        header = encode_json_header(answer_command(Command(code=0, opaque=_OPAQUE), answer)).replace(b"%", b"%%")
+        response = pull_response(ResponseCode.SUCCESS, result, _BROKER)
+        header = encode_json_header(response_command(Command(code=0, opaque=_OPAQUE), response)).replace(b"%", b"%%")
         for number in (_OPAQUE, _BROKER, _NEXT, _MIN, _MAX):
             header = header.replace(str(number).encode(), b"%d")
         self._template = header
@@ -103,20 +103,20 @@ class OffsetMovedEvent(JsonBody, frozen=True):
 
 
 def offset_moved_event(
-    ask: Pull, offset: int, result: ReadResult, broker: str, now_ms: int, store_host: bytes
-) -> Incoming:
+    request: Pull, offset: int, result: ReadResult, broker: str, now_ms: int, store_host: bytes
+) -> InboundMessage:
     """A message that tells operators of a group whose offset was not in its queue: perhaps it missed messages."""
     event = OffsetMovedEvent(
-        consumer_group=ask.consumer_group,
-        message_queue=MessageQueue(topic=ask.topic, broker_name=broker, queue_id=ask.queue_id),
+        consumer_group=request.consumer_group,
+        message_queue=MessageQueue(topic=request.topic, broker_name=broker, queue_id=request.queue_id),
         offset_request=offset,
         offset_new=result.next_offset,
     )
-    return Incoming(
+    return InboundMessage(
         topic=OFFSET_MOVED_EVENT,
         queue_id=0,
         body=event.to_bytes(),
-        properties={Property.TAGS: ask.consumer_group, Property.KEYS: ask.consumer_group},
+        properties={Property.TAGS: request.consumer_group, Property.KEYS: request.consumer_group},
         born_timestamp_ms=now_ms,
         born_host=store_host,
     )

@@ -18,15 +18,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ariane.broker.json_table import TableFile
-from ariane.broker.writer import TIMER_OUT_MS, Incoming, Intake, draft_of, incoming_of
+from ariane.broker.json_table import JsonTable
+from ariane.broker.writer import TIMER_OUT_MS, InboundMessage, MessageWriter, draft_of, incoming_of
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreReadOnly, WireError
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF, parse_levels
 from ariane.store.append.draft import Appended
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
@@ -76,18 +76,18 @@ class LevelQueues:
             level.offset = queue.min_offset
         return queue
 
-    def due_count(self, level: Level, now_ms: int, count_max: int) -> Steps[int]:
+    def due_count(self, level: Level, now_ms: int, count_max: int) -> IoSteps[int]:
         """How many entries from `level.offset` on are due, up to the first that is not."""
         times = [] if level.held_until_ms > now_ms else (yield from self._times(level, count_max))
         waiting = (index for index, time_ms in enumerate(times) if not level.is_due(time_ms, now_ms))
         return next(waiting, len(times))
 
-    def next_ms(self, level: Level) -> Steps[int | None]:
+    def next_ms(self, level: Level) -> IoSteps[int | None]:
         """When the level is to be looked at again; None when it is empty."""
         times = yield from self._times(level, 1)
         return max(times[0], level.held_until_ms) if times else None
 
-    def _times(self, level: Level, count_max: int) -> Steps[list[int]]:
+    def _times(self, level: Level, count_max: int) -> IoSteps[list[int]]:
         queue, times = self.of(level), list[int]()
         if queue is None:
             return times
@@ -97,7 +97,7 @@ class LevelQueues:
             times.append(tags_code if own_ms else (yield from self._by_store_time(queue, level, len(times))))
         return times
 
-    def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> Steps[int]:
+    def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> IoSteps[int]:
         """For an entry without a time of its own: Apache may have put it into a file beside the queue."""
         stored_ms = yield from self._store.lookup.finding_store_time(queue, level.offset + index)
         return (stored_ms or 0) + level.delay_ms
@@ -202,7 +202,7 @@ _DONE_WITH = (
 _TRIGGERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 
 
-def delivered(message: Incoming) -> Incoming | None:
+def delivered(message: InboundMessage) -> InboundMessage | None:
     """The message for its real topic; None when it may not go there. RecordError when it does not say where."""
     topic = message.properties.get(Property.REAL_TOPIC, "")
     if topic == TRANS_HALF:  # it would be a half message that no producer prepared
@@ -217,7 +217,7 @@ def delivered(message: Incoming) -> Incoming | None:
     return replace(message, topic=topic, queue_id=int(queue_id), properties=properties)
 
 
-def rolled(message: Incoming) -> Incoming:
+def rolled(message: InboundMessage) -> InboundMessage:
     """The message for the end of the timer topic, so that retention does not reach it before its time."""
     properties = {name: value for name, value in message.properties.items() if name not in _TRIGGERS}
     times = properties.get(TIMER_ROLL_TIMES, "")
@@ -232,7 +232,7 @@ def due_ms(properties: dict[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def cancelled_by(message: Incoming) -> tuple[str, str]:
+def cancelled_by(message: InboundMessage) -> tuple[str, str]:
     """What another message must name to call this one off: its unique key, alone or behind the topic as 5.3 has it."""
     key = message.properties.get(Property.UNIQUE_KEY, "")
     return key, f"{message.properties.get(Property.REAL_TOPIC)}_{key}"
@@ -248,7 +248,7 @@ RETRY_MS = 1_000
 class DelayedDelivery:
     """Made by `open`, which is its whole life. For the event loop alone."""
 
-    def __init__(self, service: StoreService, intake: Intake, file: TableFile, clock: Clock) -> None:
+    def __init__(self, service: StoreService, intake: MessageWriter, file: JsonTable, clock: Clock) -> None:
         settings = service.store.settings
         delays_ms = parse_levels(settings.message_delay_levels)
         check_levels(delays_ms, settings.retention_hours)
@@ -266,7 +266,7 @@ class DelayedDelivery:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, service: StoreService, intake: Intake, file: TableFile, clock: Clock, save_interval_s: float = 10.0
+        cls, service: StoreService, intake: MessageWriter, file: JsonTable, clock: Clock, save_interval_s: float = 10.0
     ) -> AsyncIterator["DelayedDelivery"]:
         delivery = cls(service, intake, file, clock)
         saving = partial(every, clock, save_interval_s, delivery.save, save_interval_s)
@@ -299,7 +299,7 @@ class DelayedDelivery:
         """Looks twice: by the second time all is in memory, and nothing can arrive while it looks (alarm.py)."""
         for level in self._levels:
             await self._service.run(self._queues.next_ms(level))
-        looked_at = [at_once(self._queues.next_ms(level)) for level in self._levels]
+        looked_at = [run_sync(self._queues.next_ms(level)) for level in self._levels]
         return min((ms for ms in looked_at if ms is not None), default=None)
 
     async def deliver_due(self) -> None:
@@ -361,7 +361,7 @@ class DelayedDelivery:
             self._saved = offsets
 
 
-def _load(file: TableFile) -> dict[int, int]:
+def _load(file: JsonTable) -> dict[int, int]:
     content = file.load()
     if content is None:
         return {}

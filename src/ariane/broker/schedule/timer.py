@@ -1,6 +1,6 @@
 """Messages with a delivery time of their own. docs/decisions/timer.md says why it is built so.
 
-    timer topic ──TimerTake──▶ TimerWheel ──TimerDrain──▶ real topic
+    timer topic ──TimerEnqueuer──▶ TimerWheel ──TimerDrainer──▶ real topic
     (queue 0)                  slots in memory            or, when it waits longer than the roll window,
          ▲                     units in timer/            back to the end of the timer topic
          └──────────────────────────────────────────────────────┘
@@ -38,12 +38,12 @@ from ariane.broker.schedule.timer_log import (
     write_timer_checkpoint,
 )
 from ariane.broker.schedule.timer_wheel import TimerWheel
-from ariane.broker.writer import Incoming, Intake, draft_of, incoming_of
+from ariane.broker.writer import InboundMessage, MessageWriter, draft_of, incoming_of
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreMismatch
 from ariane.lifecycle import background, every
 from ariane.model.system_topics import TIMER
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.disk import Disk
 from ariane.store.service import StoreService
@@ -71,13 +71,13 @@ def roll_window_ms(retention_hours: int) -> int:
     return min(ROLL_WINDOW_MS_MAX, retention_hours * _HOUR_MS * 2 // 3)
 
 
-class TimerOut:
-    def __init__(self, intake: Intake) -> None:
+class TimerDeliverer:
+    def __init__(self, intake: MessageWriter) -> None:
         self._intake = intake
         self.dropped = 0
         """Messages that could not be delivered: gone from the log, or without a place to go."""
 
-    def read(self, record: bytes | memoryview | None, physical_offset: int) -> Incoming | None:
+    def read(self, record: bytes | memoryview | None, physical_offset: int) -> InboundMessage | None:
         """The waiting message; None, and told, when it is not there: a full disk may have cost it."""
         try:
             if record is None:
@@ -88,7 +88,7 @@ class TimerOut:
             self._drop(physical_offset, error)
             return None
 
-    def settle(self, message: Incoming, physical_offset: int, now_ms: int) -> None:
+    def settle(self, message: InboundMessage, physical_offset: int, now_ms: int) -> None:
         """Puts the message where it belongs now; a StoreError when the store cannot take it: try again."""
         try:
             following = rolled(message) if due_ms(message.properties) > now_ms else _delivered(message)
@@ -112,7 +112,7 @@ def _check(record: bytes | memoryview, physical_offset: int) -> None:
         raise RecordError(f"a message of topic {view.topic} is there, stored at {view.physical_offset}")
 
 
-def _delivered(message: Incoming) -> Incoming | None:
+def _delivered(message: InboundMessage) -> InboundMessage | None:
     return None if TIMER_CANCELS in message.properties else delivered(message)
 
 
@@ -123,8 +123,10 @@ def _delivered(message: Incoming) -> Incoming | None:
 BATCH = 32
 
 
-class TimerTake:
-    def __init__(self, service: StoreService, wheel: TimerWheel, out: TimerOut, window_ms: int, offset: int) -> None:
+class TimerEnqueuer:
+    def __init__(
+        self, service: StoreService, wheel: TimerWheel, out: TimerDeliverer, window_ms: int, offset: int
+    ) -> None:
         self._service = service
         self._wheel = wheel
         self._out = out
@@ -188,15 +190,15 @@ CANCELLED_MAX = 10_000
 """Of one tenth of a second; what is called off beyond that is delivered all the same."""
 
 
-class TimerDrain:
+class TimerDrainer:
     """Takes a slot off the wheel and works through it; a put that fails is tried again from the same message."""
 
-    def __init__(self, wheel: TimerWheel, commit_log: CommitLog, out: TimerOut) -> None:
+    def __init__(self, wheel: TimerWheel, commit_log: CommitLog, out: TimerDeliverer) -> None:
         self._wheel = wheel
         self._log = commit_log
         self._out = out
         self._position = NO_UNIT  # the rest of the slot in hand, newest first
-        self._ready: list[tuple[TimerUnit, Incoming]] = []  # read, in the order of delivery, the next one last
+        self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # read, in the order of delivery, the next one last
         self._cancelled: set[tuple[str, int]] = set()
 
     async def step(self, now_ms: int) -> bool:
@@ -234,7 +236,7 @@ class TimerDrain:
         self._ready.sort(key=lambda pair: pair[0].wake_ms)
         self._ready.reverse()
 
-    def _is_cancelled(self, message: Incoming) -> bool:
+    def _is_cancelled(self, message: InboundMessage) -> bool:
         """A message is called off by a later one with its key and its delivery time: in the same slot, and read first,
         because the newest are."""
         at_ms = due_ms(message.properties)
@@ -264,7 +266,7 @@ class TimerDelivery:
     """Made by `open`, which is its whole life. For the event loop alone."""
 
     def __init__(
-        self, service: StoreService, intake: Intake, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
+        self, service: StoreService, intake: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
     ) -> None:
         parts = service.store.parts
         self._service = service
@@ -273,11 +275,11 @@ class TimerDelivery:
         self._alarm = Alarm(clock)
         self._held_until_ms = 0
         self._checkpoint = checkpoint
-        self._out = TimerOut(intake)
+        self._out = TimerDeliverer(intake)
         window_ms = roll_window_ms(service.store.settings.retention_hours)
-        self._take = TimerTake(service, wheel, self._out, window_ms, checkpoint.queue_offset)
+        self._take = TimerEnqueuer(service, wheel, self._out, window_ms, checkpoint.queue_offset)
         self._take.known_below, self._take.known_ms = checkpoint.known_below, checkpoint.known_ms
-        self._drain = TimerDrain(wheel, parts.commit_log, self._out)
+        self._drain = TimerDrainer(wheel, parts.commit_log, self._out)
         parts.dispatcher.on_arrival(self._arrived, topic=TIMER)
 
     @classmethod
@@ -285,7 +287,7 @@ class TimerDelivery:
     async def open(
         cls,
         service: StoreService,
-        intake: Intake,
+        intake: MessageWriter,
         clock: Clock,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         file_bytes: int = FILE_BYTES,
@@ -301,7 +303,7 @@ class TimerDelivery:
 
     @classmethod
     async def restored(
-        cls, service: StoreService, intake: Intake, clock: Clock, file_bytes: int = FILE_BYTES
+        cls, service: StoreService, intake: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
     ) -> "TimerDelivery":
         """As the last checkpoint left it, without its jobs."""
         parts = service.store.parts
@@ -330,7 +332,7 @@ class TimerDelivery:
         """How many could not be delivered since the start; each is told in the log."""
         return self._out.dropped
 
-    def oldest_waiting(self) -> Steps[int | None]:
+    def oldest_waiting(self) -> IoSteps[int | None]:
         """Where in the commit log the oldest message is that waits, in the wheel or on its way there; None for none."""
         found: list[int | None] = []
         since_ms = self._wheel.delivered_ms

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ariane.errors import StoreCorrupt, StoreFull
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, read_all, replace_all
 from ariane.store.layout import offset_of
@@ -210,7 +210,7 @@ class TimerLog:
                 raise
             self._synced_to = end
 
-    def drop_before(self, time_ms: int) -> Steps[int]:
+    def drop_before(self, time_ms: int) -> IoSteps[int]:
         """Removes the files whose units were all for earlier times, but never the last; how many."""
         dropped = 0
         while len(self._segments) > 1 and (first := self._segments.first) is not None:

@@ -12,16 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ariane.broker.send.checks import decoded, encoded, read_property_text
-from ariane.broker.writer import DEFERRING, SEAL, keys_of
+from ariane.broker.writer import CHECKSUM_PROPERTY, DEFERRING, keys_of
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
-from ariane.store.append.batch import BatchKeys, Bytes2D, DraftBatch, ItemShape, ItemTable
+from ariane.store.append.batch import BatchKeys, Bytes2D, DraftBatch, UniformBatch, UniformSizes
 from ariane.store.index.entries import Int64s, row_hashes
-from ariane.wire.codes import SysFlag
 from ariane.wire.hashes import tags_code
 from ariane.wire.record.batch import BatchColumns, split_batch
 from ariane.wire.requests.send import Send
+from ariane.wire.sys_flag import SysFlag
 
 # --- batch_properties ---
 #
@@ -38,7 +38,7 @@ from ariane.wire.requests.send import Send
 # by message.
 
 _SINGLE_ONLY = DEFERRING | {Property.TRANSACTION_PREPARED}
-NOT_IN_TABLES = _SINGLE_ONLY | {SEAL}
+NOT_IN_TABLES = _SINGLE_ONLY | {CHECKSUM_PROPERTY}
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
 
 _ALL_BUT_SEPARATORS = bytes(byte for byte in range(256) if byte not in (1, 2))
@@ -132,17 +132,17 @@ BATCH_COUNT_MAX = 65_536
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 
 
-def draft_batch(ask: Send, queue_id: int, sys_flag: int, born_host: bytes) -> DraftBatch:
+def draft_batch(request: Send, queue_id: int, sys_flag: int, born_host: bytes) -> DraftBatch:
     """MessageRefused when the body is no batch, or holds what only a single message may be."""
-    if ask.topic.startswith(RETRY_PREFIX):
-        raise MessageRefused(f"a batch to {ask.topic}: messages are retried one by one")
+    if request.topic.startswith(RETRY_PREFIX):
+        raise MessageRefused(f"a batch to {request.topic}: messages are retried one by one")
     if sys_flag & _TRANSACTION_BITS:
         raise MessageRefused(f"a batch with sysFlag {sys_flag:#x}: a transaction is a single message")
-    check_no_single(read_property_text(ask.properties or "")[0])
-    bodies, texts, flags = items_of(ask.body)
+    check_no_single(read_property_text(request.properties or "")[0])
+    bodies, texts, flags = items_of(request.body)
     properties = BatchProperties(texts)
     return DraftBatch(
-        topic=ask.topic,
+        topic=request.topic,
         queue_id=queue_id,
         bodies=bodies,
         properties=properties.texts,
@@ -150,10 +150,10 @@ def draft_batch(ask: Send, queue_id: int, sys_flag: int, born_host: bytes) -> Dr
         flags=flags,
         tags_codes=properties.tags_codes,
         keys=properties.keys,
-        born_timestamp_ms=ask.born_timestamp,
+        born_timestamp_ms=request.born_timestamp,
         born_host=born_host,
         sys_flag=sys_flag,
-        reconsume_times=ask.reconsume_times or 0,
+        reconsume_times=request.reconsume_times or 0,
     )
 
 
@@ -188,7 +188,7 @@ _BLANK = ord(" ")
 _LAYOUTS_MAX = 512
 
 
-class TextColumns(NamedTuple):
+class UniformProperties(NamedTuple):
     """What the store wants to know of the texts."""
 
     end: bytes
@@ -218,14 +218,14 @@ class _Layout:
             position += 1
         self._tags, self._keys, self._unique_key = (places.get(name) for name in (_TAGS, _KEYS, _UNIQUE_KEY))
 
-    def read(self, texts: Bytes2D) -> TextColumns | None:
+    def read(self, texts: Bytes2D) -> UniformProperties | None:
         """None when the texts are not laid out so, or when one holds several keys."""
         if np.count_nonzero(texts - self._low > self._span):
             return None
         keys = [texts[:, place] for place in (self._unique_key, self._keys) if place is not None]
         if self._keys is not None and np.count_nonzero(keys[-1] == _BLANK):
             return None
-        return TextColumns(self.end, 0 if self._tags is None else _tags_codes(texts[:, self._tags]), keys)
+        return UniformProperties(self.end, 0 if self._tags is None else _tags_codes(texts[:, self._tags]), keys)
 
 
 class TextReader:
@@ -234,7 +234,7 @@ class TextReader:
     def __init__(self) -> None:
         self._layouts: dict[int, _Layout] = {}
 
-    def read(self, texts: Bytes2D) -> TextColumns | None:
+    def read(self, texts: Bytes2D) -> UniformProperties | None:
         """None when the texts have to be read one by one."""
         length = texts.shape[1]
         layout = self._layouts.get(length)
@@ -281,7 +281,7 @@ TABLE_MIN = 64
 class Contents(NamedTuple):
     counts: Sequence[int]
     """How many messages each batch has."""
-    items: ItemTable | BatchColumns
+    items: UniformBatch | BatchColumns
     properties_end: bytes
     tags_codes: int | Int64s
     keys: list[Bytes2D] | BatchKeys
@@ -291,17 +291,17 @@ class ContentsReader:
     def __init__(self) -> None:
         self._texts = TextReader()
 
-    def read(self, bodies: Sequence[memoryview], shape: ItemShape | None) -> Contents:
+    def read(self, bodies: Sequence[memoryview], shape: UniformSizes | None) -> Contents:
         """MessageRefused when one of them cannot be stored. `shape` is that of the first items, if all may have it."""
         table = None
         if shape is not None and sum(map(len, bodies)) >= TABLE_MIN * shape.size:
             table = self._read_table(bodies, shape)
         return _read_columns(bodies) if table is None else table
 
-    def _read_table(self, bodies: Sequence[memoryview], shape: ItemShape) -> Contents | None:
+    def _read_table(self, bodies: Sequence[memoryview], shape: UniformSizes) -> Contents | None:
         counts = [len(body) // shape.size for body in bodies]
         joined = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        table = ItemTable.of(joined, shape) if max(counts) <= BATCH_COUNT_MAX else None
+        table = UniformBatch.of(joined, shape) if max(counts) <= BATCH_COUNT_MAX else None
         columns = None if table is None else self._texts.read(table.texts())
         if table is None or columns is None:
             return None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ariane.broker.send.batch import check_no_single
 from ariane.broker.send.checks import SendChecks, are_taken, born_host, read_property_text
-from ariane.broker.send.coalescer import AskedBatch, BatchStage, Kind, StagedBatch
+from ariane.broker.send.coalescer import BatchCoalescer, BatchKind, BatchRequest, PendingBatch
 from ariane.broker.send.fast_path import MULTI_TAGS, TRANSACTION_BITS
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.responses import is_plain
@@ -23,7 +23,7 @@ from ariane.errors import MessageRefused
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicFilterType
-from ariane.store.append.batch import shape_of
+from ariane.store.append.batch import uniform_sizes_of
 from ariane.transport.connection import Connection
 from ariane.wire.fast_frames import SendFields, begins_with_batch, send_frames
 from ariane.wire.frame import FrameLimits
@@ -36,8 +36,8 @@ class _Place(NamedTuple):
     sys_flag: int
 
 
-class BatchLane:
-    def __init__(self, checks: SendChecks, flow: FlowControl, stage: BatchStage, limits: FrameLimits) -> None:
+class BatchFastPath:
+    def __init__(self, checks: SendChecks, flow: FlowControl, stage: BatchCoalescer, limits: FrameLimits) -> None:
         self._checks = checks
         self._flow = flow
         self._stage = stage
@@ -59,9 +59,9 @@ class BatchLane:
             if place is None or wishes is None or body_at == end or not _is_usual(fields, place):
                 break
             body = view[body_at:end]
-            asked = AskedBatch(opaque, fields.queue_id, *wishes)
-            batch = StagedBatch(connection, asked, fields, fields.sys_flag | place.sys_flag, host, body)
-            self._stage.add(Kind(topic, shape_of(body), len(host)), batch)
+            asked = BatchRequest(opaque, fields.queue_id, *wishes)
+            batch = PendingBatch(connection, asked, fields, fields.sys_flag | place.sys_flag, host, body)
+            self._stage.add(BatchKind(topic, uniform_sizes_of(body), len(host)), batch)
             position = end
         return position
 

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.broker.writer import SEAL
+from ariane.broker.writer import CHECKSUM_PROPERTY
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RequestFailed
 from ariane.model.address import Address
@@ -51,10 +51,10 @@ class SendChecks:
         if not settings.permission & _WRITE:
             raise _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
 
-    def destination(self, ask: Send) -> TopicConfig:
+    def destination(self, request: Send) -> TopicConfig:
         """The topic to write to, made if need be; RequestFailed when it may not be written."""
         self.admit()
-        return self._passed.get(ask.topic) or self._pass(ask)
+        return self._passed.get(request.topic) or self._pass(request)
 
     def passed(self, topic: str) -> TopicConfig | None:
         """The topic, if it has passed its checks and nothing has changed since."""
@@ -64,27 +64,27 @@ class SendChecks:
         """Calls `listener` when what has passed must be looked at anew."""
         self._topics.on_change(lambda _: listener())
 
-    def _pass(self, ask: Send) -> TopicConfig:
-        if (fault := topic_fault(ask.topic)) is not None:
+    def _pass(self, request: Send) -> TopicConfig:
+        if (fault := topic_fault(request.topic)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
-        if not is_writable_by_clients(ask.topic):
-            raise _forbidden(f"topic {ask.topic} is the broker's own: clients may not send to it")
-        config = self._topics.for_send(ask.topic, ask.default_topic, ask.default_topic_queue_nums)
+        if not is_writable_by_clients(request.topic):
+            raise _forbidden(f"topic {request.topic} is the broker's own: clients may not send to it")
+        config = self._topics.for_send(request.topic, request.default_topic, request.default_topic_queue_nums)
         if not config.perm & _WRITE:
             raise _forbidden(
-                f"topic {ask.topic} on broker {self._settings.name} may not be written (perm = {config.perm}): give it "
-                "perm 6 (mqadmin updateTopicPerm)"
+                f"topic {request.topic} on broker {self._settings.name} may not be written (perm = {config.perm}): "
+                "give it perm 6 (mqadmin updateTopicPerm)"
             )
-        self._passed[ask.topic] = config
+        self._passed[request.topic] = config
         return config
 
     def _forget(self, config: TopicConfig | None) -> None:
         self._passed.clear()
 
 
-def queue_of(ask: Send, config: TopicConfig) -> int:
+def queue_of(request: Send, config: TopicConfig) -> int:
     """The queue asked for, which may be one that only readers still see; any when none is asked for."""
-    queue_id = ask.queue_id
+    queue_id = request.queue_id
     if queue_id < 0:
         return random.randrange(config.write_queue_nums)  # noqa: S311 - spreads load, protects nothing
     if queue_id >= config.write_queue_nums and queue_id >= config.read_queue_nums:
@@ -153,7 +153,7 @@ def read_property_text(text: str) -> tuple[dict[str, str], str]:
         if value and name:
             properties[name] = value
     # As many pairs as there are separators of either kind: so each piece is one pair, and no name comes twice.
-    if text.count("\x01") == len(properties) == text.count("\x02") and SEAL not in properties:
+    if text.count("\x01") == len(properties) == text.count("\x02") and CHECKSUM_PROPERTY not in properties:
         return properties, text
     return _mended(text)
 
@@ -186,6 +186,6 @@ def _mended(text: str) -> tuple[dict[str, str], str]:
                 f"the properties cannot be told apart at {pair[:40]!r}: 0x01 and 0x02 separate them, so no name and no "
                 "value may hold either; encode it differently"
             )
-        if value and name != SEAL:
+        if value and name != CHECKSUM_PROPERTY:
             properties[name] = value
     return properties, "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ariane.broker.send.batch import Contents, ContentsReader
-from ariane.broker.send.responses import Asked, SendAnswers, Stored, command_of
-from ariane.broker.writer import Intake, means_durable, put_failure
+from ariane.broker.send.responses import Asked, SendResponses, Stored, command_of
+from ariane.broker.writer import MessageWriter, means_durable, store_error_response
 from ariane.errors import MessageRefused, StoreError
 from ariane.rpc.failures import failure
-from ariane.rpc.handlers import encode_outcome
-from ariane.store.append.batch import AppendedBatch, BatchPlan, DraftBatches, ItemShape
+from ariane.rpc.handlers import encode_result
+from ariane.store.append.batch import AppendedBatch, BatchPlan, DraftBatchGroup, UniformSizes
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
@@ -34,13 +34,13 @@ SEND_BYTES_MAX = 1024 * 1024
 """Of chunks: with more of them the turn does not wait for its end. Larger appends would not be cheaper."""
 
 
-class SendStage:
+class SendCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, intake: Intake, store: MessageStore, answers: SendAnswers) -> None:
+    def __init__(self, intake: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
         self._intake = intake
         self._store = store
-        self._answers = answers
+        self._answers = responses
         self._drafts: list[Draft] = []
         self._chunks: list[tuple[Connection, list[Asked]]] = []
         self._ordered: list[int] = []
@@ -74,11 +74,11 @@ class SendStage:
         taken = list(map(type, outcomes)).count(Appended)
         self._count(drafts, outcomes, taken, ordered)
         # One look at all of them: a check for each message and whether it must wait would take 0.2 us a message.
-        answer = self._answer_now if taken == len(drafts) and not self._intake.is_sync else self._answer_each
+        response = self._answer_now if taken == len(drafts) and not self._intake.is_sync else self._answer_each
         first = 0
         for connection, asked in chunks:
             last = first + len(asked)
-            answer(connection, zip(asked, drafts[first:last], outcomes[first:last], strict=True))
+            response(connection, zip(asked, drafts[first:last], outcomes[first:last], strict=True))
             first = last
 
     def _append(self, drafts: list[Draft]) -> Sequence[Any]:
@@ -133,14 +133,14 @@ class SendStage:
     def _refused(self, connection: Connection, asked: Asked, error: Exception) -> bytes | None:
         command = command_of(asked)
         if isinstance(error, StoreError):
-            error = put_failure(error, self._store)
+            error = store_error_response(error, self._store)
             self._intake.counters.rejected(error)
-        return encode_outcome(command, failure(connection, command, error))
+        return encode_result(command, failure(connection, command, error))
 
 
-def _joined(answers: Iterable[bytes | None]) -> bytes:
+def _joined(responses: Iterable[bytes | None]) -> bytes:
     """Without those that nobody wants."""
-    return b"".join(filter(None, answers))
+    return b"".join(filter(None, responses))
 
 
 # --- batch_answers ---
@@ -150,7 +150,7 @@ def _joined(answers: Iterable[bytes | None]) -> bytes:
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
-class AskedBatch(NamedTuple):
+class BatchRequest(NamedTuple):
     opaque: int
     queue_id: int
     unique_key: str | None
@@ -159,26 +159,26 @@ class AskedBatch(NamedTuple):
     """Whether the producer waits for durability."""
 
 
-Waiting = list[tuple[AskedBatch, AppendedBatch]]
+Waiting = list[tuple[BatchRequest, AppendedBatch]]
 
 
-class BatchAnswers:
-    def __init__(self, intake: Intake, store: MessageStore, answers: SendAnswers) -> None:
+class BatchResponses:
+    def __init__(self, intake: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
         self._intake = intake
         self._store = store
-        self._answers = answers
+        self._answers = responses
 
-    def tell(self, connection: Connection, outcomes: Iterable[tuple[AskedBatch, AppendedBatch | Exception]]) -> None:
+    def tell(self, connection: Connection, outcomes: Iterable[tuple[BatchRequest, AppendedBatch | Exception]]) -> None:
         """All answers that need not wait for a sync in one write, the others in one task."""
         parts: list[bytes | None] = []
         waiting: Waiting = []
-        for ask, outcome in outcomes:
+        for request, outcome in outcomes:
             if not isinstance(outcome, AppendedBatch):
-                parts.append(self._refused(connection, ask, outcome))
-            elif ask.wait and self._intake.is_sync and not self._intake.is_safe(outcome[-1]):
-                waiting.append((ask, outcome))
+                parts.append(self._refused(connection, request, outcome))
+            elif request.wait and self._intake.is_sync and not self._intake.is_safe(outcome[-1]):
+                waiting.append((request, outcome))
             else:
-                parts.append(self._stored(ask, outcome))
+                parts.append(self._stored(request, outcome))
         connection.write(_joined(parts))
         if waiting:
             connection.start(self._tell_when_durable(connection, waiting))
@@ -187,28 +187,28 @@ class BatchAnswers:
         try:
             code = await self._intake.durable([one for _, batch in waiting for one in batch])
         except StoreError as error:
-            return _joined(self._refused(connection, ask, error) for ask, _ in waiting)
+            return _joined(self._refused(connection, request, error) for request, _ in waiting)
         if code is ResponseCode.SUCCESS:
-            return _joined(self._stored(ask, batch) for ask, batch in waiting)
-        return _joined(self._told(code, ask, batch) for ask, batch in waiting)
+            return _joined(self._stored(request, batch) for request, batch in waiting)
+        return _joined(self._told(code, request, batch) for request, batch in waiting)
 
-    def _stored(self, ask: AskedBatch, batch: AppendedBatch) -> bytes:
-        return self._answers.batch_stored(ask.opaque, ask.unique_key, ask.queue_id, batch)
+    def _stored(self, request: BatchRequest, batch: AppendedBatch) -> bytes:
+        return self._answers.batch_stored(request.opaque, request.unique_key, request.queue_id, batch)
 
-    def _told(self, code: ResponseCode, ask: AskedBatch, batch: AppendedBatch) -> bytes | None:
-        answer = self._answers.answer(code, batch, ask.queue_id, ask.unique_key)
-        return encode_outcome(_command(ask), answer)
+    def _told(self, code: ResponseCode, request: BatchRequest, batch: AppendedBatch) -> bytes | None:
+        response = self._answers.answer(code, batch, request.queue_id, request.unique_key)
+        return encode_result(_command(request), response)
 
-    def _refused(self, connection: Connection, ask: AskedBatch, error: Exception) -> bytes | None:
+    def _refused(self, connection: Connection, request: BatchRequest, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
-            error = put_failure(error, self._store)
+            error = store_error_response(error, self._store)
             self._intake.counters.rejected(error)
-        return encode_outcome(_command(ask), failure(connection, _command(ask), error))
+        return encode_result(_command(request), failure(connection, _command(request), error))
 
 
-def _command(ask: AskedBatch) -> Command:
+def _command(request: BatchRequest) -> Command:
     """What was asked, as far as an answer depends on it."""
-    return Command(code=_BATCH, opaque=ask.opaque)
+    return Command(code=_BATCH, opaque=request.opaque)
 
 
 # --- staged_batches ---
@@ -232,18 +232,18 @@ BATCH_BYTES_MAX = 512 * 1024
 Outcomes = Sequence[AppendedBatch | Exception]
 
 
-class Kind(NamedTuple):
+class BatchKind(NamedTuple):
     """What the batches of a run share."""
 
     topic: str
-    shape: ItemShape | None
+    shape: UniformSizes | None
     """Of the first items, if all may have it."""
     host_bytes: int
 
 
-class StagedBatch(msgspec.Struct, gc=False):
+class PendingBatch(msgspec.Struct, gc=False):
     connection: Connection
-    asked: AskedBatch
+    asked: BatchRequest
     fields: SendFields
     sys_flag: int
     born_host: bytes
@@ -256,17 +256,17 @@ class StagedBatch(msgspec.Struct, gc=False):
         return BatchPlan(messages, fields.queue_id, self.sys_flag, fields.born_timestamp, self.born_host, times)
 
 
-class BatchStage:
+class BatchCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, intake: Intake, answers: BatchAnswers) -> None:
+    def __init__(self, intake: MessageWriter, responses: BatchResponses) -> None:
         self._intake = intake
-        self._answers = answers
+        self._answers = responses
         self._contents = ContentsReader()
-        self._runs: list[tuple[Kind, list[StagedBatch]]] = []
+        self._runs: list[tuple[BatchKind, list[PendingBatch]]] = []
         self._bytes = 0
 
-    def add(self, kind: Kind, batch: StagedBatch) -> None:
+    def add(self, kind: BatchKind, batch: PendingBatch) -> None:
         if not self._runs:
             self._intake.stage(self.settle)
         if self._runs and self._runs[-1][0] == kind:
@@ -282,14 +282,14 @@ class BatchStage:
         if not self._runs:
             return
         runs, self._runs, self._bytes = self._runs, [], 0
-        told: dict[Connection, list[tuple[AskedBatch, AppendedBatch | Exception]]] = {}
+        told: dict[Connection, list[tuple[BatchRequest, AppendedBatch | Exception]]] = {}
         for kind, batches in runs:
             for batch, outcome in zip(batches, self._store(kind, batches), strict=True):
                 told.setdefault(batch.connection, []).append((batch.asked, outcome))
         for connection, outcomes in told.items():
             self._answers.tell(connection, outcomes)
 
-    def _store(self, kind: Kind, batches: list[StagedBatch]) -> Outcomes:
+    def _store(self, kind: BatchKind, batches: list[PendingBatch]) -> Outcomes:
         """What became of each batch, or the mistake of ours that kept it from having an outcome."""
         try:
             contents = self._contents.read([batch.body for batch in batches], kind.shape)
@@ -301,10 +301,10 @@ class BatchStage:
             return [error] * len(batches)
 
 
-def _drafts(kind: Kind, batches: list[StagedBatch], contents: Contents) -> DraftBatches:
-    return DraftBatches(
+def _drafts(kind: BatchKind, batches: list[PendingBatch], contents: Contents) -> DraftBatchGroup:
+    return DraftBatchGroup(
         topic=kind.topic,
-        plans=list(map(StagedBatch.plan, batches, contents.counts)),
+        plans=list(map(PendingBatch.plan, batches, contents.counts)),
         items=contents.items,
         properties_end=contents.properties_end,
         tags_codes=contents.tags_codes,

@@ -17,7 +17,7 @@ from sys import intern
 from typing import NamedTuple
 
 from ariane.broker.send.checks import SendChecks, are_taken, born_host, read_property_text
-from ariane.broker.send.coalescer import SendStage
+from ariane.broker.send.coalescer import SendCoalescer
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.responses import Asked, is_plain
 from ariane.broker.writer import DEFERRING, index_keys
@@ -27,10 +27,10 @@ from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.store.append.draft import Draft
 from ariane.transport.connection import Connection
-from ariane.wire.codes import SysFlag
 from ariane.wire.fast_frames import begins_with_send, send_frames
 from ariane.wire.frame import FrameLimits
 from ariane.wire.hashes import tags_code
+from ariane.wire.sys_flag import SysFlag
 
 # --- property_shapes ---
 #
@@ -53,7 +53,7 @@ _SHAPES_MAX = 512
 _SHARDING_KEY = Property.SHARDING_KEY
 
 
-class Shape(NamedTuple):
+class PropertyPattern(NamedTuple):
     match: Callable[[str], "re.Match[str] | None"]
     groups: tuple[int, int, int, int]
     """The numbers of the pattern's groups that hold VALUES: `match(text).group(*groups)`."""
@@ -61,16 +61,16 @@ class Shape(NamedTuple):
     """Whether there is a sharding key."""
 
 
-NO_SHAPE = Shape(re.compile("(?!)").match, (0, 0, 0, 0), False)
+NO_SHAPE = PropertyPattern(re.compile("(?!)").match, (0, 0, 0, 0), False)
 """Matches no text."""
 
 
-class Shapes:
+class PropertyPatternCache:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], int] = {}
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._shapes: dict[tuple[str, ...], PropertyPattern] = {}
 
-    def of(self, names: Iterable[str]) -> Shape:
+    def of(self, names: Iterable[str]) -> PropertyPattern:
         """The shape of texts with these names; NO_SHAPE as long as they are new, or too many."""
         key = tuple(names)
         shape = self._shapes.get(key)
@@ -82,17 +82,17 @@ class Shapes:
         times = self._seen[key] = self._seen.get(key, 0) + 1
         if times < SEEN_BEFORE or len(key) > _NAMES_MAX:
             return NO_SHAPE
-        shape = self._shapes[key] = shape_of(key)
+        shape = self._shapes[key] = property_pattern_of(key)
         return shape
 
 
-def shape_of(names: tuple[str, ...]) -> Shape:
+def property_pattern_of(names: tuple[str, ...]) -> PropertyPattern:
     """The last 0x02 may be missing. Possessive (`++`): a text that does not match is given up at once."""
     wanted = [name for name in names if name in VALUES]
     pairs = [f"{re.escape(name)}\x01{_PATTERNS.get(name, _VALUE)}" for name in names]
     compiled = re.compile("\x02".join(pairs) + (_END if names else "") + _NEVER)
     unique_key, keys, tags, wait = (wanted.index(name) + 1 if name in wanted else len(wanted) + 1 for name in VALUES)
-    return Shape(compiled.fullmatch, (unique_key, keys, tags, wait), _SHARDING_KEY in names)
+    return PropertyPattern(compiled.fullmatch, (unique_key, keys, tags, wait), _SHARDING_KEY in names)
 
 
 _VALUE = "[^\x01\x02]++"
@@ -128,7 +128,7 @@ class _Place:
         self.tags_code = 0
         self.take(NO_SHAPE)
 
-    def take(self, shape: Shape) -> None:
+    def take(self, shape: PropertyPattern) -> None:
         """The shape of its last message: most likely also that of the next."""
         self.match, self.groups, self.is_ordered = shape
 
@@ -138,9 +138,9 @@ class _Place:
         return self.tags_code
 
 
-class SendLane:
+class SendFastPath:
     def __init__(
-        self, checks: SendChecks, flow: FlowControl, stage: SendStage, marks_text: str, limits: FrameLimits
+        self, checks: SendChecks, flow: FlowControl, stage: SendCoalescer, marks_text: str, limits: FrameLimits
     ) -> None:
         """`marks_text` is what the broker adds to the properties of each message."""
         self._checks = checks
@@ -149,7 +149,7 @@ class SendLane:
         self._marks, self._end_and_marks = marks_text, "\x02" + marks_text
         self._limits = limits
         self._places: dict[str, _Place] = {}
-        self._shapes = Shapes()
+        self._shapes = PropertyPatternCache()
         checks.on_change(self._places.clear)
 
     def take(self, connection: Connection, data: bytes, position: int) -> int:

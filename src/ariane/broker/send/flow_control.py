@@ -9,7 +9,7 @@ the same message again. The prefixes are Apache's, by which operators know them.
 """
 
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.writer import Intake
+from ariane.broker.writer import MessageWriter
 from ariane.errors import RequestFailed
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
@@ -23,7 +23,7 @@ QUEUE_MIN = 100
 
 class FlowControl:
     def __init__(
-        self, store: MessageStore, intake: Intake, settings: BrokerSettings, waiting_max: int = WAITING_MAX
+        self, store: MessageStore, intake: MessageWriter, settings: BrokerSettings, waiting_max: int = WAITING_MAX
     ) -> None:
         self._store = store
         self._intake = intake

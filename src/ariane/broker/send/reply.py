@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ariane.broker.groups.members import Clients
 from ariane.broker.send.checks import SendChecks, born_host, queue_of, read_property_text
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.writer import Incoming, Intake, put_failure
+from ariane.broker.writer import InboundMessage, MessageWriter, store_error_response
 from ariane.clock import Clock
 from ariane.errors import ArianeError, MessageRefused, StoreError
 from ariane.model.ids import QueueOffset
@@ -21,11 +21,12 @@ from ariane.rpc.caller import ask_peer
 from ariane.rpc.handlers import Call, handles
 from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
-from ariane.wire.codes import ResponseCode, SysFlag
+from ariane.wire.codes import ResponseCode
 from ariane.wire.host import decode_host
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.properties import encode_properties
-from ariane.wire.requests.send import PushReply, Send, SendAnswer, SendReply, SendReplyV2
+from ariane.wire.requests.send import PushReply, Send, SendReply, SendReplyV2, SendResponse
+from ariane.wire.sys_flag import SysFlag
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class ReplyPusher:
     store_host: bytes
     """The advertised address as a record holds it. Clients get `ip:port`, without the slash of Apache's 4.7."""
 
-    async def push(self, ask: Send, message: Incoming, peer: str) -> str | None:
+    async def push(self, request: Send, message: InboundMessage, peer: str) -> str | None:
         """Hands the reply to the client that waits for it; why it could not be handed over, or None.
 
         `message` gets the property PUSH_REPLY_TIME when its client is found, so that a stored reply tells that too.
@@ -52,29 +53,29 @@ class ReplyPusher:
             return f"client {client_id} is not connected to this broker, or no longer: its reply cannot be pushed"
         message.properties[Property.PUSH_REPLY_TIME] = str(self.clock.now_ms())
         try:
-            await ask_peer(member.connection, self._push_of(ask, message, peer), PUSH_TIMEOUT_S)
+            await ask_peer(member.connection, self._push_of(request, message, peer), PUSH_TIMEOUT_S)
         except ArianeError as error:  # gone, silent, or it refused: the replier is told, and may send again
             log.warning("reply not pushed", extra={"client": client_id, "reason": str(error)})
             return f"client {client_id} did not take the reply: {error}"
         return None
 
-    def _push_of(self, ask: Send, message: Incoming, peer: str) -> PushReply:
+    def _push_of(self, request: Send, message: InboundMessage, peer: str) -> PushReply:
         return PushReply(
-            producer_group=ask.producer_group,
-            topic=ask.topic,
-            default_topic=ask.default_topic,
-            default_topic_queue_nums=ask.default_topic_queue_nums,
-            queue_id=ask.queue_id,
-            sys_flag=ask.sys_flag,
-            born_timestamp=ask.born_timestamp,
-            flag=ask.flag,
+            producer_group=request.producer_group,
+            topic=request.topic,
+            default_topic=request.default_topic,
+            default_topic_queue_nums=request.default_topic_queue_nums,
+            queue_id=request.queue_id,
+            sys_flag=request.sys_flag,
+            born_timestamp=request.born_timestamp,
+            flag=request.flag,
             properties=encode_properties(message.properties).decode(),
-            reconsume_times=ask.reconsume_times,
-            unit_mode=ask.unit_mode,
+            reconsume_times=request.reconsume_times,
+            unit_mode=request.unit_mode,
             born_host=peer,
             store_host=str(decode_host(self.store_host)),
             store_timestamp=self.clock.now_ms(),
-            body=ask.body,
+            body=request.body,
         )
 
 
@@ -94,44 +95,44 @@ _NOT_STORED = "0"
 class ReplyHandlers:
     settings: BrokerSettings
     store: MessageStore
-    intake: Intake
+    intake: MessageWriter
     checks: SendChecks
     pusher: ReplyPusher
     store_host: bytes
     """The advertised address as a record holds it."""
 
     @handles(SendReply)
-    async def reply(self, ask: SendReply, call: Call) -> SendAnswer:
-        return await self._reply(ask, call)
+    async def reply(self, request: SendReply, call: Call) -> SendResponse:
+        return await self._reply(request, call)
 
     @handles(SendReplyV2)
-    async def reply_v2(self, ask: SendReplyV2, call: Call) -> SendAnswer:
-        return await self._reply(ask, call)
+    async def reply_v2(self, request: SendReplyV2, call: Call) -> SendResponse:
+        return await self._reply(request, call)
 
-    async def _reply(self, ask: Send, call: Call) -> SendAnswer:
-        queue_id = queue_of(ask, self.checks.destination(ask))
-        message = self._incoming(ask, call, queue_id)
-        failure = await self.pusher.push(ask, message, call.connection.peer)
+    async def _reply(self, request: Send, call: Call) -> SendResponse:
+        queue_id = queue_of(request, self.checks.destination(request))
+        message = self._incoming(request, call, queue_id)
+        failure = await self.pusher.push(request, message, call.connection.peer)
         return self._answer(queue_id, failure, self._stored(message) if self.settings.store_replies else None)
 
-    def _incoming(self, ask: Send, call: Call, queue_id: int) -> Incoming:
+    def _incoming(self, request: Send, call: Call, queue_id: int) -> InboundMessage:
         try:
-            properties, _ = read_property_text(ask.properties or "")
+            properties, _ = read_property_text(request.properties or "")
         except MessageRefused as error:
-            raise put_failure(error, self.store) from error
-        return Incoming(
-            topic=ask.topic,
+            raise store_error_response(error, self.store) from error
+        return InboundMessage(
+            topic=request.topic,
             queue_id=queue_id,
-            body=ask.body,
+            body=request.body,
             properties=properties,
-            born_timestamp_ms=ask.born_timestamp,
+            born_timestamp_ms=request.born_timestamp,
             born_host=born_host(call.connection.peer),
-            flag=ask.flag,
-            sys_flag=ask.sys_flag & ~_TRANSACTION_BITS,  # or no queue would take it
-            reconsume_times=ask.reconsume_times or 0,
+            flag=request.flag,
+            sys_flag=request.sys_flag & ~_TRANSACTION_BITS,  # or no queue would take it
+            reconsume_times=request.reconsume_times or 0,
         )
 
-    def _stored(self, message: Incoming) -> Appended | None:
+    def _stored(self, message: InboundMessage) -> Appended | None:
         """Not waited for, even with SYNC_FLUSH: the reply has arrived, what is stored is for looking it up."""
         try:
             return self.intake.put(message)
@@ -139,8 +140,8 @@ class ReplyHandlers:
             log.warning("reply not stored", extra={"topic": message.topic, "reason": str(error)})
             return None
 
-    def _answer(self, queue_id: int, failure: str | None, stored: Appended | None) -> SendAnswer:
-        return SendAnswer(
+    def _answer(self, queue_id: int, failure: str | None, stored: Appended | None) -> SendResponse:
+        return SendResponse(
             code=ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR,
             remark=failure,
             msg_id=_NOT_STORED if stored is None else offset_message_id(self.store_host, stored.physical_offset),

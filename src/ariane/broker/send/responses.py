@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from ariane.broker.settings import BrokerSettings
 from ariane.model.ids import QueueOffset
-from ariane.rpc.handlers import encode_outcome
+from ariane.rpc.handlers import encode_result
 from ariane.store.append.batch import AppendedBatch
 from ariane.store.append.draft import Appended, Draft
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
-from ariane.wire.exchange import answer_command
+from ariane.wire.exchange import response_command
 from ariane.wire.frame import Command, encode_json_header
 from ariane.wire.message_id import offset_message_id, offset_message_ids
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.send import SendResponse
 
 _PREFIX = struct.Struct(">iI")
 _SUCCESS = ResponseCode.SUCCESS
@@ -36,7 +36,7 @@ the queue that was asked for, which is not where a half message is stored."""
 Stored = tuple[Asked, Draft, Appended]
 
 
-class SendAnswers:
+class SendResponses:
     def __init__(self, settings: BrokerSettings, store_host: bytes) -> None:
         self._settings = settings
         self._store_host = store_host
@@ -78,11 +78,11 @@ class SendAnswers:
     def told(self, code: ResponseCode, stored: Stored) -> bytes | None:
         """Any answer to one of them, field by field."""
         asked, _, appended = stored
-        return encode_outcome(command_of(asked), self.answer(code, (appended,), asked[3], asked[1]))
+        return encode_result(command_of(asked), self.answer(code, (appended,), asked[3], asked[1]))
 
     def answer(
         self, code: ResponseCode, appended: Sequence[Appended], queue_id: int, unique_key: str | None
-    ) -> SendAnswer:
+    ) -> SendResponse:
         """Any answer, field by field."""
         if isinstance(appended, AppendedBatch):
             offsets = appended.physical_offsets
@@ -93,8 +93,8 @@ class SendAnswers:
 
     def _answer(
         self, code: ResponseCode, message_ids: str, queue_id: int, queue_offset: int, unique_key: str | None
-    ) -> SendAnswer:
-        return SendAnswer(
+    ) -> SendResponse:
+        return SendResponse(
             code=code,
             remark=None if code == _SUCCESS else code.name,
             msg_id=message_ids,
@@ -117,8 +117,8 @@ class SendAnswers:
 
     def _with_places(self, unique_key: str | None) -> bytes:
         """The general answer, with places for all but the message ids."""
-        answer = self._answer(_SUCCESS, _MESSAGE_ID, _QUEUE_ID, _QUEUE_OFFSET, unique_key)
-        header = encode_json_header(answer_command(Command(code=0, opaque=_OPAQUE), answer)).replace(b"%", b"%%")
+        response = self._answer(_SUCCESS, _MESSAGE_ID, _QUEUE_ID, _QUEUE_OFFSET, unique_key)
+        header = encode_json_header(response_command(Command(code=0, opaque=_OPAQUE), response)).replace(b"%", b"%%")
         for number in (_OPAQUE, _QUEUE_ID, _QUEUE_OFFSET):
             header = header.replace(str(number).encode(), b"%d")
         return header.replace(_KEY.encode(), b"%b")

@@ -22,7 +22,7 @@ from ariane.broker.topics import Topics
 from ariane.broker.transactions.half_messages import HALF_QUEUE, OP_QUEUE, HalfMessage, copy_of, given_up
 from ariane.broker.transactions.outcomes import Transactions
 from ariane.broker.transactions.pending import PROGRESS_GROUP
-from ariane.broker.writer import Incoming
+from ariane.broker.writer import InboundMessage
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError, TransportError, WireError
 from ariane.lifecycle import background, every
@@ -38,7 +38,7 @@ from ariane.wire.requests.send import CheckTransaction
 
 # --- questions ---
 #
-# Questions to producers: what became of this half message?
+# CheckRequests to producers: what became of this half message?
 #
 # One-way: the answer is an END_TRANSACTION, some time later or never. Any producer of the group is good enough, because
 # it asks its own database; they take turns.
@@ -61,7 +61,7 @@ def question(message: HalfMessage) -> CheckTransaction:
     )
 
 
-class Questions:
+class CheckRequests:
     """Those of one round."""
 
     def __init__(self, clients: Clients) -> None:
@@ -151,7 +151,7 @@ class TransactionChecks:
         queue, waiting = self._transactions.queue, self._transactions.open
         waiting.skip_to(queue.begin)
         end = queue.end
-        questions = Questions(self._clients)
+        questions = CheckRequests(self._clients)
         try:
             await self._walk(end, questions)
         except (StoreError, OSError) as error:  # no more is written or read now; what waits is found by the next round
@@ -162,7 +162,7 @@ class TransactionChecks:
             self._ensure(TRANS_OP)
             await self.save_progress()
 
-    async def _walk(self, end: int, questions: Questions) -> None:
+    async def _walk(self, end: int, questions: CheckRequests) -> None:
         waiting = self._transactions.open
         offset, steps = waiting.next_open(0, end), 0
         while offset is not None:
@@ -240,7 +240,7 @@ class TransactionChecks:
         self._transactions.open.copied(message.first_offset, appended.queue_offset)
         return message.moved(copy.properties, appended)
 
-    def _keep(self, message: Incoming) -> Appended | None:
+    def _keep(self, message: InboundMessage) -> Appended | None:
         """None for a message so close to maxMessageSize that the properties which a copy adds do not fit."""
         try:
             return self._transactions.keep(message)

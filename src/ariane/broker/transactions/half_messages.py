@@ -17,17 +17,17 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from ariane.broker.writer import DEFERRING, SEAL, Incoming, keys_of
+from ariane.broker.writer import CHECKSUM_PROPERTY, DEFERRING, InboundMessage, keys_of
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.store.append.draft import Appended, Draft
-from ariane.wire.codes import SysFlag
 from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.read import RecordView, decode, verify
+from ariane.wire.sys_flag import SysFlag
 
 # --- half_record ---
 #
@@ -74,9 +74,9 @@ class HalfRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def property_text(self) -> bytes:
         """As it stands there, but without the seal, which is that of this record."""
-        if SEAL not in self.properties:
+        if CHECKSUM_PROPERTY not in self.properties:
             return self.view.property_text
-        return encode_properties({name: value for name, value in self.properties.items() if name != SEAL})
+        return encode_properties({name: value for name, value in self.properties.items() if name != CHECKSUM_PROPERTY})
 
 
 # --- what the properties of a half message say; `at` is its place in the log, for the error ---------------------------
@@ -187,7 +187,7 @@ class HalfMessage:
         return replace(self.stored, topic=self.real_topic, queue_id=self.real_queue_id)
 
 
-def copy_of(message: HalfMessage, times_asked: int) -> Incoming:
+def copy_of(message: HalfMessage, times_asked: int) -> InboundMessage:
     """The message once more at the end of the half queue, so that the queue's beginning can be forgotten."""
     properties = dict(message.stored.properties)
     properties[Property.TRANSACTION_CHECK_TIMES] = str(times_asked)
@@ -195,7 +195,7 @@ def copy_of(message: HalfMessage, times_asked: int) -> Incoming:
     return _incoming(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
 
 
-def reopened(message: HalfMessage) -> Incoming:
+def reopened(message: HalfMessage) -> InboundMessage:
     """A message that was given up, as if it had never been asked about."""
     properties = dict(message.stored.properties)
     properties[Property.TRANSACTION_CHECK_TIMES] = "0"
@@ -204,17 +204,17 @@ def reopened(message: HalfMessage) -> Incoming:
     return _incoming(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
 
 
-def given_up(message: HalfMessage) -> Incoming:
+def given_up(message: HalfMessage) -> InboundMessage:
     """The message where it waits for an administrator."""
     return replace(copy_of(message, message.times_asked), topic=TRANS_CHECK_MAX, queue_id=0)
 
 
-def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: dict[str, str]) -> Incoming:
-    return Incoming(
+def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
+    return InboundMessage(
         topic=topic,
         queue_id=queue_id,
         body=stored.body,
-        properties={name: value for name, value in properties.items() if name != SEAL},
+        properties={name: value for name, value in properties.items() if name != CHECKSUM_PROPERTY},
         born_timestamp_ms=stored.born_timestamp_ms,
         born_host=encode_host(stored.born_host),
         flag=stored.flag,
@@ -287,14 +287,14 @@ def real(waiting: HalfRecord) -> Draft:
     )
 
 
-def real_to_defer(waiting: HalfRecord) -> Incoming:
+def real_to_defer(waiting: HalfRecord) -> InboundMessage:
     """The same as a message, for one of the few that asks for a delay, which begins with its commit."""
     draft = real(waiting)
-    return Incoming(
+    return InboundMessage(
         topic=draft.topic,
         queue_id=draft.queue_id,
         body=draft.body,
-        properties={name: value for name, value in waiting.properties.items() if name != SEAL},
+        properties={name: value for name, value in waiting.properties.items() if name != CHECKSUM_PROPERTY},
         born_timestamp_ms=draft.born_timestamp_ms,
         born_host=draft.born_host,
         flag=draft.flag,

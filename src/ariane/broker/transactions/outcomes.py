@@ -21,20 +21,20 @@ from typing import Any, NamedTuple
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real, real_to_defer, reopened
 from ariane.broker.transactions.pending import StoredQueue, half_queue, load_open_halves
-from ariane.broker.writer import DEFERRING, Incoming, Intake, draft_of, put_failure
+from ariane.broker.writer import DEFERRING, InboundMessage, MessageWriter, draft_of, store_error_response
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError
 from ariane.model.message import Property
 from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF
 from ariane.rpc.failures import failure
-from ariane.rpc.handlers import LATER, Call, Later, encode_outcome, handles
-from ariane.store.append.appender import Outcome
+from ariane.rpc.handlers import DEFERRED, Call, Deferred, encode_result, handles
+from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
-from ariane.store.blocking_io import Steps, off_the_loop
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer
+from ariane.wire.fields import Response
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.send import Decision, EndTransaction, ResumeTransactionChecks
@@ -47,7 +47,7 @@ _COMMIT = Decision.COMMIT
 _DECISIONS = {int(decision): decision for decision in Decision}
 
 
-class Ending(NamedTuple):
+class Outcome(NamedTuple):
     """An outcome that fits, and is not written yet."""
 
     half: HalfRecord
@@ -63,7 +63,7 @@ Written = tuple[Appended, ...] | StoreError
 class Transactions:
     """For the event loop alone; nothing here suspends, so two outcomes of one message cannot meet."""
 
-    def __init__(self, store: MessageStore, intake: Intake, offsets: ConsumerOffsets, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, intake: MessageWriter, offsets: ConsumerOffsets, clock: Clock) -> None:
         """Reads both queues from the saved progress on: after recovery, before anybody is served."""
         self._store = store
         self._intake = intake
@@ -86,22 +86,22 @@ class Transactions:
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def judged(self, ask: EndTransaction, record: memoryview | None) -> Ending | None:
+    def judged(self, request: EndTransaction, record: memoryview | None) -> Outcome | None:
         """What a producer's outcome asks to be written: nothing for "unknown", and for one that was told before.
 
         `record` is what stands where the outcome says that its half message is. RequestFailed when it does not fit.
         """
-        decision = _decision(ask.commit_or_rollback)
+        decision = _decision(request.commit_or_rollback)
         if decision is Decision.UNKNOWN:
             return None
-        half = _asked_for(ask, record)
+        half = _asked_for(request, record)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
-            return Ending(half, newest, decision)
+            return Outcome(half, newest, decision)
         self._check_told_before(half.first_offset, decision)
         return None
 
-    def write(self, endings: Sequence[Ending]) -> list[Written]:
+    def write(self, endings: Sequence[Outcome]) -> list[Written]:
         """Takes outcomes, each of another transaction; what became of each."""
         reals = self._deliver(endings)
         written: list[Written] = [one if isinstance(one, StoreError) else () for one in reals]
@@ -114,9 +114,9 @@ class Transactions:
             written[number] = self._finish(endings[number], reals[number], op)
         return written
 
-    def _deliver(self, endings: Sequence[Ending]) -> list[Outcome | None]:
+    def _deliver(self, endings: Sequence[Outcome]) -> list[AppendResult | None]:
         """The real message of each commit; None for a rollback."""
-        outcomes: list[Outcome | None] = [None] * len(endings)
+        outcomes: list[AppendResult | None] = [None] * len(endings)
         drafts: dict[int, Draft] = {}
         for number, ending in enumerate(endings):
             if ending.decision is _COMMIT:
@@ -136,7 +136,7 @@ class Transactions:
         except RecordError as error:
             raise MessageRefused(str(error)) from None
 
-    def _finish(self, ending: Ending, real: Outcome | None, op: Outcome) -> Written:
+    def _finish(self, ending: Outcome, real: AppendResult | None, op: AppendResult) -> Written:
         """Nothing has changed when a rollback's op message is not taken. But a real message must not be made once more,
         so its transaction counts as over without one; only a crash before the next round of checks would forget that.
         """
@@ -171,7 +171,7 @@ class Transactions:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def keep(self, message: Incoming) -> Appended:
+    def keep(self, message: InboundMessage) -> Appended:
         """Stores a message of the broker's own topics, whatever delay it asks for once it is delivered."""
         self.last_write = self._intake.take(draft_of(message))
         return self.last_write
@@ -191,7 +191,7 @@ class Transactions:
             self._remembered.pop(int(first), None)
         return appended
 
-    def given_up(self, msg_id: str) -> Steps[HalfMessage]:
+    def given_up(self, msg_id: str) -> IoSteps[HalfMessage]:
         """The message, by its offset id. RequestFailed when it is none that can be opened again."""
         try:
             physical = decode_offset_message_id(msg_id).physical_offset
@@ -217,17 +217,18 @@ def _decision(number: int) -> Decision:
     return decision
 
 
-def _asked_for(ask: EndTransaction, record: memoryview | None) -> HalfRecord:
+def _asked_for(request: EndTransaction, record: memoryview | None) -> HalfRecord:
     half = None if record is None else HalfRecord.of(record)
-    if half is None or half.view.physical_offset != ask.commit_log_offset:
+    if half is None or half.view.physical_offset != request.commit_log_offset:
         raise _refused(
-            f"no half message at offset {ask.tran_state_table_offset} of {TRANS_HALF} and {ask.commit_log_offset} "
-            "of the commit log: take both from the answer to its send, or from the broker's question"
+            f"no half message at offset {request.tran_state_table_offset} of {TRANS_HALF} and "
+            f"{request.commit_log_offset} of the commit log: take both from the response to its send, or from the "
+            "broker's check request"
         )
-    if half.producer_group != ask.producer_group:
+    if half.producer_group != request.producer_group:
         raise _refused(
-            f"the half message at {ask.commit_log_offset} is of producer group {half.producer_group!r}, "
-            f"not {ask.producer_group[:255]!r}: only its own group may end it"
+            f"the half message at {request.commit_log_offset} is of producer group {half.producer_group!r}, "
+            f"not {request.producer_group[:255]!r}: only its own group may end it"
         )
     return half
 
@@ -247,15 +248,15 @@ STAGED_BYTES_MAX = 1024 * 1024
 
 
 class _Staged(NamedTuple):
-    ending: Ending
-    ask: EndTransaction
+    ending: Outcome
+    request: EndTransaction
     call: Call
 
 
-class EndingStage:
+class OutcomeCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, transactions: Transactions, store: MessageStore, intake: Intake) -> None:
+    def __init__(self, transactions: Transactions, store: MessageStore, intake: MessageWriter) -> None:
         self._transactions = transactions
         self._store = store
         self._intake = intake
@@ -263,17 +264,17 @@ class EndingStage:
         self._bytes = 0
         transactions.before_others(self.settle)
 
-    def add(self, ask: EndTransaction, call: Call, record: memoryview | None) -> bool:
+    def add(self, request: EndTransaction, call: Call, record: memoryview | None) -> bool:
         """Whether it is staged; if not, it says nothing new. RequestFailed when it does not fit the half message."""
-        ending = self._transactions.judged(ask, record)
+        ending = self._transactions.judged(request, record)
         if ending is not None and ending.half.first_offset in self._staged:
             self.settle()  # the first one of this turn is final, or was not taken
-            ending = self._transactions.judged(ask, record)
+            ending = self._transactions.judged(request, record)
         if ending is None:
             return False
         if not self._staged:
             asyncio.get_running_loop().call_soon(self.settle)
-        self._staged[ending.half.first_offset] = _Staged(ending, ask, call)
+        self._staged[ending.half.first_offset] = _Staged(ending, request, call)
         self._bytes += ending.half.view.size
         if self._bytes >= STAGED_BYTES_MAX:
             self.settle()
@@ -300,22 +301,22 @@ class EndingStage:
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def _answer(self, connection: Connection, settled: list[tuple[_Staged, Any]]) -> None:
-        answers: list[bytes | None] = []
+        responses: list[bytes | None] = []
         waiting: list[tuple[Call, Appended]] = []
-        for (ending, ask, call), written in settled:
+        for (ending, request, call), written in settled:
             if isinstance(written, Exception):
-                answers.append(self._refused(ask, call, written))
+                responses.append(self._refused(request, call, written))
                 continue
             is_commit = ending.decision is Decision.COMMIT
             self._intake.counters.ended(ending.half.real_topic, is_commit=is_commit)
             if call.command.is_oneway:
                 continue
             if self._intake.is_safe(written[-1]):
-                answers.append(encode_outcome(call.command, Answer()))
+                responses.append(encode_result(call.command, Response()))
             else:
                 waiting.append((call, written[-1]))
-        if answers:
-            connection.write(_joined(answers))
+        if responses:
+            connection.write(_joined(responses))
         if waiting:
             connection.start(self._answer_when_durable(waiting))
 
@@ -323,37 +324,37 @@ class EndingStage:
         """With SYNC_FLUSH only when all of it is durable."""
         try:
             code = await self._intake.durable([last for _, last in waiting])
-            answer = Answer(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)
+            response = Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)
         except StoreError as error:
-            refusal = put_failure(error, self._store)
-            answer = Answer(code=refusal.code, remark=refusal.remark)
-        return _joined([encode_outcome(call.command, answer) for call, _ in waiting])
+            refusal = store_error_response(error, self._store)
+            response = Response(code=refusal.code, remark=refusal.remark)
+        return _joined([encode_result(call.command, response) for call, _ in waiting])
 
-    def _refused(self, ask: EndTransaction, call: Call, error: Exception) -> bytes | None:
+    def _refused(self, request: EndTransaction, call: Call, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
-            error = put_failure(error, self._store)
-            tell_refused(ask, call, error.remark)
-        return encode_outcome(call.command, failure(call.connection, call.command, error))
+            error = store_error_response(error, self._store)
+            tell_refused(request, call, error.remark)
+        return encode_result(call.command, failure(call.connection, call.command, error))
 
 
-def tell_refused(ask: EndTransaction, call: Call, reason: str) -> None:
+def tell_refused(request: EndTransaction, call: Call, reason: str) -> None:
     """Most producers do not look at the answer: the log is where somebody will."""
     log.warning(
         "outcome of a transaction not taken",
         extra={
-            "group": ask.producer_group,
-            "decision": ask.commit_or_rollback,
-            "after_check": ask.from_transaction_check,
-            "id": ask.msg_id,
+            "group": request.producer_group,
+            "decision": request.commit_or_rollback,
+            "after_check": request.from_transaction_check,
+            "id": request.msg_id,
             "peer": call.connection.peer,
             "reason": reason,
         },
     )
 
 
-def _joined(answers: Sequence[bytes | None]) -> bytes:
+def _joined(responses: Sequence[bytes | None]) -> bytes:
     """Without those that nobody wants."""
-    return b"".join(filter(None, answers))
+    return b"".join(filter(None, responses))
 
 
 # --- transactions ---
@@ -369,36 +370,36 @@ def _joined(answers: Sequence[bytes | None]) -> bytes:
 class TransactionHandlers:
     transactions: Transactions
     store: MessageStore
-    intake: Intake
-    _stage: EndingStage = field(init=False)
+    intake: MessageWriter
+    _stage: OutcomeCoalescer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._stage = EndingStage(self.transactions, self.store, self.intake)
+        self._stage = OutcomeCoalescer(self.transactions, self.store, self.intake)
 
     @handles(EndTransaction)
-    def end(self, ask: EndTransaction, call: Call) -> Answer | Later | Awaitable[Answer | Later]:
-        record = self.transactions.queue.fresh_at(ask.tran_state_table_offset)
-        return self._end_old(ask, call) if record is None else self._end(ask, call, record)
+    def end(self, request: EndTransaction, call: Call) -> Response | Deferred | Awaitable[Response | Deferred]:
+        record = self.transactions.queue.fresh_at(request.tran_state_table_offset)
+        return self._end_old(request, call) if record is None else self._end(request, call, record)
 
-    async def _end_old(self, ask: EndTransaction, call: Call) -> Answer | Later:
+    async def _end_old(self, request: EndTransaction, call: Call) -> Response | Deferred:
         """The producer took its time, or answers a question: a thread fetches the half message if need be."""
-        record = await off_the_loop(self.transactions.queue.finding(ask.tran_state_table_offset))
-        return self._end(ask, call, record)
+        record = await run_in_executor(self.transactions.queue.finding(request.tran_state_table_offset))
+        return self._end(request, call, record)
 
-    def _end(self, ask: EndTransaction, call: Call, record: memoryview | None) -> Answer | Later:
+    def _end(self, request: EndTransaction, call: Call, record: memoryview | None) -> Response | Deferred:
         try:
-            return LATER if self._stage.add(ask, call, record) else Answer()
+            return DEFERRED if self._stage.add(request, call, record) else Response()
         except RequestFailed as refused:
-            tell_refused(ask, call, refused.remark)
+            tell_refused(request, call, refused.remark)
             raise
 
     @handles(ResumeTransactionChecks)
-    async def resume(self, ask: ResumeTransactionChecks, call: Call) -> Answer:
+    async def resume(self, request: ResumeTransactionChecks, call: Call) -> Response:
         try:
-            message = await off_the_loop(self.transactions.given_up(ask.msg_id or ""))
+            message = await run_in_executor(self.transactions.given_up(request.msg_id or ""))
             appended = self.transactions.resume(message)
-            log.info("transaction opened again", extra={"id": ask.msg_id, "peer": call.connection.peer})
+            log.info("transaction opened again", extra={"id": request.msg_id, "peer": call.connection.peer})
             code = await self.intake.durable(() if appended is None else appended)
         except StoreError as error:
-            raise put_failure(error, self.store) from error
-        return Answer(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)
+            raise store_error_response(error, self.store) from error
+        return Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)

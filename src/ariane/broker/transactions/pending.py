@@ -8,7 +8,7 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HALF_QUEUE, OP_QUEUE, HalfMessage, ended_offsets
 from ariane.errors import RecordError
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
-from ariane.store.blocking_io import Place, Steps
+from ariane.store.blocking_io import IoSteps, Place
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
 from ariane.wire.record.read import RecordView, verify
@@ -31,7 +31,7 @@ from ariane.wire.record.read import RecordView, verify
 # Pure, and without an idea of time.
 
 
-class OpenHalves:
+class PendingHalfMessages:
     def __init__(self, first_open: int = 0, first_op: int = 0) -> None:
         self.first_open = first_open
         """Half messages before this one are all over."""
@@ -160,7 +160,7 @@ class StoredQueue:
         physical, size, _ = ENTRY.unpack(entry)
         return parts.commit_log.read(physical, size) if physical >= parts.commit_log.fresh_from else None
 
-    def finding(self, offset: int) -> Steps[memoryview | None]:
+    def finding(self, offset: int) -> IoSteps[memoryview | None]:
         """As `at`."""
         queue = self._store.parts.queues.get(self._topic, self._queue_id)
         if queue is not None:
@@ -195,10 +195,10 @@ def op_queue(store: MessageStore) -> StoredQueue:
     return StoredQueue(store, TRANS_OP, OP_QUEUE)
 
 
-def load_open_halves(store: MessageStore, offsets: ConsumerOffsets) -> OpenHalves:
+def load_open_halves(store: MessageStore, offsets: ConsumerOffsets) -> PendingHalfMessages:
     """What waits, from the saved progress on. Without any, from the beginning of both queues."""
     halves, ops = half_queue(store), op_queue(store)
-    open_halves = OpenHalves(_progress(offsets, TRANS_HALF, halves), _progress(offsets, TRANS_OP, ops))
+    open_halves = PendingHalfMessages(_progress(offsets, TRANS_HALF, halves), _progress(offsets, TRANS_OP, ops))
     for view, record in ops.walk(open_halves.first_op):
         ended = [offset for offset in _ended(view, record) if offset < halves.end]
         open_halves.op_written(view.queue_offset, ended)
@@ -220,7 +220,7 @@ def _ended(view: RecordView, record: memoryview) -> list[int]:
         return []
 
 
-def _note_copy(open_halves: OpenHalves, view: RecordView, record: memoryview) -> None:
+def _note_copy(open_halves: PendingHalfMessages, view: RecordView, record: memoryview) -> None:
     """A copy replaces what it was made of: the broker may have ended before it noted so."""
     try:
         first = HalfMessage.of(record).first_offset

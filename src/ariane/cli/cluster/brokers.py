@@ -3,7 +3,7 @@
 import click
 
 from ariane.cli.cluster.rows import broker_row, pair_rows
-from ariane.cli.common.admin import ask, broker_rows, confirm, place_options, tell_missing, yes_option
+from ariane.cli.common.admin import broker_rows, confirm, place_options, run_admin, tell_missing, yes_option
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
@@ -25,7 +25,7 @@ def list_brokers(cluster: str | None, connection: Connection, form: Form) -> Non
       ariane broker list
       ariane broker list --cluster DefaultCluster -o json
     """
-    found = ask(connection, lambda admin: admin.cluster.brokers(cluster=cluster))
+    found = run_admin(connection, lambda admin: admin.cluster.brokers(cluster=cluster))
     render(map(broker_row, found), form)
 
 
@@ -41,10 +41,10 @@ def show_broker(name: str, connection: Connection, form: Form) -> int:
       ariane broker show broker-a
       ariane broker show 127.0.0.1:10911 -o json
     """
-    told = ask(connection, lambda admin: admin.cluster.runtime(broker=name))
+    told = run_admin(connection, lambda admin: admin.cluster.runtime(broker=name))
     for failure in told.failures:
         raise failure.error
-    render(pair_rows({one: runtime.table for one, runtime in told.answers.items()}), form)
+    render(pair_rows({one: runtime.table for one, runtime in told.responses.items()}), form)
     return 0
 
 
@@ -74,12 +74,12 @@ def get_config(
       ariane broker config get
       ariane broker config get fileReservedTime flushDiskType -o json
     """
-    told = ask(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
-    known = {name for table in told.answers.values() for name in table}
+    told = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
+    known = {name for table in told.responses.values() for name in table}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ClientError(f"no broker has a setting {unknown[0]}: see `ariane broker config get` for all")
-    render(pair_rows(told.answers, names), form)
+    render(pair_rows(told.responses, names), form)
     return tell_missing(told.failures)
 
 
@@ -98,7 +98,7 @@ def set_config(
       ariane broker config set fileReservedTime=48
       ariane broker config set traceOn=false --broker broker-a
     """
-    done = ask(connection, lambda admin: admin.brokers.set_config(settings, cluster=cluster, broker=broker))
+    done = run_admin(connection, lambda admin: admin.brokers.set_config(settings, cluster=cluster, broker=broker))
     render(broker_rows(done), form)
 
 
@@ -139,5 +139,5 @@ def clean(
         return [(name, await step(cluster=cluster, broker=broker)) for name, step in wanted]
 
     confirm("Remove queues and files that are past their time?", yes=yes)
-    done = ask(connection, work)
+    done = run_admin(connection, work)
     render([{"removed": name, **row} for name, brokers in done for row in broker_rows(brokers)], form)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ariane.cli.common.admin import ask
+from ariane.cli.common.admin import run_admin
 from ariane.cli.common.connection import Connection
 from ariane.cli.common.output import Row
 from ariane.client.admin import Admin
@@ -15,12 +15,12 @@ def brokers_and_runtime(connection: Connection, cluster: str | None) -> tuple[li
     async def work(admin: Admin) -> tuple[list[Broker], PerBroker[Runtime]]:
         return await admin.cluster.brokers(cluster=cluster), await admin.cluster.runtime(cluster=cluster)
 
-    return ask(connection, work)
+    return run_admin(connection, work)
 
 
 def cluster_rows(brokers: Iterable[Broker], runtime: PerBroker[Runtime]) -> Iterable[Row]:
     for broker in brokers:
-        told = runtime.answers.get(broker)
+        told = runtime.responses.get(broker)
         yield {**broker_row(broker), "state": "silent" if told is None else "ok", **_runtime_row(told)}
 
 

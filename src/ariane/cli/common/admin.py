@@ -18,7 +18,7 @@ Command = Callable[..., Any]
 INCOMPLETE = TransportError.exit_status
 
 
-def ask(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
+def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
     """What `work` returns. Its error, with the exit code that tells a person what kind of trouble it is."""
 
     async def run(settings: ClientSettings) -> T:

@@ -46,9 +46,9 @@ def set_settings(
       ariane config set fileReservedTime=48
       ariane config set diskMaxUsedSpaceRatio=80 --broker broker-a --yes
     """
-    from ariane.cli.common.admin import ask, confirm, tell_missing
+    from ariane.cli.common.admin import confirm, run_admin, tell_missing
 
-    told = ask(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
+    told = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
     changes = _changes(told, settings)
     if not changes:
         click.echo("nothing to change: every broker has these values already", err=True)
@@ -61,13 +61,13 @@ def set_settings(
         await admin.brokers.set_config(settings, cluster=cluster, broker=broker)
         return await admin.brokers.config(cluster=cluster, broker=broker)
 
-    after = {one.name: table for one, table in ask(connection, change).answers.items()}
+    after = {one.name: table for one, table in run_admin(connection, change).responses.items()}
     render([{**row, "value": after.get(str(row["brokerName"]), {}).get(str(row["name"]))} for row in changes], form)
     return tell_missing(told.failures)
 
 
 def _changes(told: "Tables", settings: dict[str, str]) -> list[Row]:
-    known = {name for table in told.answers.values() for name in table}
+    known = {name for table in told.responses.values() for name in table}
     for name in settings:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -75,7 +75,7 @@ def _changes(told: "Tables", settings: dict[str, str]) -> list[Row]:
             raise ClientError(f"no broker has a setting {name}: {hint}")
     return [
         {"brokerName": one.name, "name": name, "was": table.get(name), "value": value}
-        for one, table in told.answers.items()
+        for one, table in told.responses.items()
         for name, value in settings.items()
         if table.get(name) != value
     ]

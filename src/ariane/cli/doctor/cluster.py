@@ -64,7 +64,7 @@ async def check_brokers(admin: Admin, known: ClusterMap, nameservers: str) -> As
             f"{failed.server} is registered and does not answer: {failed.error}",
             "start it, open its port, or set brokerIP1 to an address that clients reach",
         )
-    for broker, runtime in asked.answers.items():
+    for broker, runtime in asked.responses.items():
         yield _reached(broker, nameservers)
         yield _skew(broker, runtime)
 
@@ -131,8 +131,8 @@ async def _topics_at(admin: Admin, broker_name: str) -> str:
 
 
 async def check_disks(admin: Admin) -> AsyncIterator[Finding]:
-    settings = (await admin.brokers.config()).answers
-    for broker, runtime in (await admin.cluster.runtime()).answers.items():
+    settings = (await admin.brokers.config()).responses
+    for broker, runtime in (await admin.cluster.runtime()).responses.items():
         used = runtime.commit_log_disk_ratio
         if used is not None and used >= 0.85:
             cure = "free some, or keep messages for less time: soon it removes old ones early, then refuses new ones"
@@ -201,7 +201,7 @@ async def check_subscriptions(admin: Admin) -> AsyncIterator[Finding]:
 
 async def _disagreements(admin: Admin, group: str) -> AsyncIterator[Finding]:
     infos = await admin.clients.running_infos(group)
-    wants = {client_id: wants_of(info.subscription_set) for client_id, info in infos.answers.items()}
+    wants = {client_id: wants_of(info.subscription_set) for client_id, info in infos.responses.items()}
     members = sorted(wants)
     for one, other in pairwise(members):
         topics = differing_topics(wants[one], wants[other])

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from ariane.cli.common.admin import Command, ask, broker_rows, confirm, place_options, tell_missing, yes_option
+from ariane.cli.common.admin import Command, broker_rows, confirm, place_options, run_admin, tell_missing, yes_option
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.tree import group
@@ -46,9 +46,9 @@ async def view_group(admin: Admin, name: str) -> GroupView:
     """ClientError when no broker has heard of it."""
     configs, members = await admin.groups.configs(name), await admin.groups.members(name)
     missing = {failure.server: failure for failure in (*configs.failures, *members.failures)}
-    if not configs.answers and not members.is_online and not missing:
+    if not configs.responses and not members.is_online and not missing:
         raise _unknown(name)
-    return GroupView(name=name, configs=configs.answers, members=members, failures=tuple(missing.values()))
+    return GroupView(name=name, configs=configs.responses, members=members, failures=tuple(missing.values()))
 
 
 async def check_known(admin: Admin, name: str) -> None:
@@ -171,7 +171,7 @@ def list_groups(everything: bool, connection: Connection, form: Form) -> int:
       ariane group list
       ariane group list -o json
     """
-    found = ask(connection, lambda admin: admin.groups.summaries())
+    found = run_admin(connection, lambda admin: admin.groups.summaries())
     shown = [one for one in found if everything or not is_built_in_and_idle(one)]
     render(map(summary_row, shown), form)
     if len(shown) < len(found):
@@ -192,7 +192,7 @@ def show_group(name: str, connection: Connection, form: Form) -> int:
       ariane group show billing
       ariane group show billing -o json
     """
-    view = ask(connection, lambda admin: view_group(admin, name))
+    view = run_admin(connection, lambda admin: view_group(admin, name))
     if form is Form.TABLE:
         show_group_table(view)
     else:
@@ -228,7 +228,7 @@ def lag_of_group(
             await check_known(admin, name)
         return lag
 
-    lag = ask(connection, work)
+    lag = run_admin(connection, work)
     render(lag_rows(lag, owners=owners), form, (*LAG_COLUMNS, "owner") if owners else LAG_COLUMNS)
     click.echo(lag_summary(lag), err=True)
     is_too_much = at_most is not None and (lag.total is None or lag.total > at_most)
@@ -268,12 +268,12 @@ def create_group(
     named = {key: value for key, value in settings.items() if value is not None}
 
     async def work(admin: Admin) -> list[dict[str, object]]:
-        if (await admin.groups.configs(name, cluster=cluster, broker=broker)).answers:
+        if (await admin.groups.configs(name, cluster=cluster, broker=broker)).responses:
             raise ClientError(f"group {name} is there already: change it with `ariane group update`")
         config = GroupConfig(group_name=name, **named)
         return broker_rows(await admin.groups.put(config, cluster=cluster, broker=broker))
 
-    render([{"group": name, **row} for row in ask(connection, work)], form)
+    render([{"group": name, **row} for row in run_admin(connection, work)], form)
 
 
 @group.command("update", short_help="Change what is named and nothing else.")
@@ -294,7 +294,7 @@ def update_group(
     """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: name a setting", click.get_current_context())
-    done = ask(connection, lambda admin: admin.groups.update(name, cluster=cluster, broker=broker, **settings))
+    done = run_admin(connection, lambda admin: admin.groups.update(name, cluster=cluster, broker=broker, **settings))
     render([{"group": name, **row} for row in broker_rows(done)], form)
 
 
@@ -323,10 +323,10 @@ def delete_group(
       ariane group delete billing
       ariane group delete billing --offsets --topics --yes
     """
-    view = ask(connection, lambda admin: view_group(admin, name))
+    view = run_admin(connection, lambda admin: view_group(admin, name))
     online = f", which has {len(view.members.members)} members online" if view.members.is_online else ""
     confirm(f"Delete group {name}{online}?", yes=yes)
-    done = ask(
+    done = run_admin(
         connection,
         lambda admin: admin.groups.delete(name, offsets=offsets, topics=topics, cluster=cluster, broker=broker),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from ariane.cli.common.admin import ask, broker_rows, confirm, yes_option
+from ariane.cli.common.admin import broker_rows, confirm, run_admin, yes_option
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.common.parameters import FORMS, moment_or
@@ -98,7 +98,7 @@ def clone(source: str, target: str, topic: str | None, offline: bool, connection
             raise ClientError(f"group {target} has members online, which would overwrite its offsets: stop them first")
         return broker_rows(await admin.offsets.clone(source, target, topic, offline=offline))
 
-    render([{"source": source, "target": target, **row} for row in ask(connection, work)], form)
+    render([{"source": source, "target": target, **row} for row in run_admin(connection, work)], form)
 
 
 def _move(
@@ -112,16 +112,16 @@ def _move(
     yes: bool,
 ) -> None:
     if yes and not dry_run:
-        plan = ask(connection, lambda admin: _reset(admin, name, topic, to))
+        plan = run_admin(connection, lambda admin: _reset(admin, name, topic, to))
         render(_rows(plan), form, _COLUMNS)
         _tell(plan, "moved")
         return
-    plan = ask(connection, lambda admin: _preview(admin, name, topic, to))
+    plan = run_admin(connection, lambda admin: _preview(admin, name, topic, to))
     render(_rows(plan), form, _COLUMNS)
     _tell(plan, "would move")
     if not dry_run:
         confirm(f"Move group {name} in {len(plan.moves)} queues of {topic}?", yes=False)
-        _tell(ask(connection, lambda admin: _reset(admin, name, topic, to)), "moved")
+        _tell(run_admin(connection, lambda admin: _reset(admin, name, topic, to)), "moved")
 
 
 async def _preview(admin: Admin, name: str, topic: str, to: object) -> ResetPlan:

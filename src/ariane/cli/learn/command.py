@@ -17,7 +17,7 @@ from ariane.errors import SettingsError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ariane.cli.learn.sandbox import Classroom
+    from ariane.cli.learn.sandbox import Sandbox
 
 
 # --- lesson ---
@@ -149,19 +149,19 @@ def _teach(lesson: Lesson, language: str, *, asks: bool) -> int:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from ariane.cli.learn.sandbox import classroom
+    from ariane.cli.learn.sandbox import sandbox
 
     console = Console()
     console.print(Markdown(f"# {lesson.number}. {lesson.title}"))
-    with classroom() as room:
+    with sandbox() as room:
         for part in lesson.parts:
             if not isinstance(part, Commands):
                 console.print(Markdown(part.markdown))
                 continue
-            answer = _show(console, part, language if asks else None)
-            if answer == "q":
+            response = _show(console, part, language if asks else None)
+            if response == "q":
                 return 0
-            if answer != "s" and not _run(room, part, console, language):
+            if response != "s" and not _run(room, part, console, language):
                 return 1
     return 0
 
@@ -174,7 +174,7 @@ def _show(console: "Console", part: Commands, language: str | None) -> str:
     return "" if language is None else console.input(f"[dim]{_WORDS[language][0]}[/] ").strip().lower()
 
 
-def _run(room: "Classroom", part: Commands, console: "Console", language: str) -> bool:
+def _run(room: "Sandbox", part: Commands, console: "Console", language: str) -> bool:
     status = room.run(part.script)
     console.print()
     if status == part.exit_status:

@@ -21,7 +21,7 @@ _STOP_S = 10.0
 
 
 @dataclass(slots=True)
-class Classroom:
+class Sandbox:
     """Commands in it need no `-n`: they find the servers by their directory."""
 
     directory: Path
@@ -52,13 +52,13 @@ class Classroom:
 
 
 @contextmanager
-def classroom() -> Iterator[Classroom]:
+def sandbox() -> Iterator[Sandbox]:
     """SIGTERM ends it as Ctrl-C does: a lesson that waits for something would wait on without us."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="ariane-learn-"))
     try:
         with _servers(directory) as servers:
-            room = Classroom(directory, _variables(servers))
+            room = Sandbox(directory, _variables(servers))
             try:
                 yield room
             finally:

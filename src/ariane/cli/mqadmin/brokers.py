@@ -43,8 +43,8 @@ async def update_broker_config(admin: Admin, key: str, value: str, broker: str |
 async def get_broker_config(admin: Admin, broker: str | None, cluster: str | None) -> int:
     """Show the settings of brokers."""
     told = await admin.brokers.config(broker=broker, cluster=cluster)
-    for one, table in told.answers.items():
-        click.echo(f"============{_place(one, told.answers) if cluster else one.address}============")
+    for one, table in told.responses.items():
+        click.echo(f"============{_place(one, told.responses) if cluster else one.address}============")
         print_pairs(sorted(table.items()))
         click.echo("")
     return tell_missing(told.failures)
@@ -61,7 +61,7 @@ def _place(one: Broker, others: Iterable[Broker]) -> str:
 async def broker_status(admin: Admin, broker: str | None, cluster: str | None) -> int:
     """Show what brokers tell of themselves."""
     told = await admin.cluster.runtime(broker=broker, cluster=cluster)
-    for one, runtime in told.some("reading the state of brokers").answers.items():
+    for one, runtime in told.some("reading the state of brokers").responses.items():
         place = f"{one.address:<24} " if cluster else ""
         for name, value in sorted(runtime.table.items()):
             click.echo(f"{place}{name:<32}: {value}")
@@ -104,7 +104,7 @@ async def _broker_name(admin: Admin, address: str) -> str:
 
 async def _ordered_topics(admin: Admin, broker: str) -> set[str]:
     names = await admin.topics.names()
-    configs = [(await admin.topics.configs(name, broker=broker)).answers.values() for name in names]
+    configs = [(await admin.topics.configs(name, broker=broker)).responses.values() for name in names]
     return {config.topic_name for found in configs for config in found if config.order}
 
 
@@ -150,7 +150,7 @@ async def delete_kv_config(admin: Admin, namespace: str, key: str) -> None:
 async def get_namesrv_config(admin: Admin) -> int:
     """Show the settings of nameservers."""
     told = await admin.nameservers.config()
-    for address, table in told.answers.items():
+    for address, table in told.responses.items():
         click.echo(f"============{address}============")
         print_pairs(sorted(table.items()))
     return tell_missing(told.failures)
@@ -192,7 +192,7 @@ async def cluster_list(admin: Admin, more: bool, interval: int | None) -> int:
     """Show the brokers, and how each is doing."""
     while True:
         brokers, told = await admin.cluster.brokers(), await admin.cluster.runtime()
-        rows = [(one, told.answers.get(one, Runtime(table={}))) for one in brokers]
+        rows = [(one, told.responses.get(one, Runtime(table={}))) for one in brokers]
         _print_counts(rows) if more else _print_rates(rows)
         status = tell_missing(told.failures)
         if interval is None:
@@ -290,8 +290,8 @@ async def _counter(admin: Admin, name: str, key: str) -> tuple[str | None, int |
     told = await admin.cluster.stats(name, key)
     if any(not isinstance(failure.error, RequestFailed) for failure in told.failures):
         return None, None
-    answers = told.answers.values()
-    return f"{sum(one.stats_minute.tps for one in answers):.2f}", sum(one.stats_day.sum for one in answers)
+    responses = told.responses.values()
+    return f"{sum(one.stats_minute.tps for one in responses):.2f}", sum(one.stats_day.sum for one in responses)
 
 
 # --- mqadmin_accounts ---
@@ -368,7 +368,7 @@ async def cluster_acl_config_version(admin: Admin, broker: str | None, cluster: 
     headings = ["Cluster Name", "Broker Name", "Broker Addr", "AclFilePath", "AclConfigVersionNum", "AclLastUpdateTime"]
     rows = [
         (one.cluster, one.name, one.address, file, version.counter, day_and_second(version.timestamp))
-        for one, versions in told.answers.items()
+        for one, versions in told.responses.items()
         for file, version in versions.items()
     ]
     print_table(_VERSIONS, headings if cluster is not None else (), rows)  # Apache's has no headings for one broker
@@ -380,7 +380,7 @@ async def cluster_acl_config_version(admin: Admin, broker: str | None, cluster: 
 async def get_access_config(admin: Admin, broker: str | None, cluster: str | None) -> int:
     """Show the accounts and white lists of brokers, as JSON, without secrets."""
     told = await admin.accounts.rules(broker=broker, cluster=cluster)
-    for one, rules in told.answers.items():
+    for one, rules in told.responses.items():
         accounts = [
             {
                 "accessKey": account.access_key,

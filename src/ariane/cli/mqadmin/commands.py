@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from ariane.cli.common.admin import ask
+from ariane.cli.common.admin import run_admin
 from ariane.cli.common.connection import find_connection
 from ariane.cli.common.parameters import parse_moment
 from ariane.cli.mqadmin import with_tools_account
@@ -71,7 +71,7 @@ def apache(name: str, *options: Option) -> Callable[[Work], Work]:
             async def asked(admin: Admin) -> int | None:
                 return await work(admin, **values)
 
-            return ask(connection, asked)
+            return run_admin(connection, asked)
 
         _add(name, options, run, work.__doc__ or "")
         return work

@@ -98,7 +98,7 @@ async def consumer_connection(admin: Admin, group: str) -> int:
 async def producer_connection(admin: Admin, group: str, topic: str) -> int:
     """Show who is connected as a producer of a group."""
     told = await admin.clients.producers(group, topic=topic)
-    found = {one.client_id: one for connections in told.answers.values() for one in connections}
+    found = {one.client_id: one for connections in told.responses.values() for one in connections}
     for number, one in enumerate(found.values(), 1):
         language, version = one.language or "", version_name(one.version)
         click.echo(f"{number:04d}  {one.client_id:<32} {one.client_addr:<22} {language:<8} {version}")
@@ -239,8 +239,8 @@ async def consumer_status(admin: Admin, group: str, client_id: str | None, stack
     told = await admin.clients.running_infos(group, stacks=stacks)
     if not members and told.is_complete:
         raise ClientError(f"group {group} is not online")
-    _write_reports(members, told.answers)
-    _print_agreement(list(told.answers.values()))
+    _write_reports(members, told.responses)
+    _print_agreement(list(told.responses.values()))
     return tell_missing(told.failures)
 
 

@@ -88,7 +88,7 @@ async def delete_topic(admin: Admin, topic: str, cluster: str) -> None:
 )
 async def update_topic_perm(admin: Admin, topic: str, perm: int, broker: str | None, cluster: str | None) -> None:
     """Change whether a topic may be read and written."""
-    before = (await admin.topics.configs(topic, broker=broker, cluster=cluster)).answers
+    before = (await admin.topics.configs(topic, broker=broker, cluster=cluster)).responses
     if broker is not None and before and all(config.perm == perm for config in before.values()):
         click.echo("new perm equals to the old one!")
         return

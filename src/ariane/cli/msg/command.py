@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from ariane.cli.common.admin import ask, tell_missing
+from ariane.cli.common.admin import run_admin, tell_missing
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.common.parameters import FORMS, moment_or
@@ -277,7 +277,7 @@ def get(message_id: str, topic: str | None, only_body: bool, connection: Connect
       ariane msg get 7F0000010E6C4F6B5E2D1A3B00000000
       ariane msg get 7F0000010E6C4F6B5E2D1A3B00000000 --topic orders --body > order.json
     """
-    found = ask(connection, lambda admin: by_any_id(admin, message_id, topic))
+    found = run_admin(connection, lambda admin: by_any_id(admin, message_id, topic))
     if only_body:
         sys.stdout.buffer.write(_newest(found).body)
     else:
@@ -332,7 +332,7 @@ def find(
             return await by_place(admin, topic, queue, offset)
         return await Scan(topic=topic, begin=begin, end=end, tags=tags, text=text, limit=limit).run(admin)
 
-    found = ask(connection, work)
+    found = run_admin(connection, work)
     show_messages(found.messages, form)
     if not found.messages and not found.failures:
         looked = "" if found.scanned is None else f": {found.scanned:,} of {found.total:,} were looked at"
@@ -357,7 +357,7 @@ def trace(message_id: str, trace_topic: str, connection: Connection, form: Form)
       ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000
       ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000 -o json
     """
-    told = ask(connection, lambda admin: admin.messages.trace(message_id, topic=trace_topic))
+    told = run_admin(connection, lambda admin: admin.messages.trace(message_id, topic=trace_topic))
     rows = list(trace_rows(told))
     render(rows, form)
     if told.unreadable:
@@ -405,7 +405,7 @@ def resend(
             return dict(sent_row(message, await admin.messages.resend(message, topic=target))), True
         return await hand_over(admin, message, group, client)
 
-    row, is_ok = ask(connection, work)
+    row, is_ok = run_admin(connection, work)
     render([row], form)
     return 0 if is_ok else 1
 

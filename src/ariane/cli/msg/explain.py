@@ -6,7 +6,7 @@ from enum import StrEnum
 import click
 import msgspec
 
-from ariane.cli.common.admin import ask, tell_missing
+from ariane.cli.common.admin import run_admin, tell_missing
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.msg.command import Search, by_id_or_key
@@ -134,7 +134,7 @@ async def _after_failure(admin: Admin, group: str, copies: _Copies) -> tuple[Ver
 
 
 async def _retry_max(admin: Admin, group: str) -> int:
-    configs = (await admin.groups.configs(group)).answers.values()
+    configs = (await admin.groups.configs(group)).responses.values()
     return max((config.retry_max_times for config in configs), default=_RETRY_MAX)
 
 
@@ -147,7 +147,7 @@ async def _mismatch(admin: Admin, topic: str, members: GroupMembers) -> str | No
         named = ", ".join(one.topic for one in members.subscriptions if not one.topic.startswith(RETRY_PREFIX))
         return f"its members do not subscribe to {topic}, but to {named or 'nothing'}"
     try:
-        infos = (await admin.clients.running_infos(members.group)).answers
+        infos = (await admin.clients.running_infos(members.group)).responses
     except ArianeError:  # members that cannot tell are no reason to tell nothing
         return None
     told = {
@@ -253,7 +253,7 @@ def file_and_byte(directory: str, position: int, file_bytes: int | None) -> tupl
 
 async def _settings(admin: Admin, broker: str) -> Mapping[str, str]:
     try:
-        (settings,) = (await admin.brokers.config(broker=broker)).answers.values()
+        (settings,) = (await admin.brokers.config(broker=broker)).responses.values()
     except (ArianeError, ValueError):  # a broker may keep its settings from us: the rest is worth telling
         return {}
     return settings
@@ -303,7 +303,7 @@ def explain_message(id_or_key: str, topic: str | None, limit: int, connection: C
         found = await by_id_or_key(admin, id_or_key, topic, limit)
         return found, [(one, await place_of(admin, one), await explain(admin, one)) for one in found.messages]
 
-    found, explained = ask(connection, work)
+    found, explained = run_admin(connection, work)
     if form is Form.TABLE:
         for number, one in enumerate(explained):
             click.echo("", nl=number > 0)

@@ -11,7 +11,7 @@ from ariane.cli.common.output import Form, output_option
 from ariane.cli.common.parameters import FORMS, moment_or, name_value_pairs
 
 if TYPE_CHECKING:
-    from ariane.cli.send.run import Errand
+    from ariane.cli.send.run import SendSession
 
 _STDIN = "-"
 _SHAPING = ("tags", "keys", "properties", "sharding_key", "delay_level", "deliver_at")
@@ -99,26 +99,28 @@ def _check(body: str | None, files: tuple[Path, ...], lines: bool, options: dict
             raise click.UsageError(fault, click.get_current_context())
 
 
-def _errand(topic: str, body: str | None, files: tuple[Path, ...], lines: bool, options: dict[str, Any]) -> "Errand":
-    from ariane.cli.send.input import Shape, Source
-    from ariane.cli.send.run import Errand
+def _errand(
+    topic: str, body: str | None, files: tuple[Path, ...], lines: bool, options: dict[str, Any]
+) -> "SendSession":
+    from ariane.cli.send.input import MessageSource, MessageTemplate
+    from ariane.cli.send.run import SendSession
 
-    shape = Shape(topic=topic, **{name: options.pop(name) for name in _SHAPING})
+    shape = MessageTemplate(topic=topic, **{name: options.pop(name) for name in _SHAPING})
     by_line = lines or options["jsonl"]
     bodies = [] if body is None or body == _STDIN else [body.encode("utf-8", "surrogateescape")]
     whole = [] if by_line else [file.read_bytes() for file in files]
     stdin = [sys.stdin.fileno()] if body == _STDIN else []
-    source = Source(
+    source = MessageSource(
         shape=shape,
         bodies=(*bodies, *whole),
         files=(*stdin, *(files if by_line else ())),
         is_json=options.pop("jsonl"),
         count=options.pop("count"),
     )
-    return Errand(source=source, **options)
+    return SendSession(source=source, **options)
 
 
-def _run(errand: "Errand", connection: Connection, form: Form) -> None:
+def _run(errand: "SendSession", connection: Connection, form: Form) -> None:
     from ariane.cli.common.output import late_progress
     from ariane.cli.send.run import Results, reason_of
 

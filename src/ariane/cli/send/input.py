@@ -36,7 +36,7 @@ _NUMBER = "{n}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class MessageTemplate:
     topic: str
     tags: str | None = None
     keys: tuple[str, ...] = ()
@@ -209,8 +209,8 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    shape: Shape
+class MessageSource:
+    shape: MessageTemplate
     bodies: tuple[bytes, ...] = ()
     """Each is a message, `count` times."""
     files: tuple[Path | int, ...] = ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 
 from ariane.cli.common.output import Form, LateProgress, Row, RowStream, render
-from ariane.cli.send.input import Source
+from ariane.cli.send.input import MessageSource
 from ariane.client.producer.producer import Producer
 from ariane.client.producer.request import can_be_batched
 from ariane.client.producer.result import SendResult
@@ -126,8 +126,8 @@ _DECISIONS = {"commit": COMMIT, "rollback": ROLLBACK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    source: Source
+class SendSession:
+    source: MessageSource
     rate: float | None = None
     queue: str | None = None
     outcome: str | None = None

@@ -76,9 +76,11 @@ def sql(
     """
     text = _query_text(query, file)
     from ariane.cli.sql.run import print_answer
-    from ariane.sql.tables import Wanted
+    from ariane.sql.tables import ScanFilter
 
-    wanted = Wanted(since_ms=since, until_ms=until, tags=_words(tags, "||"), keys=_words(keys, ","), limit=limit_scan)
+    wanted = ScanFilter(
+        since_ms=since, until_ms=until, tags=_words(tags, "||"), keys=_words(keys, ","), limit=limit_scan
+    )
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark", click.get_current_context())
     return print_answer(text, connection, stores, wanted, form, master, by_spark=engine == "spark")

@@ -16,8 +16,8 @@ from ariane.cli.common.output import Form, Row, render
 from ariane.errors import SettingsError
 
 if TYPE_CHECKING:
-    from ariane.sql.rows import Answer
-    from ariane.sql.tables import Progress, Wanted
+    from ariane.sql.rows import QueryResult
+    from ariane.sql.tables import Progress, ScanFilter
 
 
 # --- sql_progress ---
@@ -85,7 +85,7 @@ def print_answer(
     text: str,
     connection: Connection,
     stores: Sequence[Path],
-    wanted: "Wanted",
+    wanted: "ScanFilter",
     form: Form,
     master: str | None,
     *,
@@ -95,24 +95,24 @@ def print_answer(
     asked = _by_spark if by_spark else _by_duckdb
     with ExitStack() as kept:
         with ScanBar() as bar:
-            answer = kept.enter_context(asked(text, connection, stores, wanted, master, bar))
-            rows = _first_rows(answer, form)
-        _print(rows, answer.columns, form)
-    for sentence in answer.sentences():
+            response = kept.enter_context(asked(text, connection, stores, wanted, master, bar))
+            rows = _first_rows(response, form)
+        _print(rows, response.columns, form)
+    for sentence in response.sentences():
         click.echo(sentence, err=True)
-    return 0 if answer.is_whole else INCOMPLETE
+    return 0 if response.is_whole else INCOMPLETE
 
 
-def _first_rows(answer: "Answer", form: Form) -> Iterator[Row]:
+def _first_rows(response: "QueryResult", form: Form) -> Iterator[Row]:
     """All of them where they are printed together, else as soon as there is one."""
     if form in (Form.TABLE, Form.JSON):
-        return iter(list(answer.rows))
-    return chain(list(islice(answer.rows, 1)), answer.rows)
+        return iter(list(response.rows))
+    return chain(list(islice(response.rows, 1)), response.rows)
 
 
 def _by_duckdb(
-    text: str, connection: Connection, stores: Sequence[Path], wanted: "Wanted", master: str | None, bar: ScanBar
-) -> AbstractContextManager["Answer"]:
+    text: str, connection: Connection, stores: Sequence[Path], wanted: "ScanFilter", master: str | None, bar: ScanBar
+) -> AbstractContextManager["QueryResult"]:
     try:
         from ariane.sql.catalog import ClusterCatalog, StoreCatalog
         from ariane.sql.duckdb_engine import answer_by_duckdb
@@ -125,8 +125,8 @@ def _by_duckdb(
 
 
 def _by_spark(
-    text: str, connection: Connection, stores: Sequence[Path], wanted: "Wanted", master: str | None, bar: ScanBar
-) -> AbstractContextManager["Answer"]:
+    text: str, connection: Connection, stores: Sequence[Path], wanted: "ScanFilter", master: str | None, bar: ScanBar
+) -> AbstractContextManager["QueryResult"]:
     try:
         from ariane.sql.spark_engine import SparkPlace, answer_by_spark
     except ImportError as error:

@@ -43,14 +43,16 @@ def clean(layout: "Layout", hours: int, index_slots: int | None) -> None:
     from ariane.store.lock import locked
     from ariane.store.message_store import MessageStore
     from ariane.store.offline.verify import log_files
-    from ariane.store.offline.verify_report import shape_of
+    from ariane.store.offline.verify_report import infer_file_sizes
 
     disk = RealDisk()
     files_there = list(log_files(disk, layout))
     if not files_there:
         raise StoreMismatch(f"{layout.commit_log} has no commit log file: there is nothing to clean")
     settings = replace(
-        shape_of(disk, layout, index_slots=index_slots), segment_bytes=files_there[0].size, retention_hours=hours
+        infer_file_sizes(disk, layout, index_slots=index_slots),
+        segment_bytes=files_there[0].size,
+        retention_hours=hours,
     )
     with locked(layout.lock):
         store = MessageStore.open(settings, Clock(), store_host=bytes(8))
@@ -163,11 +165,11 @@ def rebuild(
     from ariane.store.disk import RealDisk
     from ariane.store.offline.rebuild import rebuild_store
     from ariane.store.offline.verify import log_files
-    from ariane.store.offline.verify_report import shape_of
+    from ariane.store.offline.verify_report import infer_file_sizes
 
     disk = RealDisk()
     wanted = {"queues": queues or not index, "index": index or not queues}
-    settings = shape_of(disk, layout, index_slots=index_slots, with_index=wanted["index"])
+    settings = infer_file_sizes(disk, layout, index_slots=index_slots, with_index=wanted["index"])
     if delay_levels is not None:
         settings = replace(settings, message_delay_levels=delay_levels)
     with _progress("rebuilding", sum(file.size for file in log_files(disk, layout))) as progress:

@@ -11,7 +11,7 @@ import click
 
 from ariane.cli.tail.output import Show
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.pull_request import PullAsk, Puller, PullResult
+from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
 from ariane.client.core.queue_bounds import QueueEnds, readable_queues
@@ -125,8 +125,8 @@ class TopicReader:
         begin = self.start if isinstance(self.start, int) else 0
         return [message for message in result.messages if message.store_timestamp_ms >= begin]
 
-    def _ask(self, place: _Place, wait_s: float) -> PullAsk:
-        return PullAsk(
+    def _ask(self, place: _Place, wait_s: float) -> PullRequest:
+        return PullRequest(
             queue=place.queue, offset=place.next, subscription=self.subscription, count=_BATCH, wait_s=wait_s
         )
 

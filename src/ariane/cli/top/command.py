@@ -28,11 +28,11 @@ def top(interval: float, most: int, once: bool, connection: Connection, form: Fo
       ariane top --interval 5 -n 10.0.0.1:9876
       ariane top --once -o json
     """
-    from ariane.cli.common.admin import INCOMPLETE, ask
+    from ariane.cli.common.admin import INCOMPLETE, run_admin
     from ariane.cli.top.run import print_reading, two_readings, watch
 
     if once or form is not Form.TABLE or not sys.stdout.isatty():
-        now, before = ask(connection, lambda admin: two_readings(admin, interval, most))
+        now, before = run_admin(connection, lambda admin: two_readings(admin, interval, most))
         print_reading(now, before, form)
         for cut in now.cuts:
             click.echo(cut, err=True)
@@ -40,5 +40,5 @@ def top(interval: float, most: int, once: bool, connection: Connection, form: Fo
             click.echo(f"incomplete: the part of {server} is missing", err=True)
         return INCOMPLETE if now.missing else 0
     with contextlib.suppress(KeyboardInterrupt):
-        ask(connection, lambda admin: watch(admin, connection.namesrv, interval, most))
+        run_admin(connection, lambda admin: watch(admin, connection.namesrv, interval, most))
     return 0

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ariane.client.admin.requests import Broker, Desk, PerBroker
+from ariane.client.admin.requests import AdminRequests, Broker, PerBroker
 from ariane.errors import ClientError
 from ariane.model.topic import DataVersion
 from ariane.wire.json.body import decode_json
 from ariane.wire.requests.acl import (
     AccessRules,
-    AccessVersionAnswer,
+    AccessVersionResponse,
     DeleteAccount,
     GetAccessRules,
     GetAccessVersion,
@@ -20,28 +20,28 @@ from ariane.wire.requests.acl import (
 
 
 class AccountAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def rules(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[AccessRules]:
         """The accounts and white lists of each broker, without secrets: Apache's brokers tell them, we do not."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = (await self._desk.each(brokers, GetAccessRules())).some("reading accounts")
-        return answers.mapped(lambda answer: _without_secrets(answer.body))
+        responses = (await self._desk.each(brokers, GetAccessRules())).some("reading accounts")
+        return responses.mapped(lambda response: _without_secrets(response.body))
 
     async def versions(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[DataVersion]:
         """Which edition of its rules each broker has: brokers of a cluster should not differ."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
-        return answers.mapped(lambda answer: decode_json(answer.version.encode(), DataVersion))
+        responses = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        return responses.mapped(lambda response: decode_json(response.version.encode(), DataVersion))
 
     async def file_versions(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str | None, DataVersion]]:
         """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
-        return answers.mapped(_by_file)
+        responses = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        return responses.mapped(_by_file)
 
     async def put(
         self,
@@ -59,7 +59,7 @@ class AccountAdmin:
     ) -> list[Broker]:
         """Makes an account or changes what is named; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        ask = UpdateAccount(
+        request = UpdateAccount(
             access_key=access_key,
             secret_key=secret_key,
             white_remote_address=white_address,
@@ -69,7 +69,7 @@ class AccountAdmin:
             topic_perms=_perms(topic_perms),
             group_perms=_perms(group_perms),
         )
-        return (await self._desk.each(brokers, ask)).all(f"putting account {access_key}")
+        return (await self._desk.each(brokers, request)).all(f"putting account {access_key}")
 
     async def delete(self, access_key: str, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
@@ -80,14 +80,14 @@ class AccountAdmin:
     ) -> list[Broker]:
         """Addresses from which everybody may do everything. Replaces the list."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        ask = UpdateGlobalWhiteList(",".join(addresses))
-        return (await self._desk.each(brokers, ask)).all("setting the white list")
+        request = UpdateGlobalWhiteList(",".join(addresses))
+        return (await self._desk.each(brokers, request)).all("setting the white list")
 
 
-def _by_file(answer: AccessVersionAnswer) -> dict[str | None, DataVersion]:
-    if answer.all_acl_file_version is None:
-        return {None: decode_json(answer.version.encode(), DataVersion)}
-    by_name = decode_json(answer.all_acl_file_version.encode(), dict[str, DataVersion])
+def _by_file(response: AccessVersionResponse) -> dict[str | None, DataVersion]:
+    if response.all_acl_file_version is None:
+        return {None: decode_json(response.version.encode(), DataVersion)}
+    by_name = decode_json(response.all_acl_file_version.encode(), dict[str, DataVersion])
     return {name: version for name, version in by_name.items()}  # noqa: C416 - a dict of another type
 
 

@@ -15,7 +15,7 @@ from ariane.client.admin.cluster import BrokerAdmin, ClusterAdmin, NameserverAdm
 from ariane.client.admin.groups import ClientAdmin, GroupAdmin
 from ariane.client.admin.messages import MessageAdmin, QueueAdmin
 from ariane.client.admin.offsets import OffsetAdmin
-from ariane.client.admin.requests import Desk
+from ariane.client.admin.requests import AdminRequests
 from ariane.client.admin.topics import TopicAdmin
 from ariane.client.core.instance import Instance
 from ariane.client.core.lifecycle import Lifetime
@@ -54,7 +54,7 @@ class Admin:
         self.client_settings = settings_for(nameservers, settings)
         self._clock = clock
         self._lifetime = Lifetime("admin", self._open)
-        desk = Desk(self._instance, timeout_s)
+        desk = AdminRequests(self._instance, timeout_s)
         self.topics, self.groups, self.offsets = TopicAdmin(desk), GroupAdmin(desk), OffsetAdmin(desk)
         self.queues, self.messages, self.clients = QueueAdmin(desk), MessageAdmin(desk), ClientAdmin(desk)
         self.cluster, self.brokers = ClusterAdmin(desk), BrokerAdmin(desk)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ariane.client.admin.requests import Broker, Desk, PerBroker, PerNameserver, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, PerBroker, PerNameserver, absent_is_none
 from ariane.errors import ClientError
 from ariane.model.route import ClusterMap
 from ariane.settings.properties_file import read_properties
@@ -82,7 +82,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def map(self) -> ClusterMap:
@@ -99,7 +99,7 @@ class ClusterAdmin:
         """How each broker is doing, slaves too. One that is down is among the failures."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker, slaves=True)
         return (await self._desk.each(brokers, GetRuntimeInfo())).mapped(
-            lambda answer: Runtime(table=answer.body.table)
+            lambda response: Runtime(table=response.body.table)
         )
 
     async def stats(
@@ -107,18 +107,18 @@ class ClusterAdmin:
     ) -> PerBroker[BrokerStats]:
         """A counter such as TOPIC_PUT_NUMS for a key such as a topic, by minute, hour and day."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, GetBrokerStats(name, key))).mapped(lambda answer: answer.body)
+        return (await self._desk.each(brokers, GetBrokerStats(name, key))).mapped(lambda response: response.body)
 
     async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
         """Takes a broker out of all sends, so that it can be stopped without a failed one. Topics, by nameserver."""
-        answers = await self._desk.each_nameserver(WipeWritePermission(broker_name))
-        answers.all(f"taking {broker_name} out of sends")
-        return {nameserver: answer.wipe_topic_count for nameserver, answer in answers.answers.items()}
+        responses = await self._desk.each_nameserver(WipeWritePermission(broker_name))
+        responses.all(f"taking {broker_name} out of sends")
+        return {nameserver: response.wipe_topic_count for nameserver, response in responses.responses.items()}
 
     async def add_write_permission(self, broker_name: str) -> dict[str, int]:
-        answers = await self._desk.each_nameserver(AddWritePermission(broker_name))
-        answers.all(f"taking {broker_name} into sends")
-        return {nameserver: answer.add_topic_count for nameserver, answer in answers.answers.items()}
+        responses = await self._desk.each_nameserver(AddWritePermission(broker_name))
+        responses.all(f"taking {broker_name} into sends")
+        return {nameserver: response.add_topic_count for nameserver, response in responses.responses.items()}
 
 
 # --- properties ---
@@ -146,22 +146,22 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 
 class BrokerAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def config(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker, slaves=True)
-        answers = (await self._desk.each(brokers, GetBrokerSettings())).some("reading settings")
-        return answers.mapped(lambda answer: read_table(answer.body))
+        responses = (await self._desk.each(brokers, GetBrokerSettings())).some("reading settings")
+        return responses.mapped(lambda response: read_table(response.body))
 
     async def set_config(
         self, settings: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
         """Changes settings of running brokers. Ours take those marked live, until the next start; Apache's take any."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = await self._desk.each(brokers, UpdateBrokerSettings(properties_text(settings)))
-        return answers.all("changing settings")
+        responses = await self._desk.each(brokers, UpdateBrokerSettings(properties_text(settings)))
+        return responses.all("changing settings")
 
     async def clean_expired_queues(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
         """Removes queues whose messages have all gone from the log."""
@@ -185,7 +185,7 @@ class BrokerAdmin:
 
 
 class NameserverAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     @property
@@ -194,14 +194,14 @@ class NameserverAdmin:
 
     async def get(self, namespace: str, key: str) -> str | None:
         asked = self._desk.ask_nameserver(GetKeyValue(namespace, key))
-        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
-        return None if answer is None else answer.value
+        response = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return None if response is None else response.value
 
     async def pairs(self, namespace: str) -> dict[str, str]:
         """All pairs of a namespace; none when there is no such namespace."""
         asked = self._desk.ask_nameserver(ListKeyValues(namespace))
-        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
-        return {} if answer is None else answer.body.table
+        response = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return {} if response is None else response.body.table
 
     async def put(self, namespace: str, key: str, value: str) -> list[str]:
         return (await self._desk.each_nameserver(PutKeyValue(namespace, key, value))).all(f"putting {key}")
@@ -211,10 +211,10 @@ class NameserverAdmin:
 
     async def config(self) -> PerNameserver[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
-        answers = (await self._desk.each_nameserver(GetNameserverSettings())).some("reading settings")
-        return answers.mapped(lambda answer: read_table(answer.body))
+        responses = (await self._desk.each_nameserver(GetNameserverSettings())).some("reading settings")
+        return responses.mapped(lambda response: read_table(response.body))
 
     async def set_config(self, settings: Mapping[str, str]) -> list[str]:
         """Only Apache's nameservers take it; ours refuse, for the request once let anybody write any file."""
-        answers = await self._desk.each_nameserver(UpdateNameserverSettings(properties_text(settings)))
-        return answers.all("changing settings")
+        responses = await self._desk.each_nameserver(UpdateNameserverSettings(properties_text(settings)))
+        return responses.all("changing settings")

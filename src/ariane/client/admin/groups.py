@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ariane.client.admin.lag import GroupLag, LagReader
 from ariane.client.admin.members import GroupMembers, members_of, running_info, running_infos
-from ariane.client.admin.requests import Broker, Desk, PerBroker, PerServer, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, PerBroker, PerServer, absent_is_none
 from ariane.errors import ClientError
 from ariane.model.group import GroupConfig
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -33,7 +33,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
         self._lags = LagReader(desk)
 
@@ -42,14 +42,14 @@ class GroupAdmin:
     async def names(self, *, cluster: str | None = None) -> list[str]:
         """Every group that a broker has settings for: made by hand, or by being used."""
         tables = await self._tables(cluster=cluster)
-        return sorted({name for table in tables.answers.values() for name in table})
+        return sorted({name for table in tables.responses.values() for name in table})
 
     async def configs(
         self, group: str, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[GroupConfig]:
         """The group's settings at each broker that has some."""
         tables = await self._tables(cluster=cluster, broker=broker)
-        found = {one: table[group] for one, table in tables.answers.items() if group in table}
+        found = {one: table[group] for one, table in tables.responses.items() if group in table}
         return PerServer(found, tables.failures)
 
     async def members(self, group: str) -> GroupMembers:
@@ -67,8 +67,8 @@ class GroupAdmin:
 
     async def time_spans(self, group: str, topic: str) -> PerBroker[list[QueueTimeSpan]]:
         """Of each queue: when its oldest and newest message was stored, and the one that the group consumed last."""
-        answers = await self._desk.each(await self._desk.of_topic(topic), GetConsumeTimeSpans(topic, group))
-        return answers.some(f"time spans of {group}").mapped(lambda answer: answer.body.consume_time_span_set)
+        responses = await self._desk.each(await self._desk.of_topic(topic), GetConsumeTimeSpans(topic, group))
+        return responses.some(f"time spans of {group}").mapped(lambda response: response.body.consume_time_span_set)
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
@@ -102,9 +102,9 @@ class GroupAdmin:
         changes = {name: value for name, value in wanted.items() if value is not None}
         found = await self.configs(group, cluster=cluster, broker=broker)
         found.all(f"settings of group {group}")
-        if not found.answers:
+        if not found.responses:
             raise ClientError(f"no broker knows group {group}: make it with put(), or check its name")
-        changed = {one: replace(config, **changes) for one, config in found.answers.items()}
+        changed = {one: replace(config, **changes) for one, config in found.responses.items()}
         done = await self._desk.gather(changed, lambda one: self._desk.ask(one.address, UpdateGroup(changed[one])))
         return done.all(f"changing group {group}")
 
@@ -120,8 +120,8 @@ class GroupAdmin:
         """Deletes the settings; with `offsets` how far it came, with `topics` its retries and its dead letters."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
         what = f"deleting group {group}"
-        ask = DeleteGroup(group, remove_offset=offsets, clean_offset=offsets)
-        done = (await self._desk.each(brokers, ask)).all(what)
+        request = DeleteGroup(group, remove_offset=offsets, clean_offset=offsets)
+        done = (await self._desk.each(brokers, request)).all(what)
         for topic in (f"{RETRY_PREFIX}{group}", f"{DEAD_LETTER_PREFIX}{group}") if topics else ():
             (await self._desk.each(brokers, DeleteTopicInBroker(topic))).all(what)
             if broker is None:
@@ -134,8 +134,8 @@ class GroupAdmin:
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str, GroupConfig]]:
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = (await self._desk.each(brokers, GetGroupTable())).some("reading the groups")
-        return answers.mapped(lambda answer: answer.body.subscription_group_table)
+        responses = (await self._desk.each(brokers, GetGroupTable())).some("reading the groups")
+        return responses.mapped(lambda response: response.body.subscription_group_table)
 
     async def _summary(self, group: str) -> GroupSummary:
         members, lag = await self.members(group), await self.lag(group)
@@ -150,22 +150,22 @@ _TIMEOUT_S = 12.0  # the broker gives the members some seconds of their own
 
 
 class ClientAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def producers(self, group: str, *, topic: str | None = None) -> PerBroker[list[ClientConnection]]:
         """Who is connected as a producer of `group`: to the brokers of `topic`, or to any."""
         brokers = await (self._desk.brokers() if topic is None else self._desk.of_topic(topic))
-        answers = await self._desk.gather(brokers, lambda one: self._producers(one, group))
-        return answers.some(f"producers of {group}")
+        responses = await self._desk.gather(brokers, lambda one: self._producers(one, group))
+        return responses.some(f"producers of {group}")
 
     async def all_producers(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str, list[ProducerInfo]]]:
         """Every producer by group, as each broker knows them."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        answers = (await self._desk.each(brokers, GetAllProducers())).some("reading producers")
-        return answers.mapped(lambda answer: answer.body.data)
+        responses = (await self._desk.each(brokers, GetAllProducers())).some("reading producers")
+        return responses.mapped(lambda response: response.body.data)
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
         """What one member says of itself: its subscriptions, its queues, what it holds. `stacks`: its threads, too."""
@@ -183,18 +183,18 @@ class ClientAdmin:
         self, group: str, topic: str, *, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
         """Where each member is in its queues, by client id: ahead of what the brokers have stored."""
-        ask = GetConsumerStatus(topic, group, client_id)
-        answers = await self._desk.gather(
-            await self._desk.of_topic(topic), lambda one: self._desk.ask(one.address, ask, _TIMEOUT_S)
+        request = GetConsumerStatus(topic, group, client_id)
+        responses = await self._desk.gather(
+            await self._desk.of_topic(topic), lambda one: self._desk.ask(one.address, request, _TIMEOUT_S)
         )
         found: dict[str, dict[MessageQueue, int]] = {}
-        for answer in answers.some(f"positions of {group}").answers.values():
-            for member, table in answer.body.consumer_table.items():
+        for response in responses.some(f"positions of {group}").responses.values():
+            for member, table in response.body.consumer_table.items():
                 found.setdefault(member, {}).update(table)
         return found
 
     async def _producers(self, broker: Broker, group: str) -> list[ClientConnection]:
         """Brokers say SYSTEM_ERROR when they know none."""
         asked = self._desk.ask(broker.address, GetProducerConnections(group))
-        answer = await absent_is_none(asked, ResponseCode.SYSTEM_ERROR)
-        return [] if answer is None else answer.body.connection_set
+        response = await absent_is_none(asked, ResponseCode.SYSTEM_ERROR)
+        return [] if response is None else response.body.connection_set

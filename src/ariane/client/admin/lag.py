@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ariane.client.admin.members import GroupMembers, members_of, running_infos, stored_offsets_at
-from ariane.client.admin.requests import Broker, Desk, Failure, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, Failure, absent_is_none
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.groups import ConsumeStats, GetConsumeStats, OffsetPair
@@ -69,7 +69,7 @@ def _total(queues: Iterable[QueueLag]) -> int | None:
 
 
 class LagReader:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def lag(self, group: str, topic: str | None, *, owners: bool) -> GroupLag:
@@ -78,11 +78,11 @@ class LagReader:
         told = await self._desk.gather(brokers, lambda one: self._at(one, group, topic, members))
         told = told.some(f"the lag of {group}")
         owner_of = await self._owners(group, members) if owners else {}
-        queues = [_with_owner(one, owner_of) for stats in told.answers.values() for one in stats.queues]
+        queues = [_with_owner(one, owner_of) for stats in told.responses.values() for one in stats.queues]
         return GroupLag(
             group=group,
             queues=tuple(sorted(queues, key=lambda one: one.queue)),
-            consume_tps=sum(stats.tps for stats in told.answers.values()),
+            consume_tps=sum(stats.tps for stats in told.responses.values()),
             failures=told.failures,
         )
 
@@ -97,8 +97,8 @@ class LagReader:
 
     async def _stats(self, broker: Broker, group: str, topic: str | None) -> ConsumeStats:
         asked = self._desk.ask(broker.address, GetConsumeStats(group, topic))
-        answer = await absent_is_none(asked, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-        return ConsumeStats() if answer is None else answer.body
+        response = await absent_is_none(asked, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+        return ConsumeStats() if response is None else response.body
 
     async def _queues(self, broker: Broker, group: str, pairs: dict[MessageQueue, OffsetPair]) -> list[QueueLag]:
         stored: dict[str, dict[int, int]] = {}
@@ -116,7 +116,7 @@ class LagReader:
 
     async def _owners(self, group: str, members: GroupMembers) -> dict[MessageQueue, str]:
         infos = await running_infos(self._desk, group, members)
-        return {queue: client_id for client_id, info in infos.answers.items() for queue in info.mq_table}
+        return {queue: client_id for client_id, info in infos.responses.items() for queue in info.mq_table}
 
 
 class _Stats(msgspec.Struct, frozen=True):

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from ariane.client.admin.requests import Broker, Desk, Failure, PerBroker, PerServer, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, Failure, PerBroker, PerServer, absent_is_none
 from ariane.errors import ClientError
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.clients import (
     ConsumerConnections,
-    ConsumerConnectionsAnswer,
+    ConsumerConnectionsResponse,
     ConsumerRunningInfo,
     GetConsumerConnections,
     GetRunningInfo,
@@ -48,19 +48,19 @@ class GroupMembers(msgspec.Struct, frozen=True, kw_only=True):
         return any(one.topic == topic for one in self.subscriptions)
 
 
-async def members_of(desk: Desk, group: str) -> GroupMembers:
+async def members_of(desk: AdminRequests, group: str) -> GroupMembers:
     """A member connects only to the brokers of its topics, so all are asked."""
     asked = await desk.gather(await desk.brokers(), lambda broker: _connections(desk, broker, group))
     return _joined(group, asked.some(f"members of {group}"))
 
 
-async def _connections(desk: Desk, broker: Broker, group: str) -> ConsumerConnectionsAnswer | None:
+async def _connections(desk: AdminRequests, broker: Broker, group: str) -> ConsumerConnectionsResponse | None:
     asked = desk.ask(broker.address, GetConsumerConnections(group))
     return await absent_is_none(asked, ResponseCode.CONSUMER_NOT_ONLINE)
 
 
-def _joined(group: str, asked: PerBroker[ConsumerConnectionsAnswer | None]) -> GroupMembers:
-    told = {broker: answer.body for broker, answer in asked.answers.items() if answer is not None}
+def _joined(group: str, asked: PerBroker[ConsumerConnectionsResponse | None]) -> GroupMembers:
+    told = {broker: response.body for broker, response in asked.responses.items() if response is not None}
     if not told:
         return GroupMembers(group=group, failures=asked.failures)
     any_one = next(iter(told.values()))
@@ -100,18 +100,18 @@ _TIMEOUT_S = 12.0  # the broker gives the member 10
 
 
 async def running_infos(
-    desk: Desk, group: str, members: GroupMembers, *, stacks: bool = False
+    desk: AdminRequests, group: str, members: GroupMembers, *, stacks: bool = False
 ) -> PerServer[str, ConsumerRunningInfo]:
     """By client id; members that do not answer are among the failures."""
     by_id = {one.client_id: one for one in members.members}
     return await desk.gather(by_id, lambda client_id: running_info(desk, group, by_id[client_id], stacks=stacks))
 
 
-async def running_info(desk: Desk, group: str, member: Member, *, stacks: bool = False) -> ConsumerRunningInfo:
+async def running_info(desk: AdminRequests, group: str, member: Member, *, stacks: bool = False) -> ConsumerRunningInfo:
     for broker in await desk.brokers():
         if broker.name in member.brokers:
-            ask = GetRunningInfo(group, member.client_id, stacks)
-            return (await desk.ask(broker.address, ask, _TIMEOUT_S)).body
+            request = GetRunningInfo(group, member.client_id, stacks)
+            return (await desk.ask(broker.address, request, _TIMEOUT_S)).body
     raise ClientError(f"no broker that consumer {member.client_id} is connected to is known any more: ask again")
 
 
@@ -123,7 +123,7 @@ async def running_info(desk: Desk, group: str, member: Member, *, stacks: bool =
 # nothing. Here the difference matters, so the broker's whole table is asked for: the one that slaves copy.
 
 
-async def stored_offsets_at(desk: Desk, broker: Broker, group: str) -> dict[str, dict[int, int]]:
+async def stored_offsets_at(desk: AdminRequests, broker: Broker, group: str) -> dict[str, dict[int, int]]:
     """By topic and queue id."""
     table = (await desk.ask(broker.address, GetAllConsumerOffsets())).body.offset_table
     split = ((key.rpartition("@"), offsets) for key, offsets in table.items())

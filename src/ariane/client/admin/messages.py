@@ -8,11 +8,11 @@ from enum import StrEnum
 import msgspec
 
 from ariane.client.admin.members import GroupMembers, members_of, stored_offsets_at
-from ariane.client.admin.requests import Broker, Desk, Failure, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, Failure, absent_is_none
 from ariane.client.admin.topics import topic_stats
 from ariane.client.admin.traces import MessageTrace, trace_of
 from ariane.client.consumer.message import Received, receive
-from ariane.client.consumer.pull_request import PullAsk, Puller
+from ariane.client.consumer.pull_request import Puller, PullRequest
 from ariane.client.consumer.subscriptions import ALL, passes, subscription_of
 from ariane.client.core.queue_bounds import readable_queues, to_timestamp_ms
 from ariane.client.producer.result import SendResult
@@ -56,32 +56,32 @@ class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def at_time(self, topic: str, moment: datetime | int) -> dict[MessageQueue, int]:
         """Of each queue the offset of the first message not stored before `moment` (before 5.0: of the nearest)."""
         queues = (await topic_stats(self._desk, topic)).by_queue()
         brokers = {broker.name: broker for broker in await self._desk.of_topic(topic)}
-        answers = await self._desk.together(
+        responses = await self._desk.together(
             self._desk.ask(
                 brokers[queue.broker_name].address, SearchOffset(topic, queue.queue_id, to_timestamp_ms(moment))
             )
             for queue in queues
         )
-        return {queue: answer.offset for queue, answer in zip(queues, answers, strict=True)}
+        return {queue: response.offset for queue, response in zip(queues, responses, strict=True)}
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """When the oldest message that is still there was stored; None when the queue is empty."""
         broker = await self._desk.of_queue(queue)
-        answer = await self._desk.ask(broker.address, GetEarliestStoreTime(queue.topic, queue.queue_id))
-        return answer.timestamp if answer.timestamp >= 0 else None
+        response = await self._desk.ask(broker.address, GetEarliestStoreTime(queue.topic, queue.queue_id))
+        return response.timestamp if response.timestamp >= 0 else None
 
     async def entries(self, queue: MessageQueue, index: int, count: int = 10, *, group: str | None = None) -> QueuePage:
         """The index as it is; with `group`, also whether the group's filter lets each entry pass."""
         broker = await self._desk.of_queue(queue)
-        ask = QueryConsumeQueue(queue.topic, queue.queue_id, index, count, group)
-        page = (await self._desk.ask(broker.address, ask)).body
+        request = QueryConsumeQueue(queue.topic, queue.queue_id, index, count, group)
+        page = (await self._desk.ask(broker.address, request)).body
         if not page.queue_data:  # Apache's answer where ours refuses
             raise ClientError(
                 f"{queue} has no entry {index}: it holds {page.min_queue_index} to {page.max_queue_index - 1}"
@@ -100,8 +100,8 @@ class QueueAdmin:
 
     async def message_at(self, queue: MessageQueue, offset: int) -> Received | None:
         """The message with exactly this queue offset; None when it is gone or not there yet."""
-        ask = PullAsk(queue=queue, offset=offset, subscription=subscription_of(queue.topic), count=1)
-        result = await Puller(self._desk.instance, GROUP).pull(ask)
+        request = PullRequest(queue=queue, offset=offset, subscription=subscription_of(queue.topic), count=1)
+        result = await Puller(self._desk.instance, GROUP).pull(request)
         return next((one for one in result.messages if one.queue_offset == offset), None)
 
     async def scan(
@@ -144,8 +144,8 @@ class QueueAdmin:
     ) -> AsyncGenerator[Received, None]:
         puller = Puller(self._desk.instance, GROUP)
         while offset < end:
-            ask = PullAsk(queue=queue, offset=offset, subscription=wanted, count=_PULL_BATCH)
-            result = await puller.pull(ask)
+            request = PullRequest(queue=queue, offset=offset, subscription=wanted, count=_PULL_BATCH)
+            result = await puller.pull(request)
             for message in result.messages:
                 if message.queue_offset < end:
                     yield message
@@ -178,14 +178,14 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     """While it waits: how many messages of the queue come before it."""
 
 
-async def tracks_of(desk: Desk, message: Received) -> tuple[Track, ...]:
+async def tracks_of(desk: AdminRequests, message: Received) -> tuple[Track, ...]:
     """Asks the broker of the message's queue: no other one knows how far groups are in it."""
     broker = await desk.of_queue(message.queue)
     groups = (await desk.ask(broker.address, ListGroupsOfTopic(message.queue.topic))).body.group_list
     return tuple(await desk.together(_track(desk, group, message) for group in sorted(groups)))
 
 
-async def _track(desk: Desk, group: str, message: Received) -> Track:
+async def _track(desk: AdminRequests, group: str, message: Received) -> Track:
     members = await members_of(desk, group)
     queue = message.queue
     stored = await stored_offsets_at(desk, await desk.of_queue(queue), group)
@@ -229,7 +229,7 @@ class FoundMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
         self._queues = QueueAdmin(desk)
 
@@ -306,8 +306,8 @@ class MessageAdmin:
     ) -> ConsumeResult:
         """Hands the message (or the one with this offset id) to one member now, whatever it has consumed before."""
         found = await self.by_id(message) if isinstance(message, str) else message
-        ask = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=found.offset_message_id)
-        return (await self._desk.ask(str(found.store_host), ask, _CONSUME_TIMEOUT_S)).body
+        request = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=found.offset_message_id)
+        return (await self._desk.ask(str(found.store_host), request, _CONSUME_TIMEOUT_S)).body
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -319,20 +319,20 @@ class MessageAdmin:
     ) -> FoundMessages:
         if count < 1:
             raise ClientError(f"count={count}: at least 1 message must be asked for")
-        ask = QueryMessages(
+        request = QueryMessages(
             topic=topic, key=key, max_num=count, begin_timestamp=begin_ms, end_timestamp=end_ms, unique_key_query=unique
         )
-        told = await self._desk.gather(await self._desk.of_topic(topic), lambda broker: self._found_at(broker, ask))
-        answers = told.some(f"query of {topic}").answers.values()
+        told = await self._desk.gather(await self._desk.of_topic(topic), lambda broker: self._found_at(broker, request))
+        responses = told.some(f"query of {topic}").responses.values()
         return FoundMessages(
-            messages=_in_order([message for found in answers for message in found]),
-            is_cut=not unique and any(len(found) >= count for found in answers),
+            messages=_in_order([message for found in responses for message in found]),
+            is_cut=not unique and any(len(found) >= count for found in responses),
             failures=told.failures,
         )
 
-    async def _found_at(self, broker: Broker, ask: QueryMessages) -> list[Received]:
-        answer = await absent_is_none(self._desk.ask(broker.address, ask), ResponseCode.QUERY_NOT_FOUND)
-        messages = [] if answer is None else decode_all(answer.body)
+    async def _found_at(self, broker: Broker, request: QueryMessages) -> list[Received]:
+        response = await absent_is_none(self._desk.ask(broker.address, request), ResponseCode.QUERY_NOT_FOUND)
+        messages = [] if response is None else decode_all(response.body)
         return [receive(one, _queue_of(one, broker)) for one in messages]
 
 

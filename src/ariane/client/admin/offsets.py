@@ -8,7 +8,7 @@ import msgspec
 
 from ariane.client.admin.members import GroupMembers, members_of, stored_offsets_at
 from ariane.client.admin.messages import QueueAdmin
-from ariane.client.admin.requests import Broker, Desk, Failure
+from ariane.client.admin.requests import AdminRequests, Broker, Failure
 from ariane.client.admin.topics import QueueStats, topic_stats
 from ariane.client.core.queue_bounds import to_timestamp_ms
 from ariane.errors import ClientError
@@ -74,7 +74,7 @@ def _sum(counts: list[int | None]) -> int | None:
 
 
 class Resets:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
         self._queues = QueueAdmin(desk)
 
@@ -106,8 +106,8 @@ class Resets:
         elif isinstance(to, Mapping):
             await self._desk.together(self._tell_offset(by_name, plan, move) for move in moves)
         else:
-            ask = ResetOffsets(topic=topic, group=group, timestamp=_moment(to), is_force=force)
-            (await self._desk.each(by_name.values(), ask)).all(f"moving {group}")
+            request = ResetOffsets(topic=topic, group=group, timestamp=_moment(to), is_force=force)
+            (await self._desk.each(by_name.values(), request)).all(f"moving {group}")
         return plan
 
     # --- planning ---------------------------------------------------------------------------------------------------
@@ -117,18 +117,18 @@ class Resets:
     ) -> dict[MessageQueue, int]:
         told = await self._desk.gather(brokers, lambda one: stored_offsets_at(self._desk, one, group))
         told.all(f"offsets of {group}")
-        if not members.is_online and not any(told.answers.values()):
+        if not members.is_online and not any(told.responses.values()):
             await self._check_known(group)
         return {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): offset
-            for broker, table in told.answers.items()
+            for broker, table in told.responses.items()
             for queue_id, offset in table.get(topic, {}).items()
         }
 
     async def _check_known(self, group: str) -> None:
         """A misspelt group would be moved without a word, and the right one left where it is."""
         tables = await self._desk.each(await self._desk.brokers(), GetGroupTable())
-        if not any(group in answer.body.subscription_group_table for answer in tables.answers.values()):
+        if not any(group in response.body.subscription_group_table for response in tables.responses.values()):
             raise ClientError(
                 f"group {group} has neither settings nor offsets nor members: check its name, or make it first, for "
                 f"example with `ariane group create {group}`"
@@ -151,12 +151,12 @@ class Resets:
     # --- moving -----------------------------------------------------------------------------------------------------
 
     async def _store(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
-        ask = UpdateConsumerOffset(plan.group, plan.topic, move.queue.queue_id, QueueOffset(move.target))
-        await self._desk.ask(brokers[move.queue.broker_name].address, ask)
+        request = UpdateConsumerOffset(plan.group, plan.topic, move.queue.queue_id, QueueOffset(move.target))
+        await self._desk.ask(brokers[move.queue.broker_name].address, request)
 
     async def _tell_offset(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
         broker = brokers[move.queue.broker_name]
-        ask = ResetOffsets(
+        request = ResetOffsets(
             topic=plan.topic,
             group=plan.group,
             # To a broker that knows only times this says: to the end, but not forward. So nothing moves.
@@ -165,7 +165,7 @@ class Resets:
             queue_id=move.queue.queue_id,
             offset=QueueOffset(move.target),
         )
-        done = (await self._desk.ask(broker.address, ask)).body.offset_table
+        done = (await self._desk.ask(broker.address, request)).body.offset_table
         if done.get(move.queue) != move.target:
             raise ClientError(
                 f"broker {broker} cannot move running members to an offset: stop the members of {plan.group} and "
@@ -212,7 +212,7 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
         self._resets = Resets(desk)
 
@@ -222,7 +222,7 @@ class OffsetAdmin:
         told = await self._desk.gather(brokers, lambda one: stored_offsets_at(self._desk, one, group))
         offsets = {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): offset
-            for broker, table in told.some(f"offsets of {group}").answers.items()
+            for broker, table in told.some(f"offsets of {group}").responses.items()
             for queue_id, offset in table.get(topic, {}).items()
         }
         return GroupOffsets(group=group, topic=topic, offsets=dict(sorted(offsets.items())), failures=told.failures)
@@ -259,17 +259,17 @@ class OffsetAdmin:
         `offline` also copies topics that `source`, being online, no longer subscribes to.
         """
         brokers = await (self._desk.brokers() if topic is None else self._desk.of_topic(topic))
-        ask = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=offline)
-        return (await self._desk.each(brokers, ask)).all(f"copying offsets of {source}")
+        request = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=offline)
+        return (await self._desk.each(brokers, request)).all(f"copying offsets of {source}")
 
     async def correction(self, topic: str, compare_group: str) -> dict[MessageQueue, int | None]:
         """Where the slowest of the topic's groups is, of each queue; None where all are ahead of `compare_group`."""
         # The request can name groups to leave out. Apache's broker of 4.x then deletes their offsets, so we never do.
-        ask = GetCorrectionOffsets(compare_group=compare_group, topic=topic)
-        answers = await self._desk.each(await self._desk.of_topic(topic), ask)
-        answers.all(f"offsets of the groups of {topic}")
+        request = GetCorrectionOffsets(compare_group=compare_group, topic=topic)
+        responses = await self._desk.each(await self._desk.of_topic(topic), request)
+        responses.all(f"offsets of the groups of {topic}")
         return {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): None if offset == _FREE else offset
-            for broker, answer in answers.answers.items()
-            for queue_id, offset in sorted(answer.body.correction_offsets.items())
+            for broker, response in responses.responses.items()
+            for queue_id, offset in sorted(response.body.correction_offsets.items())
         }

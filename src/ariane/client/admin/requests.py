@@ -11,7 +11,7 @@ from ariane.client.core.instance import Instance
 from ariane.errors import ArianeError, ClientError, RequestFailed
 from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, MessageQueue, TopicRoute
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.requests.topics import GetCluster, GetRoute
 
 # --- servers ---
@@ -62,7 +62,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class PerServer(Generic[S, T]):
     """What each server answered. Those that did not are in `failures`: nobody may take a part for the whole."""
 
-    answers: Mapping[S, T]
+    responses: Mapping[S, T]
     failures: tuple[Failure, ...] = ()
 
     @property
@@ -71,11 +71,11 @@ class PerServer(Generic[S, T]):
 
     def mapped(self, look: Callable[[T], U]) -> "PerServer[S, U]":
         """What `look` sees in each answer."""
-        return PerServer({server: look(answer) for server, answer in self.answers.items()}, self.failures)
+        return PerServer({server: look(response) for server, response in self.responses.items()}, self.failures)
 
     def some(self, what: str) -> "PerServer[S, T]":
         """Itself, unless no server at all answered: that is an error and not an empty result."""
-        if self.failures and not self.answers:
+        if self.failures and not self.responses:
             raise self._error(what)
         return self
 
@@ -83,13 +83,13 @@ class PerServer(Generic[S, T]):
         """The servers, if each of them did what it was asked: a change made at some only must not go unnoticed."""
         if self.failures:
             raise self._error(what)
-        return list(self.answers)
+        return list(self.responses)
 
     def _error(self, what: str) -> ArianeError:
-        if len(self.failures) == 1 and not self.answers:
+        if len(self.failures) == 1 and not self.responses:
             return self.failures[0].error
         failed = "; ".join(map(str, self.failures))
-        done = f" (done at {', '.join(map(str, self.answers))})" if self.answers else ""
+        done = f" (done at {', '.join(map(str, self.responses))})" if self.responses else ""
         error = ClientError(f"{what} failed at {failed}{done}: mend that, then ask again")
         error.__cause__ = ExceptionGroup(what, [failure.error for failure in self.failures])
         return error
@@ -101,12 +101,12 @@ PerNameserver = PerServer[str, T]
 
 # ---
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 _TOGETHER_MAX = 64
 
 
-class Desk:
+class AdminRequests:
     """`instance` is asked for with each call, so that a closed Admin says so."""
 
     def __init__(self, instance: Callable[[], Instance], timeout_s: float) -> None:
@@ -141,14 +141,14 @@ class Desk:
     async def gather(self, servers: Iterable[S], work: Callable[[S], Awaitable[T]]) -> PerServer[S, T]:
         """What `work` made of each server, and the errors of those where it failed."""
         asked = list(servers)
-        answers: dict[S, T] = {}
+        responses: dict[S, T] = {}
         failures: list[Failure] = []
         for server, outcome in zip(asked, await asyncio.gather(*(_caught(work(one)) for one in asked)), strict=True):
             if isinstance(outcome, ArianeError):
                 failures.append(Failure(server=str(server), error=outcome))
             else:
-                answers[server] = outcome
-        return PerServer(answers, tuple(failures))
+                responses[server] = outcome
+        return PerServer(responses, tuple(failures))
 
     async def together(self, works: Iterable[Awaitable[T]]) -> list[T]:
         """All of them or the first error."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from ariane.client.admin.requests import Broker, Desk, Failure, PerBroker, PerServer, absent_is_none
+from ariane.client.admin.requests import AdminRequests, Broker, Failure, PerBroker, PerServer, absent_is_none
 from ariane.errors import ClientError, RequestFailed
 from ariane.model.route import MessageQueue, TopicRoute
 from ariane.model.topic import AUTO_CREATE_TEMPLATE, Permission, TopicConfig, TopicSysFlag
@@ -66,8 +66,8 @@ class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
         return {one.queue: one for one in self.queues}
 
 
-async def topic_stats(desk: Desk, topic: str) -> TopicStats:
-    answers = await desk.each(await desk.of_topic(topic), GetTopicStats(topic))
+async def topic_stats(desk: AdminRequests, topic: str) -> TopicStats:
+    responses = await desk.each(await desk.of_topic(topic), GetTopicStats(topic))
     queues = [
         QueueStats(
             queue=queue,
@@ -75,10 +75,10 @@ async def topic_stats(desk: Desk, topic: str) -> TopicStats:
             max_offset=told.max_offset,
             last_stored_ms=told.last_update_timestamp or None,
         )
-        for answer in answers.some(f"statistics of {topic}").answers.values()
-        for queue, told in answer.body.offset_table.items()
+        for response in responses.some(f"statistics of {topic}").responses.values()
+        for queue, told in response.body.offset_table.items()
     ]
-    return TopicStats(topic=topic, queues=tuple(sorted(queues, key=lambda one: one.queue)), failures=answers.failures)
+    return TopicStats(topic=topic, queues=tuple(sorted(queues, key=lambda one: one.queue)), failures=responses.failures)
 
 
 # --- order_confs ---
@@ -89,13 +89,13 @@ ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
 class OrderConfs:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
 
     async def get(self, topic: str) -> dict[str, int] | None:
         asked = self._desk.ask_nameserver(GetKeyValue(ORDER_NAMESPACE, topic))
-        answer = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
-        return None if answer is None or not answer.value else _read(topic, answer.value)
+        response = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        return None if response is None or not response.value else _read(topic, response.value)
 
     async def put(self, topic: str, queues: Mapping[str, int]) -> None:
         text = ";".join(f"{broker}:{count}" for broker, count in sorted(queues.items()))
@@ -122,7 +122,7 @@ _ROUTE_POLL_S = 0.02
 
 
 class TopicAdmin:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AdminRequests) -> None:
         self._desk = desk
         self._order_confs = OrderConfs(desk)
 
@@ -130,14 +130,14 @@ class TopicAdmin:
 
     async def names(self, *, cluster: str | None = None) -> list[str]:
         """Every topic that a live broker has registered: retry, dead letter and system topics, too."""
-        ask = ListTopics() if cluster is None else ListTopicsByCluster(cluster)
-        return sorted((await self._desk.ask_nameserver(ask)).body.topic_list)
+        request = ListTopics() if cluster is None else ListTopicsByCluster(cluster)
+        return sorted((await self._desk.ask_nameserver(request)).body.topic_list)
 
     async def system_names(self) -> list[str]:
         """The topics that brokers and nameservers keep for themselves."""
         names = set((await self._desk.ask_nameserver(ListSystemTopics())).body.topic_list)
-        answers = await self._desk.each(await self._desk.brokers(), ListSystemTopicsInBroker())
-        return sorted(names.union(*(answer.body.topic_list for answer in answers.answers.values())))
+        responses = await self._desk.each(await self._desk.brokers(), ListSystemTopicsInBroker())
+        return sorted(names.union(*(response.body.topic_list for response in responses.responses.values())))
 
     async def route(self, topic: str) -> TopicRoute:
         """Which brokers have `topic`, as the nameserver says now; NoRoute with cause and cure."""
@@ -152,7 +152,7 @@ class TopicAdmin:
         """The topic's settings at each broker that has it."""
         brokers = await self._desk.brokers(cluster=cluster, broker=broker)
         found = (await self._desk.gather(brokers, lambda one: self._config(one, topic))).some(f"settings of {topic}")
-        return PerServer({one: config for one, config in found.answers.items() if config is not None}, found.failures)
+        return PerServer({one: config for one, config in found.responses.items() if config is not None}, found.failures)
 
     async def stats(self, topic: str) -> TopicStats:
         """Where each queue begins and ends."""
@@ -160,9 +160,9 @@ class TopicAdmin:
 
     async def groups(self, topic: str) -> list[str]:
         """Groups that consume `topic` now, or have an offset in it."""
-        answers = await self._desk.each(await self._desk.of_topic(topic), ListGroupsOfTopic(topic))
-        found = answers.some(f"groups of {topic}").answers.values()
-        return sorted({group for answer in found for group in answer.body.group_list})
+        responses = await self._desk.each(await self._desk.of_topic(topic), ListGroupsOfTopic(topic))
+        found = responses.some(f"groups of {topic}").responses.values()
+        return sorted({group for response in found for group in response.body.group_list})
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class TopicAdmin:
 
         Returns when the nameserver knows of it, so that the next send finds it.
         """
-        existing = (await self.configs(topic, cluster=cluster, broker=broker)).answers
+        existing = (await self.configs(topic, cluster=cluster, broker=broker)).responses
         if existing:
             where = ", ".join(map(str, existing))
             raise ClientError(f"topic {topic} exists at {where}: change it, for example with `ariane topic update`")
@@ -228,11 +228,11 @@ class TopicAdmin:
         """Changes only what is named, at each broker that has the topic."""
         found = await self.configs(topic, cluster=cluster, broker=broker)
         found.all(f"settings of {topic}")
-        if not found.answers:
+        if not found.responses:
             raise await self._desk.instance.routes.no_route(topic)
         wanted = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm, "order": order}
         changes = {name: value for name, value in wanted.items() if value is not None}
-        changed = {one: replace(config, **changes) for one, config in found.answers.items()}
+        changed = {one: replace(config, **changes) for one, config in found.responses.items()}
         done = await self._desk.gather(changed, lambda one: self._desk.ask(one.address, _update(changed[one])))
         return done.all(f"changing topic {topic}")
 

@@ -148,7 +148,7 @@ class Inbox:
 
 
 @dataclass(slots=True)
-class LiteParts:
+class LitePullComponents:
     instance: Instance
     ends: QueueEnds
     offsets: OffsetTable
@@ -167,7 +167,7 @@ class LiteParts:
         options: LiteOptions,
         filters: dict[str, Subscription],
         shared: dict[str, Subscription],
-    ) -> "LiteParts":
+    ) -> "LitePullComponents":
         """`filters` is what is wanted of each topic; `shared` are the topics whose queues the group shares."""
         offsets = OffsetTable(GroupOffsets(instance, group))
         inbox = Inbox(offsets, options.auto_commit)
@@ -241,7 +241,7 @@ async def _beginning(
 _POLL_TIMEOUT_S = 5.0
 
 
-class LitePullConsumer(Consumer[LiteParts]):
+class LitePullConsumer(Consumer[LitePullComponents]):
     """A message counts as consumed when the next one is asked for, so a crash repeats it rather than losing it.
 
     With `auto_commit` what is consumed is committed every 5 s; without, `commit()` does it. Choose the queues with
@@ -272,7 +272,7 @@ class LitePullConsumer(Consumer[LiteParts]):
         self._subscriptions: dict[str, Subscription] = {}
         self._assigned: frozenset[MessageQueue] | None = None
         self._listeners: list[QueuesChanged] = []
-        self._parts: LiteParts | None = None
+        self._parts: LitePullComponents | None = None
 
     # --- which queues -----------------------------------------------------------------------------------------------
 
@@ -399,9 +399,9 @@ class LitePullConsumer(Consumer[LiteParts]):
             await super().close()
 
     @asynccontextmanager
-    async def _opened(self, instance: Instance) -> AsyncIterator[LiteParts]:
+    async def _opened(self, instance: Instance) -> AsyncIterator[LitePullComponents]:
         shared = {} if self._assigned is not None else dict(self._subscriptions)
-        parts = LiteParts.build(instance, self.group, self._options, self._subscriptions, shared)
+        parts = LitePullComponents.build(instance, self.group, self._options, self._subscriptions, shared)
         for listener in self._listeners:
             parts.member.rebalance.on_change(listener)
         if self._assigned is not None:

@@ -71,8 +71,8 @@ class QueueLocks:
             held.tell()
 
     async def _lock(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-        answer = await self._instance.call(address, LockQueues(self._body(queues)), _TIMEOUT_S)
-        return set(answer.body.locked)
+        response = await self._instance.call(address, LockQueues(self._body(queues)), _TIMEOUT_S)
+        return set(response.body.locked)
 
     def _body(self, queues: list[MessageQueue]) -> LockBody:
         return LockBody(consumer_group=self._group, client_id=self._instance.client_id, mq_set=queues)

@@ -8,7 +8,6 @@ from ariane.errors import RecordError
 from ariane.model.ids import RETRY_PREFIX, QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.model.route import MessageQueue
-from ariane.wire.codes import SysFlag, with_compression
 from ariane.wire.compression import decompress
 from ariane.wire.hashes import POSITIVE_INT32, crc32, whole_crc32
 from ariane.wire.host import decode_host, encode_host
@@ -16,6 +15,7 @@ from ariane.wire.message_id import offset_message_id
 from ariane.wire.properties import PROPERTIES_BYTES_MAX, properties_of, property_text
 from ariane.wire.record.layout import HEAD_V4, HOST_BITS, MAGIC_V1, RECORD_BYTES_MIN, SHORT, TOPIC_BYTES_MAX_V1
 from ariane.wire.record.read import decode
+from ariane.wire.sys_flag import SysFlag, with_compression
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """What a compressed body may unpack to: far above the 4 MiB that producers may send, far below what would hurt."""

@@ -51,9 +51,9 @@ class GroupOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await broker_of(self._instance, queue)
-        ask = GetConsumerOffset(self._group, queue.topic, queue.queue_id)
+        request = GetConsumerOffset(self._group, queue.topic, queue.queue_id)
         try:
-            return (await self._instance.call(address, ask, _TIMEOUT_S)).offset
+            return (await self._instance.call(address, request, _TIMEOUT_S)).offset
         except RequestFailed as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -86,8 +86,8 @@ class GroupOffsets:
     async def _save_one(self, queue: MessageQueue, offset: int) -> None:
         """Apache's client sends this one-way and never learns that it was lost."""
         address = await broker_of(self._instance, queue)
-        ask = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
-        await self._instance.call(address, ask, _TIMEOUT_S)
+        request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
+        await self._instance.call(address, request, _TIMEOUT_S)
 
 
 class OffsetTable:

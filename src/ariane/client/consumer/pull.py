@@ -19,7 +19,7 @@ from ariane.client.consumer.allocation import AVERAGELY, Allocation
 from ariane.client.consumer.base import Consumer, GroupMember
 from ariane.client.consumer.message import Received
 from ariane.client.consumer.offsets import Beginning, GroupOffsets, OffsetTable, Start
-from ariane.client.consumer.pull_request import PullAsk, Puller, PullResult
+from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult
 from ariane.client.consumer.queues import HeldQueue, HeldQueues, QueueJob
 from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
 from ariane.client.consumer.retry import SendBacks
@@ -39,7 +39,7 @@ _ATTEMPTS_MAX = 16
 
 
 @dataclass(slots=True)
-class PullParts:
+class PullComponents:
     puller: Puller
     ends: QueueEnds
     offsets: OffsetTable
@@ -47,7 +47,7 @@ class PullParts:
     rebalance: Rebalance
 
 
-class PullConsumer(Consumer[PullParts]):
+class PullConsumer(Consumer[PullComponents]):
     def __init__(
         self,
         nameservers: str | Iterable[str] | None = None,
@@ -105,8 +105,8 @@ class PullConsumer(Consumer[PullParts]):
     async def _pull(
         self, queue: MessageQueue, offset: int, subscription: Subscription, count: int, wait_s: float
     ) -> PullResult:
-        ask = PullAsk(queue=queue, offset=offset, subscription=subscription, count=count, wait_s=wait_s)
-        return await self._running[1].puller.pull(ask)
+        request = PullRequest(queue=queue, offset=offset, subscription=subscription, count=count, wait_s=wait_s)
+        return await self._running[1].puller.pull(request)
 
     async def send_back(self, message: Received, delay_level: int = 0) -> None:
         """Has `message` delivered again later, to whoever subscribes to %RETRY%group."""
@@ -143,7 +143,7 @@ class PullConsumer(Consumer[PullParts]):
     # --- life -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _opened(self, instance: Instance) -> AsyncIterator[PullParts]:
+    async def _opened(self, instance: Instance) -> AsyncIterator[PullComponents]:
         parts = self._build(instance)
         for topic, listener in self._listeners:
             parts.rebalance.on_change(partial(_only_of, topic, listener))
@@ -152,7 +152,7 @@ class PullConsumer(Consumer[PullParts]):
             async with parts.member.joined():
                 yield parts
 
-    def _build(self, instance: Instance) -> PullParts:
+    def _build(self, instance: Instance) -> PullComponents:
         offsets = OffsetTable(GroupOffsets(instance, self.group))
         topics = {topic: Subscription(topic=topic) for topic, _ in self._listeners}
         held = HeldQueues(offsets, _by_hand, self._jobs)
@@ -168,7 +168,7 @@ class PullConsumer(Consumer[PullParts]):
             held=held,
             rebalance=rebalance,
         )
-        return PullParts(Puller(instance, self.group), QueueEnds(instance), offsets, member, rebalance)
+        return PullComponents(Puller(instance, self.group), QueueEnds(instance), offsets, member, rebalance)
 
 
 async def _by_hand(_queue: MessageQueue) -> Beginning:
@@ -249,7 +249,7 @@ class ScheduledPullConsumer(PullConsumer):
         return register
 
     @asynccontextmanager
-    async def _opened(self, instance: Instance) -> AsyncIterator[PullParts]:
+    async def _opened(self, instance: Instance) -> AsyncIterator[PullComponents]:
         async with super()._opened(instance) as parts:
             try:
                 yield parts

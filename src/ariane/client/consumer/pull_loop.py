@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ariane.client.consumer.offsets import OffsetTable
-from ariane.client.consumer.pull_request import PullAsk, Puller, PullResult, PullStatus
+from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult, PullStatus
 from ariane.client.consumer.queues import HeldQueue, ProcessQueue
 from ariane.client.core.instance import Instance
-from ariane.client.core.raw_call import CallUnderWay
+from ariane.client.core.raw_call import PipelinedCall
 from ariane.errors import ArianeError, RequestFailed
 from ariane.lifecycle import Backoff
 from ariane.model.group import Subscription
 from ariane.wire.codes import ResponseCode
-from ariane.wire.requests.pull import PullAnswer
+from ariane.wire.requests.pull import PullResponse
 
 # --- flow_limits ---
 #
@@ -75,8 +75,8 @@ _UNKNOWN_TO_BROKER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Pull:
-    ask: PullAsk
-    call: CallUnderWay | None = None
+    request: PullRequest
+    call: PipelinedCall | None = None
     """Where it was asked ahead: before the answer to the pull before it was read."""
 
     def __enter__(self) -> None:
@@ -137,16 +137,16 @@ class PullLoop:
         began_s, held.last_pull_ms = clock.monotonic(), clock.now_ms()
         if pull is None:
             pull = _Pull(self._ask(held))
-        answer = await self.puller.answer(pull.ask, pull.call)
+        response = await self.puller.answer(pull.request, pull.call)
         if process.dropped:
             return None
-        following = self._ask_ahead(held, answer)
+        following = self._ask_ahead(held, response)
         if following is None:
-            await self._take(held, self.puller.result(pull.ask, answer), began_s, backoff)
+            await self._take(held, self.puller.result(pull.request, response), began_s, backoff)
             return None
         with following:
             await asyncio.sleep(0)  # it leaves now, with those of other queues, and then all their answers are read
-            await self._take(held, self.puller.result(pull.ask, answer), began_s, backoff)
+            await self._take(held, self.puller.result(pull.request, response), began_s, backoff)
         return following
 
     async def _take(self, held: HeldQueue, result: PullResult, began_s: float, backoff: Backoff) -> None:
@@ -162,29 +162,29 @@ class PullLoop:
         if process.next_offset == asked and clock.monotonic() - began_s < _IDLE_PAUSE_S:
             await clock.sleep(_IDLE_PAUSE_S)
 
-    def _ask_ahead(self, held: HeldQueue, answer: PullAnswer) -> _Pull | None:
+    def _ask_ahead(self, held: HeldQueue, response: PullResponse) -> _Pull | None:
         """The pull behind `answer`, asked before that is read: so the broker works while we do.
 
         Only while there is more at the broker. At the end of a queue a pull waits there anyway, and it may take the
         offset along that the messages in hand are about to reach.
         """
-        process, end = held.process, answer.next_begin_offset
-        has_more = answer.code == _FOUND and process.next_offset < end < answer.max_offset
+        process, end = held.process, response.next_begin_offset
+        has_more = response.code == _FOUND and process.next_offset < end < response.max_offset
         if not has_more or not self._is_wanted(held):
             return None
         count = min(self.batch, end - process.next_offset)
-        if self.limits.exceeded_with(process, count, len(answer.body), end, ordered=self.ordered):
+        if self.limits.exceeded_with(process, count, len(response.body), end, ordered=self.ordered):
             return None
-        ask = self._ask_at(held, end)
-        call = self.puller.ask_ahead(ask)
-        return None if call is None else _Pull(ask, call)
+        request = self._ask_at(held, end)
+        call = self.puller.ask_ahead(request)
+        return None if call is None else _Pull(request, call)
 
-    def _ask(self, held: HeldQueue) -> PullAsk:
+    def _ask(self, held: HeldQueue) -> PullRequest:
         committed = self.offsets.get(held.queue) if self.commits and not len(held.process) else None
         return self._ask_at(held, held.process.next_offset, committed or None)
 
-    def _ask_at(self, held: HeldQueue, offset: int, commit_offset: int | None = None) -> PullAsk:
-        return PullAsk(
+    def _ask_at(self, held: HeldQueue, offset: int, commit_offset: int | None = None) -> PullRequest:
+        return PullRequest(
             queue=held.queue,
             offset=offset,
             subscription=self.subscriptions[held.queue.topic],

@@ -8,14 +8,14 @@ from ariane.client.consumer.message import BODY_BYTES_MAX, Received, receive_all
 from ariane.client.consumer.subscriptions import passing
 from ariane.client.core.instance import Instance
 from ariane.client.core.queue_bounds import broker_of
-from ariane.client.core.raw_call import CallUnderWay
+from ariane.client.core.raw_call import PipelinedCall
 from ariane.errors import RecordError, TransportError
 from ariane.model.group import Subscription
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MASTER_ID, MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fast_frames import frame_of, header_form
-from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
+from ariane.wire.requests.pull import PullMessage, PullResponse, PullSysFlag
 
 # --- pull_template ---
 #
@@ -89,7 +89,7 @@ class PullResult(msgspec.Struct, frozen=True):
     messages: tuple[Received, ...] = ()
 
 
-class PullAsk(msgspec.Struct, frozen=True, kw_only=True):
+class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     queue: MessageQueue
     offset: int
     subscription: Subscription
@@ -112,36 +112,36 @@ class Puller:
         self._suggested: dict[MessageQueue, int] = {}
         self._templates: dict[MessageQueue, tuple[object, PullTemplate]] = {}
 
-    async def pull(self, ask: PullAsk) -> PullResult:
-        return self.result(ask, await self.answer(ask))
+    async def pull(self, request: PullRequest) -> PullResult:
+        return self.result(request, await self.answer(request))
 
-    async def answer(self, ask: PullAsk, ahead: CallUnderWay | None = None) -> PullAnswer:
+    async def answer(self, request: PullRequest, ahead: PipelinedCall | None = None) -> PullResponse:
         """What the broker says to `ask`, for `result` to read; `ahead` is where it has been asked already."""
         try:
-            answer: PullAnswer = await (self._call(ask) if ahead is None else ahead.answer())
+            response: PullResponse = await (self._call(request) if ahead is None else ahead.answer())
         except TransportError:
-            self._suggested.pop(ask.queue, None)  # the slave that was suggested may be the one that is gone
+            self._suggested.pop(request.queue, None)  # the slave that was suggested may be the one that is gone
             raise
-        self._suggested[ask.queue] = answer.suggest_which_broker_id
-        return answer
+        self._suggested[request.queue] = response.suggest_which_broker_id
+        return response
 
-    def ask_ahead(self, ask: PullAsk) -> CallUnderWay | None:
+    def ask_ahead(self, request: PullRequest) -> PipelinedCall | None:
         """Asks now, for `answer` to be awaited later; None where that would take the general way, or cannot be done."""
-        known = self._address(ask.queue)
+        known = self._address(request.queue)
         try:
-            return None if known is None else self._ask(*known, ask)
+            return None if known is None else self._ask(*known, request)
         except TransportError:
             return None
 
-    def result(self, ask: PullAsk, answer: PullAnswer) -> PullResult:
-        status = _STATUS[answer.code]
+    def result(self, request: PullRequest, response: PullResponse) -> PullResult:
+        status = _STATUS[response.code]
         messages: tuple[Received, ...] = ()
         if status is PullStatus.FOUND:
-            found = receive_all(answer.body, ask.queue, answer.max_offset, self._body_bytes_max)
-            _check_offsets(ask, answer, found)
-            messages = tuple(passing(ask.subscription, found))
+            found = receive_all(response.body, request.queue, response.max_offset, self._body_bytes_max)
+            _check_offsets(request, response, found)
+            messages = tuple(passing(request.subscription, found))
             status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MSG
-        return PullResult(status, answer.next_begin_offset, answer.min_offset, answer.max_offset, messages)
+        return PullResult(status, response.next_begin_offset, response.min_offset, response.max_offset, messages)
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)
@@ -150,64 +150,70 @@ class Puller:
     def _address(self, queue: MessageQueue) -> tuple[str, int] | None:
         return self._instance.routes.address_of(queue.broker_name, self._suggested.get(queue, MASTER_ID))
 
-    async def _call(self, ask: PullAsk) -> PullAnswer:
-        address, broker_id = self._address(ask.queue) or (await broker_of(self._instance, ask.queue), MASTER_ID)
-        call = self._ask(address, broker_id, ask)
+    async def _call(self, request: PullRequest) -> PullResponse:
+        address, broker_id = self._address(request.queue) or (await broker_of(self._instance, request.queue), MASTER_ID)
+        call = self._ask(address, broker_id, request)
         if call is not None:
-            answer: PullAnswer = await call.answer()
-            return answer
-        return await self._instance.call(address, self._request(ask, _flags(ask, broker_id)), ask.wait_s + _SLACK_S)
+            response: PullResponse = await call.answer()
+            return response
+        return await self._instance.call(
+            address, self._request(request, _flags(request, broker_id)), request.wait_s + _SLACK_S
+        )
 
-    def _ask(self, address: str, broker_id: int, ask: PullAsk) -> CallUnderWay | None:
+    def _ask(self, address: str, broker_id: int, request: PullRequest) -> PipelinedCall | None:
         """None when it takes the general way: there is no open connection, or no form."""
         connection = self._instance.ready(address)
         if connection is None:
             return None
         opaque = connection.next_opaque()
-        frame = self._template(ask).frame(opaque, ask.offset, _flags(ask, broker_id), ask.commit_offset or 0)
-        return None if frame is None else CallUnderWay(connection, PullMessage, opaque, frame, ask.wait_s + _SLACK_S)
+        frame = self._template(request).frame(
+            opaque, request.offset, _flags(request, broker_id), request.commit_offset or 0
+        )
+        return (
+            None if frame is None else PipelinedCall(connection, PullMessage, opaque, frame, request.wait_s + _SLACK_S)
+        )
 
-    def _template(self, ask: PullAsk) -> PullTemplate:
+    def _template(self, request: PullRequest) -> PullTemplate:
         """Kept for each queue, as long as it is asked for in the same way."""
-        known = self._templates.get(ask.queue)
-        way = (ask.subscription, ask.count, ask.wait_s, ask.carries_subscription)
+        known = self._templates.get(request.queue)
+        way = (request.subscription, request.count, request.wait_s, request.carries_subscription)
         if known is None or known[0] != way:
-            known = self._templates[ask.queue] = way, PullTemplate(self._request(ask, 0))
+            known = self._templates[request.queue] = way, PullTemplate(self._request(request, 0))
         return known[1]
 
-    def _request(self, ask: PullAsk, flags: int) -> PullMessage:
+    def _request(self, request: PullRequest, flags: int) -> PullMessage:
         return PullMessage(
             consumer_group=self._group,
-            topic=ask.queue.topic,
-            queue_id=ask.queue.queue_id,
-            queue_offset=QueueOffset(ask.offset),
-            max_msg_nums=ask.count,
+            topic=request.queue.topic,
+            queue_id=request.queue.queue_id,
+            queue_offset=QueueOffset(request.offset),
+            max_msg_nums=request.count,
             sys_flag=flags,
-            commit_offset=QueueOffset(ask.commit_offset or 0),
-            suspend_timeout_millis=round(ask.wait_s * 1000),
-            sub_version=ask.subscription.sub_version,
-            subscription=ask.subscription.sub_string if ask.carries_subscription else None,
-            expression_type=ask.subscription.expression_type,
+            commit_offset=QueueOffset(request.commit_offset or 0),
+            suspend_timeout_millis=round(request.wait_s * 1000),
+            sub_version=request.subscription.sub_version,
+            subscription=request.subscription.sub_string if request.carries_subscription else None,
+            expression_type=request.subscription.expression_type,
         )
 
 
-def _flags(ask: PullAsk, broker_id: int) -> int:
+def _flags(request: PullRequest, broker_id: int) -> int:
     flags = 0
-    if ask.commit_offset is not None and broker_id == MASTER_ID:
+    if request.commit_offset is not None and broker_id == MASTER_ID:
         flags |= _COMMIT_OFFSET
-    if ask.wait_s > 0:
+    if request.wait_s > 0:
         flags |= _SUSPEND
-    if ask.carries_subscription:
+    if request.carries_subscription:
         flags |= _SUBSCRIPTION
     return flags
 
 
-def _check_offsets(ask: PullAsk, answer: PullAnswer, messages: list[Received]) -> None:
+def _check_offsets(request: PullRequest, response: PullResponse, messages: list[Received]) -> None:
     """What is committed later comes from these numbers, so they must lie where the broker says it looked."""
     offsets = [message.queue_offset for message in messages]
     for offset in (min(offsets), max(offsets)) if offsets else ():
-        if not ask.offset <= offset < answer.next_begin_offset:
+        if not request.offset <= offset < response.next_begin_offset:
             raise RecordError(
-                f"{ask.queue} answered a pull from {ask.offset} to {answer.next_begin_offset} with a message at "
-                f"{offset}: the broker's queue index is damaged"
+                f"{request.queue} answered a pull from {request.offset} to {response.next_begin_offset} with a message "
+                f"at {offset}: the broker's queue index is damaged"
             )

@@ -102,7 +102,7 @@ class PushOptions:
 
 
 @dataclass(slots=True)
-class PushParts:
+class PushComponents:
     """Built by `open`."""
 
     instance: Instance
@@ -124,7 +124,7 @@ class PushParts:
         options: PushOptions,
         calls: HandlerCalls,
         subscriptions: dict[str, Subscription],
-    ) -> AsyncIterator["PushParts"]:
+    ) -> AsyncIterator["PushComponents"]:
         parts = cls.build(instance, group, options, calls, subscriptions)
         async with AsyncExitStack() as stack:
             if options.trace:
@@ -146,7 +146,7 @@ class PushParts:
         options: PushOptions,
         calls: HandlerCalls,
         subscriptions: dict[str, Subscription],
-    ) -> "PushParts":
+    ) -> "PushComponents":
         offsets = OffsetTable(
             _local(instance, group, options) if options.is_broadcast else GroupOffsets(instance, group)
         )
@@ -240,7 +240,7 @@ def _local(instance: Instance, group: str, options: PushOptions) -> LocalOffsets
 H = TypeVar("H", bound=Handler)
 
 
-class PushConsumer(Consumer[PushParts]):
+class PushConsumer(Consumer[PushComponents]):
     """A handler that returns has consumed its message; one that raises, or returns `False` or a `Retry`, gets it again.
 
     Handlers that are coroutine functions run on the event loop, others in threads. With `ordered=True` each queue has
@@ -297,7 +297,7 @@ class PushConsumer(Consumer[PushParts]):
             default=handler,
         )
         self._subscriptions: dict[str, Subscription] = {}
-        self._open_parts: PushParts | None = None
+        self._open_parts: PushComponents | None = None
 
     # --- what to consume --------------------------------------------------------------------------------------------
 
@@ -346,13 +346,13 @@ class PushConsumer(Consumer[PushParts]):
     # --- life -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _opened(self, instance: Instance) -> AsyncIterator[PushParts]:
+    async def _opened(self, instance: Instance) -> AsyncIterator[PushComponents]:
         self._check()
         subscriptions = dict(self._subscriptions)
         if not self.options.is_broadcast:
             retries = retry_subscription(self.group)
             subscriptions[retries.topic] = retries
-        async with PushParts.open(instance, self.group, self.options, self._calls, subscriptions) as parts:
+        async with PushComponents.open(instance, self.group, self.options, self._calls, subscriptions) as parts:
             self._open_parts = parts
             try:
                 yield parts

@@ -58,7 +58,7 @@ class SendBacks:
         return True
 
     async def _by_offset(self, message: Received, delay_level: int) -> None:
-        ask = SendBack(
+        request = SendBack(
             offset=message.physical_offset,
             group=self.group,
             delay_level=delay_level,
@@ -67,7 +67,7 @@ class SendBacks:
             unit_mode=self.instance.settings.unit_mode,
             max_reconsume_times=self.attempts_max,
         )
-        await self.instance.call(await broker_of(self.instance, message.queue), ask, _TIMEOUT_S)
+        await self.instance.call(await broker_of(self.instance, message.queue), request, _TIMEOUT_S)
 
     async def _by_copy(self, message: Received, delay_level: int) -> None:
         topic = f"{RETRY_PREFIX}{self.group}"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
-from ariane.client.core.lifecycle import Parts
+from ariane.client.core.lifecycle import RegisteredClients
 from ariane.client.core.routes import Calls, Routes
 from ariane.errors import ArianeError
 from ariane.lifecycle import TaskSet
@@ -17,7 +17,7 @@ _TIMEOUT_S = 3.0  # as in Apache's clients
 
 
 class Heartbeats:
-    def __init__(self, client_id: str, calls: Calls, routes: Routes, parts: Parts) -> None:
+    def __init__(self, client_id: str, calls: Calls, routes: Routes, parts: RegisteredClients) -> None:
         self._client_id = client_id
         self._calls = calls
         self._routes = routes

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ariane.client.core.heartbeats import Heartbeats
 from ariane.client.core.identity import Signer, client_id, client_ip
-from ariane.client.core.lifecycle import ConsumerPart, Parts, ProducerPart
+from ariane.client.core.lifecycle import RegisteredClients, RegisteredConsumer, RegisteredProducer
 from ariane.client.core.routes import Nameservers, Routes
 from ariane.client.settings import ClientSettings, ClientTlsSettings
 from ariane.clock import Clock
@@ -30,22 +30,22 @@ from ariane.transport.pool import Pool
 from ariane.transport.tls import client_context
 from ariane.wire.codes import ResponseCode
 from ariane.wire.compression import decompress
-from ariane.wire.exchange import read_answer, request_command
-from ariane.wire.fields import Answer, Request
+from ariane.wire.exchange import read_response, request_command
+from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
 from ariane.wire.properties import decode_properties
 from ariane.wire.record.read import decode
 from ariane.wire.requests.clients import (
     ConsumeDirectly,
-    ConsumeDirectlyAnswer,
+    ConsumeDirectlyResponse,
     GetConsumerIds,
     GetRunningInfo,
     NotifyConsumerIdsChanged,
-    RunningInfoAnswer,
+    RunningInfoResponse,
 )
 from ariane.wire.requests.offsets import (
     ConsumerStatus,
-    ConsumerStatusAnswer,
+    ConsumerStatusResponse,
     GetClientStatus,
     OffsetList,
     ResetClientOffset,
@@ -108,7 +108,7 @@ class Replies:
 
 @dataclass(frozen=True)
 class ClientHandlers:
-    parts: Parts
+    parts: RegisteredClients
     replies: Replies
 
     def table(self) -> HandlerTable:
@@ -117,7 +117,7 @@ class ClientHandlers:
     # --- to producers
 
     @handles(CheckTransaction)
-    async def check_transaction(self, ask: CheckTransaction, call: Call) -> Answer:
+    async def check_transaction(self, ask: CheckTransaction, call: Call) -> Response:
         """One-way: the answer is an EndTransaction of ours, sent when the application has made up its mind."""
         message = decode(ask.body)
         group = message.properties.get(Property.PRODUCER_GROUP, "")
@@ -125,42 +125,42 @@ class ClientHandlers:
         if part is None:
             raise _unknown("producer", group)
         await part.check_transaction(ask, message, call.connection.peer)
-        return Answer()
+        return Response()
 
     @handles(PushReply)
-    def push_reply(self, ask: PushReply, call: Call) -> Answer:
+    def push_reply(self, ask: PushReply, call: Call) -> Response:
         self.replies.arrived(ask)
-        return Answer()
+        return Response()
 
     # --- to consumers
 
     @handles(NotifyConsumerIdsChanged)
-    def members_changed(self, ask: NotifyConsumerIdsChanged, call: Call) -> Answer:
+    def members_changed(self, ask: NotifyConsumerIdsChanged, call: Call) -> Response:
         self._consumer(ask.consumer_group).rebalance_soon()
-        return Answer()
+        return Response()
 
     @handles(ResetClientOffset)
-    def reset_offsets(self, ask: ResetClientOffset, call: Call) -> Answer:
+    def reset_offsets(self, ask: ResetClientOffset, call: Call) -> Response:
         self._consumer(ask.group).reset_offsets(ask.topic, _offsets_of(ask))
-        return Answer()
+        return Response()
 
     @handles(GetClientStatus)
-    def status(self, ask: GetClientStatus, call: Call) -> ConsumerStatusAnswer:
+    def status(self, ask: GetClientStatus, call: Call) -> ConsumerStatusResponse:
         offsets = self._consumer(ask.group).status(ask.topic)
         table = {queue: QueueOffset(offset) for queue, offset in offsets.items()}
-        return ConsumerStatusAnswer(body=ConsumerStatus(message_queue_table=table))
+        return ConsumerStatusResponse(body=ConsumerStatus(message_queue_table=table))
 
     @handles(GetRunningInfo)
-    def running_info(self, ask: GetRunningInfo, call: Call) -> RunningInfoAnswer:
-        return RunningInfoAnswer(body=self._consumer(ask.consumer_group).running_info())
+    def running_info(self, ask: GetRunningInfo, call: Call) -> RunningInfoResponse:
+        return RunningInfoResponse(body=self._consumer(ask.consumer_group).running_info())
 
     @handles(ConsumeDirectly)
-    async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> ConsumeDirectlyAnswer:
+    async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> ConsumeDirectlyResponse:
         consumer = self._consumer(ask.consumer_group)
         message: StoredMessage = decode(ask.body)
-        return ConsumeDirectlyAnswer(body=await consumer.consume_directly(message, ask.broker_name))
+        return ConsumeDirectlyResponse(body=await consumer.consume_directly(message, ask.broker_name))
 
-    def _consumer(self, group: str) -> ConsumerPart:
+    def _consumer(self, group: str) -> RegisteredConsumer:
         part = self.parts.consumers.get(group)
         if part is None:
             raise _unknown("consumer", group)
@@ -182,7 +182,7 @@ def _unknown(kind: str, group: str) -> RequestFailed:
 
 # ---
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 _VIP_PORT_BELOW = 2
 
@@ -205,7 +205,7 @@ class Instance:
     """Made by `Instance.open`."""
 
     def __init__(
-        self, settings: ClientSettings, clock: Clock, ip: str, pool: Pool, parts: Parts, replies: Replies
+        self, settings: ClientSettings, clock: Clock, ip: str, pool: Pool, parts: RegisteredClients, replies: Replies
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -227,7 +227,7 @@ class Instance:
     async def open(cls, settings: ClientSettings, *, clock: Clock | None = None) -> AsyncIterator["Instance"]:
         """Contacts nobody yet: a nameserver that is down now may be up when the first message is sent."""
         clock = clock or Clock()
-        parts, replies = Parts(), Replies()
+        parts, replies = RegisteredClients(), Replies()
         receive = Dispatcher(ClientHandlers(parts, replies).table()).receive
         async with Pool.open(settings.transport, clock, receive, _tls(settings.tls)) as pool:
             instance = cls(settings, clock, await client_ip(settings), pool, parts, replies)
@@ -256,7 +256,7 @@ class Instance:
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
         """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
         command = self._command(request, oneway=False)
-        return read_answer(request, await self._pool.call(address, command, timeout_s))
+        return read_response(request, await self._pool.call(address, command, timeout_s))
 
     def ready(self, address: str) -> Connection | None:
         """The connection to `address`, for `short_call`: None while it is not open, and where requests are signed."""
@@ -297,11 +297,11 @@ class Instance:
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
-    def register_producer(self, group: str, part: ProducerPart) -> None:
+    def register_producer(self, group: str, part: RegisteredProducer) -> None:
         self.parts.add_producer(group, part)
         self._heartbeats.soon()
 
-    def register_consumer(self, group: str, part: ConsumerPart) -> None:
+    def register_consumer(self, group: str, part: RegisteredConsumer) -> None:
         self.parts.add_consumer(group, part)
         self._heartbeats.soon()
 

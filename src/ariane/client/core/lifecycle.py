@@ -87,14 +87,14 @@ class Lifetime(Generic[T]):
 # What producers and consumers are to the client instance that they share: named by group, asked for by brokers.
 
 
-class ProducerPart(Protocol):
+class RegisteredProducer(Protocol):
     def producer_data(self) -> ProducerData: ...
 
-    async def check_transaction(self, ask: CheckTransaction, message: StoredMessage, address: str) -> None:
+    async def check_transaction(self, request: CheckTransaction, message: StoredMessage, address: str) -> None:
         """Find out what became of a half message and tell the broker at `address`."""
 
 
-class ConsumerPart(Protocol):
+class RegisteredConsumer(Protocol):
     def consumer_data(self) -> ConsumerData: ...
 
     def rebalance_soon(self) -> None: ...
@@ -108,18 +108,18 @@ class ConsumerPart(Protocol):
     async def consume_directly(self, message: StoredMessage, broker_name: str | None) -> ConsumeResult: ...
 
 
-class Parts:
+class RegisteredClients:
     """The producers and consumers of one instance, by group."""
 
     def __init__(self) -> None:
-        self.producers: dict[str, ProducerPart] = {}
-        self.consumers: dict[str, ConsumerPart] = {}
+        self.producers: dict[str, RegisteredProducer] = {}
+        self.consumers: dict[str, RegisteredConsumer] = {}
 
-    def add_producer(self, group: str, part: ProducerPart) -> None:
+    def add_producer(self, group: str, part: RegisteredProducer) -> None:
         if self.producers.setdefault(group, part) is not part:
             raise ClientError(f"this client already has a producer of group {group}: use that one, or another group")
 
-    def add_consumer(self, group: str, part: ConsumerPart) -> None:
+    def add_consumer(self, group: str, part: RegisteredConsumer) -> None:
         if self.consumers.setdefault(group, part) is not part:
             raise ClientError(
                 f"this client already has a consumer of group {group}: two with one client id would share no queues; "
@@ -140,7 +140,7 @@ class PlainProducer:
     def producer_data(self) -> ProducerData:
         return ProducerData(group_name=self._group)
 
-    async def check_transaction(self, ask: CheckTransaction, message: StoredMessage, address: str) -> None:
+    async def check_transaction(self, request: CheckTransaction, message: StoredMessage, address: str) -> None:
         """Somebody else of this group sends transactions. The broker asks again, and so finds the right one in time."""
         log.warning(
             "cannot answer for a transaction: this producer of the group makes none",

@@ -57,12 +57,12 @@ class QueueEnds:
     async def search_offset(self, queue: MessageQueue, moment: datetime | int) -> int:
         """The first message not stored before `moment` (releases before 5.0: the nearest one)."""
         address = await broker_of(self.instance, queue)
-        ask = SearchOffset(queue.topic, queue.queue_id, to_timestamp_ms(moment))
-        return (await self.instance.call(address, ask, TIMEOUT_S)).offset
+        request = SearchOffset(queue.topic, queue.queue_id, to_timestamp_ms(moment))
+        return (await self.instance.call(address, request, TIMEOUT_S)).offset
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """When the oldest message that is still there was stored; None when the queue is empty."""
         address = await broker_of(self.instance, queue)
-        ask = GetEarliestStoreTime(queue.topic, queue.queue_id)
-        timestamp = (await self.instance.call(address, ask, TIMEOUT_S)).timestamp
+        request = GetEarliestStoreTime(queue.topic, queue.queue_id)
+        timestamp = (await self.instance.call(address, request, TIMEOUT_S)).timestamp
         return timestamp if timestamp >= 0 else None

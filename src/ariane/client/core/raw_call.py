@@ -5,19 +5,19 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ariane.transport.connection import Connection
-from ariane.wire.exchange import declaration_of, read_answer_to
+from ariane.wire.exchange import declaration_of, read_response_to
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 
 
-def short_call(
+def call_with_frame(
     connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
 ) -> Coroutine[Any, Any, Any]:
     """The answer to a request of this kind, or the errors of `Instance.call`. The connection must take requests."""
     return _answer(connection, kind, opaque, connection.ask(opaque, frame, timeout_s), timeout_s)
 
 
-class CallUnderWay:
+class PipelinedCall:
     """A call that was made ahead: its request has left, and its answer is awaited later, or not at all."""
 
     __slots__ = ("_connection", "_kind", "_opaque", "_timeout_s", "_waiter")
@@ -29,7 +29,7 @@ class CallUnderWay:
         self._waiter = connection.ask(opaque, frame, timeout_s)
 
     def answer(self) -> Coroutine[Any, Any, Any]:
-        """To be awaited once; as that of `short_call`."""
+        """To be awaited once; as that of `call_with_frame`."""
         return _answer(self._connection, self._kind, self._opaque, self._waiter, self._timeout_s)
 
     def forget(self) -> None:
@@ -41,7 +41,7 @@ async def _answer(
     connection: Connection, kind: type[Request[Any]], opaque: int, waiter: "Future[Command]", timeout_s: float
 ) -> Any:
     try:
-        return read_answer_to(kind, await waiter)
+        return read_response_to(kind, await waiter)
     except TimeoutError:
         raise connection.no_answer(declaration_of(kind).code, timeout_s) from None
     except CancelledError:

@@ -16,7 +16,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, NoRoute, RequestFailed, TransportError
 from ariane.model.route import MASTER_ID, TopicRoute
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.requests.topics import GetRoute, ListTopics
 
 # --- nameservers ---
@@ -25,7 +25,7 @@ from ariane.wire.requests.topics import GetRoute, ListTopics
 
 log = logging.getLogger(__name__)
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class Calls(Protocol):
@@ -183,14 +183,14 @@ class Routes:
 
     async def _ask(self, topic: str, slot: _Slot) -> None:
         try:
-            answer = await self._nameservers.ask(GetRoute(topic, accept_standard_json_only=True))
+            response = await self._nameservers.ask(GetRoute(topic, accept_standard_json_only=True))
         except RequestFailed as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             if slot.route is not None:
                 log.debug("route kept: the nameserver does not know the topic", extra={"topic": topic})
         else:
-            self._learn(topic, slot, answer.body)
+            self._learn(topic, slot, response.body)
         self._turn += 1
         slot.turn = self._turn
 

@@ -1,4 +1,4 @@
-"""Gathering (`batch_linger_ms`) turns many small sends into few requests.
+"""PendingBatch (`batch_linger_ms`) turns many small sends into few requests.
 
 Each caller still waits for, and gets, the result of its own message.
 """
@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from operator import add
 from typing import Any
 
-from ariane.client.producer.message import ITEM_BYTES, Envelope
-from ariane.client.producer.request import BATCH_COUNT_MAX, Batch, Parcel, Single
+from ariane.client.producer.message import ITEM_BYTES, PreparedMessage
+from ariane.client.producer.request import BATCH_COUNT_MAX, Batch, SendRequest, Single
 from ariane.client.producer.result import Callback, SendResult, call_back
 from ariane.client.producer.settings import ProducerSettings
 from ariane.clock import Clock
@@ -37,7 +37,7 @@ def lane_of(topic: str, queue: MessageQueue | None, wait_stored: bool) -> Lane:
     return topic if queue is None and wait_stored else (topic, queue, wait_stored)
 
 
-class Gathering:
+class PendingBatch:
     """`items` holds body, property text, unique key and waiter of each message, one after the other.
 
     One list grows in one step for a message, where four would take four; a slice of it is a column. A message without
@@ -64,7 +64,7 @@ class Gathering:
     def queue(self) -> MessageQueue | None:
         return None if isinstance(self.lane, str) else self.lane[1]
 
-    def parcel(self, keys: UniqueKeys, *, unit_mode: bool) -> Parcel:
+    def parcel(self, keys: UniqueKeys, *, unit_mode: bool) -> SendRequest:
         topic, _, wait_stored = (self.lane, None, True) if isinstance(self.lane, str) else self.lane
         self._give_keys(keys)
         items, flags = self.items, [0] * len(self)
@@ -73,7 +73,7 @@ class Gathering:
         if len(self) == 1:
             body, text, unique_key, _ = items
             message = Message(topic=topic, body=body, flag=flags[0])
-            return Single(Envelope(message, unique_key, text.decode(), body, 0), unit_mode=unit_mode)
+            return Single(PreparedMessage(message, unique_key, text.decode(), body, 0), unit_mode=unit_mode)
         return Batch(
             topic=topic,
             unique_keys=items[2::_COLUMNS],
@@ -140,10 +140,10 @@ def _key_texts(keys: list[str]) -> list[bytes]:
 _ROOM_BYTES = ITEM_BYTES + len("UNIQ_KEY\x01\x02") + UNIQUE_KEY_CHARS_MAX
 """What a message takes besides its body and its text, or somewhat more than that."""
 
-Send = Callable[[Parcel, MessageQueue | None], Awaitable[list[SendResult]]]
+Send = Callable[[SendRequest, MessageQueue | None], Awaitable[list[SendResult]]]
 
 
-class Gatherer:
+class BatchAccumulator:
     """One open gathering for each lane."""
 
     def __init__(
@@ -155,15 +155,15 @@ class Gatherer:
         self._keys = keys
         self._send = send
         self._unit_mode = unit_mode
-        self.open: dict[Lane, Gathering] = {}
+        self.open: dict[Lane, PendingBatch] = {}
         """By lane. A topic that is found here has been looked at."""
-        self._latest: Gathering | None = None
+        self._latest: PendingBatch | None = None
         self._lingering = TaskSet()
         self._leaving = TaskSet()
         self.watched = 0
         """How many messages that came by `send_nowait` wait for their results."""
 
-    def add(self, envelope: Envelope, queue: MessageQueue | None) -> Waiter:
+    def add(self, envelope: PreparedMessage, queue: MessageQueue | None) -> Waiter:
         """Who awaits it gets the result of this message, after the batch that it left with."""
         message = envelope.message
         lane = lane_of(message.topic, queue, message.wait_stored)
@@ -198,10 +198,10 @@ class Gatherer:
         if callback is not None:
             gathering.callbacks.append((len(gathering) - 1, callback))
 
-    def _begin(self, lane: Lane, full: Gathering | None) -> Gathering:
+    def _begin(self, lane: Lane, full: PendingBatch | None) -> PendingBatch:
         if full is not None:
             self._leave(full)
-        gathering = self.open[lane] = Gathering(lane)
+        gathering = self.open[lane] = PendingBatch(lane)
         self._lingering.spawn(self._linger(gathering))
         return gathering
 
@@ -213,16 +213,16 @@ class Gatherer:
         await self._lingering.wait()
         await self._leaving.wait()
 
-    async def _linger(self, gathering: Gathering) -> None:
+    async def _linger(self, gathering: PendingBatch) -> None:
         await self._clock.sleep(self._linger_s)
         self._leave(gathering)
 
-    def _leave(self, gathering: Gathering) -> None:
+    def _leave(self, gathering: PendingBatch) -> None:
         if self.open.get(gathering.lane) is gathering:
             del self.open[gathering.lane]
             self._leaving.spawn(self._deliver(gathering))
 
-    async def _deliver(self, gathering: Gathering) -> None:
+    async def _deliver(self, gathering: PendingBatch) -> None:
         try:
             gathering.settle(await self._send(gathering.parcel(self._keys, unit_mode=self._unit_mode), gathering.queue))
         except Exception as error:  # whatever it is belongs to those who wait

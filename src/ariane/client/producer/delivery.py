@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ariane.client.core.instance import Instance
 from ariane.client.producer.queue_selection import FaultTable, RoundRobin, publish_queues, template_route
-from ariane.client.producer.request import Parcel
+from ariane.client.producer.request import SendRequest
 from ariane.client.producer.result import SendResult, results_of
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import (
@@ -47,7 +47,7 @@ _NOT_STORED_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM
 class _Sending:
     """One parcel on its way: which queue it must go to, if any, and what failed so far."""
 
-    parcel: Parcel
+    parcel: SendRequest
     fixed: MessageQueue | None
     deadline: float
     first: MessageQueue | None = None
@@ -117,7 +117,7 @@ class Delivery:
 
     async def send(
         self,
-        parcel: Parcel,
+        parcel: SendRequest,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
         first: MessageQueue | None = None,
@@ -132,7 +132,7 @@ class Delivery:
             raise self._failed(sending, f"no success within {timeout_s} s") from None
 
     async def go_on(
-        self, parcel: Parcel, queue: MessageQueue, error: ArianeError, timeout_s: float, left_s: float
+        self, parcel: SendRequest, queue: MessageQueue, error: ArianeError, timeout_s: float, left_s: float
     ) -> list[SendResult]:
         """As `send`, when its first attempt, at `queue`, was made elsewhere and ended with `error`."""
         sending = _Sending(parcel, None, self._instance.clock.monotonic() + left_s, last_broker=queue.broker_name)
@@ -152,7 +152,7 @@ class Delivery:
         """Notes how long a send took, for `choose`."""
         self._faults.took(queue.broker_name, seconds, self._instance.clock.monotonic())
 
-    async def send_oneway(self, parcel: Parcel, queue: MessageQueue | None = None) -> None:
+    async def send_oneway(self, parcel: SendRequest, queue: MessageQueue | None = None) -> None:
         queue = queue or self.choose(await self.queues(parcel.topic))
         request = parcel.request(queue, self._settings, self._instance.clock.now_ms())
         await self._instance.oneway(self._address(queue), request)
@@ -184,9 +184,9 @@ class Delivery:
         clock = self._instance.clock
         began = clock.monotonic()
         request = sending.parcel.request(queue, self._settings, clock.now_ms())
-        answer = await self._instance.call(self._address(queue), request, timeout_s)
+        response = await self._instance.call(self._address(queue), request, timeout_s)
         self.took(queue, clock.monotonic() - began)
-        return results_of(answer, queue, sending.parcel.unique_keys)
+        return results_of(response, queue, sending.parcel.unique_keys)
 
     async def _after(self, sending: _Sending, queue: MessageQueue, error: ArianeError, retries_left: int) -> None:
         self._note_failure(sending, queue, error)

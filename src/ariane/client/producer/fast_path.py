@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.raw_call import short_call
+from ariane.client.core.raw_call import call_with_frame
 from ariane.client.producer.delivery import Delivery
-from ariane.client.producer.message import Envelope, topic_trouble
-from ariane.client.producer.request import Batch, Parcel, Single
+from ariane.client.producer.message import PreparedMessage, topic_trouble
+from ariane.client.producer.request import Batch, SendRequest, Single
 from ariane.client.producer.result import SendResult, result_of, results_of
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import RequestFailed, TransportError, WireError
@@ -90,7 +90,7 @@ class BatchTemplate:
 _TEMPLATES_MAX = 4096  # a program that sends to ever new topics must not fill the memory with them
 
 
-class StraightLine:
+class ProducerFastPath:
     def __init__(self, instance: Instance, settings: ProducerSettings, delivery: Delivery, keys: UniqueKeys) -> None:
         self._instance = instance
         self._clock = instance.clock
@@ -102,7 +102,7 @@ class StraightLine:
         self._batch_templates: dict[tuple[MessageQueue, bool], BatchTemplate] = {}
 
     async def send(self, message: Message, text: str, timeout_s: float | None) -> SendResult:
-        """`text` is what `usual_text` wrote for `message`."""
+        """`text` is what `encode_simple_properties` wrote for `message`."""
         timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         unique_key = self._keys.next_at(now_ms)
@@ -119,7 +119,7 @@ class StraightLine:
         if frame is None:
             return await self._general(message, unique_key, text, timeout_s, queue)
         try:
-            answer = await short_call(connection, SendMessageV2, opaque, frame, self._limit_s(queues, timeout_s))
+            response = await call_with_frame(connection, SendMessageV2, opaque, frame, self._limit_s(queues, timeout_s))
         except (TransportError, RequestFailed, WireError) as error:
             left_s = max(0.0, began + timeout_s - self._clock.monotonic())
             parcel = self._parcel(message, unique_key, text)
@@ -127,9 +127,9 @@ class StraightLine:
             return result
         if self._settings.latency_fault:
             self._delivery.took(queue, self._clock.monotonic() - began)
-        return result_of(answer, queue, unique_key)
+        return result_of(response, queue, unique_key)
 
-    async def send_parcel(self, parcel: Parcel, fixed: MessageQueue | None) -> list[SendResult]:
+    async def send_parcel(self, parcel: SendRequest, fixed: MessageQueue | None) -> list[SendResult]:
         """What was gathered. All but a batch that may go to any queue takes the general way."""
         queues = self._delivery.known_queues(parcel.topic)
         if not isinstance(parcel, Batch) or fixed is not None or queues is None:
@@ -144,13 +144,13 @@ class StraightLine:
         if frame is None:
             return await self._delivery.send(parcel, None, None, queue)
         try:
-            answer = await short_call(connection, SendBatch, opaque, frame, self._limit_s(queues, timeout_s))
+            response = await call_with_frame(connection, SendBatch, opaque, frame, self._limit_s(queues, timeout_s))
         except (TransportError, RequestFailed, WireError) as error:
             left_s = max(0.0, began + timeout_s - self._clock.monotonic())
             return await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
         if self._settings.latency_fault:
             self._delivery.took(queue, self._clock.monotonic() - began)
-        return results_of(answer, queue, parcel.unique_keys)
+        return results_of(response, queue, parcel.unique_keys)
 
     def _limit_s(self, queues: Sequence[MessageQueue], timeout_s: float) -> float:
         """Half of the time while another broker could be tried, as in delivery.py."""
@@ -183,7 +183,7 @@ class StraightLine:
         return result
 
     def _parcel(self, message: Message, unique_key: str, text: str) -> Single:
-        return Single(Envelope(message, unique_key, text, message.body, 0), unit_mode=self._unit_mode)
+        return Single(PreparedMessage(message, unique_key, text, message.body, 0), unit_mode=self._unit_mode)
 
 
 # --- usual ---
@@ -199,7 +199,7 @@ _WORD_MAX = 2000
 _LISTS = (list, tuple)
 
 
-def usual_text(message: Message, body_bytes_below: int) -> str | None:
+def encode_simple_properties(message: Message, body_bytes_below: int) -> str | None:
     """The property text of a usual message up to its unique key; None when it takes a closer look."""
     body, text = message.body, ""
     if (
@@ -210,7 +210,7 @@ def usual_text(message: Message, body_bytes_below: int) -> str | None:
         or message.delay_level
         or message.deliver_at is not None
         or message.flag
-        or not is_usual_topic(message.topic)
+        or not is_simple_topic(message.topic)
     ):
         return None
     if message.properties:
@@ -252,5 +252,5 @@ def _is_text(text: object) -> bool:
 
 
 @lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
-def is_usual_topic(topic: str) -> bool:
+def is_simple_topic(topic: str) -> bool:
     return topic_trouble(topic) is None and not topic.startswith(RETRY_PREFIX)

@@ -15,10 +15,10 @@ from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected, RecordError
 from ariane.model.ids import topic_fault
 from ariane.model.message import RESERVED_PROPERTIES, Message, Property
-from ariane.wire.codes import Compression, SysFlag
 from ariane.wire.compression import compress
 from ariane.wire.message_id import UniqueKeys
 from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+from ariane.wire.sys_flag import Compression, SysFlag
 
 # --- message_checks ---
 #
@@ -152,7 +152,7 @@ ITEM_BYTES = 22  # the lengths and flags around the body and the properties of a
 _THREAD_FROM_BYTES = 128 * 1024  # compressing this much takes longer than a turn of the loop should
 
 
-class Envelope(msgspec.Struct, frozen=True, gc=False):
+class PreparedMessage(msgspec.Struct, frozen=True, gc=False):
     message: Message
     unique_key: str
     properties: str
@@ -167,33 +167,35 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         return len(self.message.body) + (len(text) if text.isascii() else len(text.encode())) + ITEM_BYTES
 
 
-async def seal(
+async def prepare(
     message: Message,
     unique_key: str,
     settings: ProducerSettings,
     *,
     extra: Mapping[str, str] | None = None,
     sys_flag: int = 0,
-) -> Envelope:
+) -> PreparedMessage:
     """The envelope; MessageRejected when the message can never be sent. `extra` are reserved properties."""
-    envelope = seal_plain(message, unique_key, settings, extra=extra, sys_flag=sys_flag)
+    envelope = prepare_plain(message, unique_key, settings, extra=extra, sys_flag=sys_flag)
     body = await _packed(message.body, settings)
     if body is message.body:
         return envelope
     return replace(envelope, body=body, sys_flag=sys_flag | _COMPRESSED)
 
 
-def seal_plain(
+def prepare_plain(
     message: Message,
     unique_key: str,
     settings: ProducerSettings,
     *,
     extra: Mapping[str, str] | None = None,
     sys_flag: int = 0,
-) -> Envelope:
+) -> PreparedMessage:
     """The same, with the body as it is."""
     keys = check_message(message, settings.message_bytes_max)
-    return Envelope(message, unique_key, _property_text(message, keys, unique_key, extra), message.body, sys_flag)
+    return PreparedMessage(
+        message, unique_key, _property_text(message, keys, unique_key, extra), message.body, sys_flag
+    )
 
 
 def _property_text(message: Message, keys: str, unique_key: str, extra: Mapping[str, str] | None) -> str:

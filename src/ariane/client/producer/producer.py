@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar, Unpack
 
 from ariane.client.core.instance import Instance, Reply
-from ariane.client.core.lifecycle import Lifetime, PlainProducer, ProducerPart
+from ariane.client.core.lifecycle import Lifetime, PlainProducer, RegisteredProducer
 from ariane.client.producer.request_reply import ask_and_wait, reply_message
 from ariane.client.producer.result import Callback, SendResult, call_back
 from ariane.client.producer.sender import Choice, Sender
@@ -97,7 +97,7 @@ class Producer:
                 await sender.gatherer.close()
                 await instance.unregister_producer(self.settings.group)
 
-    def _part(self, sender: Sender) -> ProducerPart:
+    def _part(self, sender: Sender) -> RegisteredProducer:
         return PlainProducer(self.settings.group)
 
     @property

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from ariane.client.producer.message import Envelope
+from ariane.client.producer.message import PreparedMessage
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected
 from ariane.model.ids import RETRY_PREFIX
@@ -15,7 +15,7 @@ from ariane.wire.record.batch import batch_pieces
 from ariane.wire.requests.send import SendBatch, SendByLetters, SendMessageV2, SendReplyV2
 
 
-class Parcel(Protocol):
+class SendRequest(Protocol):
     @property
     def topic(self) -> str: ...
 
@@ -26,7 +26,7 @@ class Parcel(Protocol):
 
 
 class Single(msgspec.Struct, frozen=True):
-    envelope: Envelope
+    envelope: PreparedMessage
     kind: type[SendByLetters] = SendMessageV2
     unit_mode: bool = False
 
@@ -57,7 +57,7 @@ class Single(msgspec.Struct, frozen=True):
         )
 
 
-def reply_parcel(envelope: Envelope) -> Single:
+def reply_request(envelope: PreparedMessage) -> Single:
     return Single(envelope, SendReplyV2)
 
 
@@ -74,7 +74,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     unit_mode: bool = False
 
     @classmethod
-    def of(cls, envelopes: Sequence[Envelope], *, unit_mode: bool = False) -> "Batch":
+    def of(cls, envelopes: Sequence[PreparedMessage], *, unit_mode: bool = False) -> "Batch":
         return cls(
             topic=envelopes[0].message.topic,
             unique_keys=[envelope.unique_key for envelope in envelopes],
@@ -133,9 +133,9 @@ def can_be_batched(message: Message) -> bool:
     return not message.delay_level and message.deliver_at is None and not message.topic.startswith(RETRY_PREFIX)
 
 
-def split(envelopes: Iterable[Envelope], bytes_max: int) -> Iterator[list[Envelope]]:
+def split(envelopes: Iterable[PreparedMessage], bytes_max: int) -> Iterator[list[PreparedMessage]]:
     """Runs of messages that fit one request each, in order."""
-    run: list[Envelope] = []
+    run: list[PreparedMessage] = []
     run_bytes = 0
     for envelope in envelopes:
         size = envelope.batched_size
@@ -148,7 +148,7 @@ def split(envelopes: Iterable[Envelope], bytes_max: int) -> Iterator[list[Envelo
         yield run
 
 
-def parcel_of(envelopes: list[Envelope], *, unit_mode: bool = False) -> Parcel:
+def send_request_of(envelopes: list[PreparedMessage], *, unit_mode: bool = False) -> SendRequest:
     """A batch of one travels as a single message, which may be compressed."""
     return (
         Single(envelopes[0], unit_mode=unit_mode) if len(envelopes) == 1 else Batch.of(envelopes, unit_mode=unit_mode)

@@ -10,7 +10,7 @@ import msgspec
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
-from ariane.wire.requests.send import SendAnswer
+from ariane.wire.requests.send import SendResponse
 
 
 class SendStatus(StrEnum):
@@ -48,38 +48,38 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
         return self.status is SendStatus.SEND_OK
 
 
-def result_of(answer: SendAnswer, queue: MessageQueue, unique_key: str) -> SendResult:
+def result_of(response: SendResponse, queue: MessageQueue, unique_key: str) -> SendResult:
     """The result of a message that was sent alone: as `results_of`, without its lists."""
     return SendResult(
-        _STATUS_BY_CODE[answer.code],
+        _STATUS_BY_CODE[response.code],
         unique_key,
-        answer.msg_id,
-        _stored_in(queue, answer.queue_id),
-        answer.queue_offset,
-        answer.transaction_id,
-        answer.msg_region,
-        answer.trace_on,
+        response.msg_id,
+        _stored_in(queue, response.queue_id),
+        response.queue_offset,
+        response.transaction_id,
+        response.msg_region,
+        response.trace_on,
     )
 
 
-def results_of(answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
+def results_of(response: SendResponse, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
     """A result for each message of a send. A batch is stored in one go: ids in order, offsets one after the other.
 
     By `map` over columns: half the time of a loop.
     """
-    ids = answer.msg_id.split(",")[: len(unique_keys)]
+    ids = response.msg_id.split(",")[: len(unique_keys)]
     ids += repeat("", len(unique_keys) - len(ids))  # a broker with batches of its own kind (5.x) gives one id for all
     return list(
         map(
             SendResult,
-            repeat(_STATUS_BY_CODE[answer.code]),
+            repeat(_STATUS_BY_CODE[response.code]),
             unique_keys,
             ids,
-            repeat(_stored_in(queue, answer.queue_id)),
-            count(answer.queue_offset),
-            repeat(answer.transaction_id),
-            repeat(answer.msg_region),
-            repeat(answer.trace_on),
+            repeat(_stored_in(queue, response.queue_id)),
+            count(response.queue_offset),
+            repeat(response.transaction_id),
+            repeat(response.msg_region),
+            repeat(response.trace_on),
         )
     )
 

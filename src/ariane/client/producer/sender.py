@@ -6,12 +6,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from ariane.client.core.instance import Instance
 from ariane.client.core.trace_format import TraceKind, published
-from ariane.client.producer.accumulator import Gatherer, Waiter, lane_of
+from ariane.client.producer.accumulator import BatchAccumulator, Waiter, lane_of
 from ariane.client.producer.delivery import Delivery
-from ariane.client.producer.fast_path import StraightLine, usual_text, words_text
-from ariane.client.producer.message import Envelope, seal, unique_keys_for
+from ariane.client.producer.fast_path import ProducerFastPath, encode_simple_properties, words_text
+from ariane.client.producer.message import PreparedMessage, prepare, unique_keys_for
 from ariane.client.producer.queue_selection import Selector, by_sharding_key
-from ariane.client.producer.request import Parcel, Single, can_be_batched, check_batch, parcel_of, reply_parcel, split
+from ariane.client.producer.request import (
+    SendRequest,
+    Single,
+    can_be_batched,
+    check_batch,
+    reply_request,
+    send_request_of,
+    split,
+)
 from ariane.client.producer.request_reply import ReplyMessage
 from ariane.client.producer.result import SendResult
 from ariane.client.producer.settings import ProducerSettings
@@ -19,7 +27,7 @@ from ariane.client.producer.tracing import Tracer
 from ariane.errors import MessageRejected, SendFailed
 from ariane.model.message import Message, MessageFields
 from ariane.model.route import MessageQueue
-from ariane.wire.codes import SysFlag, transaction_type
+from ariane.wire.sys_flag import SysFlag, transaction_type
 
 Choice = MessageQueue | Selector | None
 """Where to: this queue, the one that a function chooses, or the next in turn."""
@@ -34,7 +42,7 @@ class Sender:
         self.tracer = tracer
         self._delivery = Delivery(instance, settings)
         self._keys = unique_keys_for(instance)
-        self._straight = StraightLine(instance, settings, self._delivery, self._keys)
+        self._straight = ProducerFastPath(instance, settings, self._delivery, self._keys)
         self._unit_mode = instance.settings.unit_mode
         self._gathers = settings.batch_linger_ms > 0
         # Tracing wants the envelope, and a second attempt at what was stored badly wants the first result.
@@ -43,7 +51,7 @@ class Sender:
         """Whether messages may be offered to `gather`."""
         self._usual_below = min(settings.compress_over_bytes, settings.message_bytes_max + 1)
         deliver = self._straight.send_parcel if self._knows_usual else self._delivery.send
-        self.gatherer = Gatherer(settings, instance.clock, self._keys, deliver, unit_mode=self._unit_mode)
+        self.gatherer = BatchAccumulator(settings, instance.clock, self._keys, deliver, unit_mode=self._unit_mode)
 
     @classmethod
     @asynccontextmanager
@@ -83,7 +91,7 @@ class Sender:
     def begin(self, message: Message, choice: Choice = None, timeout_s: float | None = None) -> Awaitable[SendResult]:
         """`send`, for who awaits it at once: of a message that joins a batch it is a bare future."""
         if choice is None and self._knows_usual:
-            text = usual_text(message, self._usual_below)
+            text = encode_simple_properties(message, self._usual_below)
             if text is not None:
                 return self._gather(message, text) if self._gathers else self._straight.send(message, text, timeout_s)
         return self.send(message, choice, timeout_s)
@@ -123,22 +131,22 @@ class Sender:
         results: list[SendResult] = []
         for run in split(envelopes, self.settings.message_bytes_max):
             try:
-                results += await self._delivery.send(parcel_of(run, unit_mode=self._unit_mode), queue, timeout_s)
+                results += await self._delivery.send(send_request_of(run, unit_mode=self._unit_mode), queue, timeout_s)
             except SendFailed as error:
                 raise SendFailed(f"{len(results)} of {len(messages)} messages were stored, then: {error}") from error
         for envelope, result in zip(envelopes, results, strict=True):
             self._trace(envelope, result, began_ms)
         return results
 
-    async def _seal(self, message: Message, extra: Mapping[str, str] | None, sys_flag: int) -> Envelope:
+    async def _seal(self, message: Message, extra: Mapping[str, str] | None, sys_flag: int) -> PreparedMessage:
         self.instance.check_usable()
         if isinstance(message, ReplyMessage):
             extra = message.reserved_properties()
-        return await seal(message, self._keys.next(), self.settings, extra=extra, sys_flag=sys_flag)
+        return await prepare(message, self._keys.next(), self.settings, extra=extra, sys_flag=sys_flag)
 
-    def _single(self, envelope: Envelope) -> Parcel:
+    def _single(self, envelope: PreparedMessage) -> SendRequest:
         if isinstance(envelope.message, ReplyMessage):
-            return reply_parcel(envelope)
+            return reply_request(envelope)
         return Single(envelope, unit_mode=self._unit_mode)
 
     async def _queue_in_time(self, message: Message, choice: Choice, timeout_s: float | None) -> MessageQueue | None:
@@ -179,7 +187,7 @@ class Sender:
         self.instance.check_usable()
         return self.gatherer.put(lane_of(message.topic, None, message.wait_stored), message.body, text.encode())
 
-    def _may_gather(self, envelope: Envelope, extra: Mapping[str, str] | None) -> bool:
+    def _may_gather(self, envelope: PreparedMessage, extra: Mapping[str, str] | None) -> bool:
         """Only plain messages, and none that is better compressed: batches are not."""
         return (
             self._gathers
@@ -189,7 +197,7 @@ class Sender:
             and can_be_batched(envelope.message)
         )
 
-    def _trace(self, envelope: Envelope, result: SendResult, began_ms: int) -> None:
+    def _trace(self, envelope: PreparedMessage, result: SendResult, began_ms: int) -> None:
         message = envelope.message
         if self.tracer is None or not result.trace_on or message.topic == self.tracer.topic:
             return
@@ -218,7 +226,7 @@ def _checked(queue: object, topic: str) -> MessageQueue:
     raise MessageRejected(f"the queue selector returned {queue!r}: it must return one of the queues it is given")
 
 
-def _trace_kind(envelope: Envelope) -> TraceKind:
+def _trace_kind(envelope: PreparedMessage) -> TraceKind:
     if transaction_type(envelope.sys_flag) == SysFlag.TRANSACTION_PREPARED:
         return TraceKind.TRANSACTION_HALF
     message = envelope.message

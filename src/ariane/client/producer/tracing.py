@@ -13,7 +13,7 @@ from typing import Literal
 from ariane.client.core.instance import Instance
 from ariane.client.core.trace_format import Trace
 from ariane.client.producer.delivery import Delivery
-from ariane.client.producer.message import seal, unique_keys_for
+from ariane.client.producer.message import prepare, unique_keys_for
 from ariane.client.producer.request import Single
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import ArianeError
@@ -93,5 +93,5 @@ class Tracer:
         keys = frozenset[str]().union(*(trace.keys for trace in traces))
         body = "".join(trace.text for trace in traces).encode()
         message = Message(topic=self.topic, body=body, keys=sorted(keys))
-        envelope = await seal(message, self._next_key(), self._settings)
+        envelope = await prepare(message, self._next_key(), self._settings)
         await self._delivery.send(Single(envelope))

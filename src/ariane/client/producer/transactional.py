@@ -17,7 +17,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from ariane.client.core.lifecycle import ProducerPart
+from ariane.client.core.lifecycle import RegisteredProducer
 from ariane.client.core.trace_format import transaction_ended
 from ariane.client.producer.producer import Producer, message_of
 from ariane.client.producer.result import SendResult
@@ -27,11 +27,11 @@ from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
 from ariane.errors import ArianeError, MessageRejected, NoRoute
 from ariane.model.message import Message, MessageFields, Property, StoredMessage
-from ariane.wire.codes import SysFlag
 from ariane.wire.compression import decompress
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.requests.clients import ProducerData
 from ariane.wire.requests.send import CheckTransaction, Decision, EndTransaction
+from ariane.wire.sys_flag import SysFlag
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class TransactionProducer(Producer):
         self._check = check
         self._execute = execute
 
-    def _part(self, sender: Sender) -> ProducerPart:
+    def _part(self, sender: Sender) -> RegisteredProducer:
         return _TransactionPart(sender, self._check)
 
     async def send_in_transaction(
@@ -121,17 +121,17 @@ class _TransactionPart:
     def producer_data(self) -> ProducerData:
         return ProducerData(group_name=self._sender.settings.group)
 
-    async def check_transaction(self, ask: CheckTransaction, message: StoredMessage, address: str) -> None:
+    async def check_transaction(self, request: CheckTransaction, message: StoredMessage, address: str) -> None:
         body = decompress(message.body, message.sys_flag, _BODY_BYTES_MAX)
         decision, _ = await _decide(self._check, msgspec.structs.replace(message, body=body, sys_flag=0))
         end = EndTransaction(
             producer_group=self._sender.settings.group,
-            tran_state_table_offset=ask.tran_state_table_offset,
-            commit_log_offset=ask.commit_log_offset,
+            tran_state_table_offset=request.tran_state_table_offset,
+            commit_log_offset=request.commit_log_offset,
             commit_or_rollback=decision,
-            msg_id=message.unique_key or ask.msg_id or "",
+            msg_id=message.unique_key or request.msg_id or "",
             from_transaction_check=True,
-            transaction_id=ask.transaction_id,
+            transaction_id=request.transaction_id,
         )
         await self._sender.instance.oneway(address, end)
         _trace(self._sender, message.topic, message.tags, message.keys, end, address)

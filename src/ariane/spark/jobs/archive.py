@@ -262,8 +262,8 @@ def _archived(
     spark: SparkSession, layout: ArchiveLayout, options: ArchiveOptions, parts: Sequence[Part]
 ) -> list[ArchivedFile]:
     work = partial(archive_part, str(layout.root), uuid.uuid4().hex, options)
-    answers = run_tasks(spark, work, parts)
-    return [msgspec.convert(file, ArchivedFile) for answer in answers for file in answer]
+    responses = run_tasks(spark, work, parts)
+    return [msgspec.convert(file, ArchivedFile) for response in responses for file in response]
 
 
 # --- in a task -------------------------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ from ariane.model.ids import topic_fault
 from ariane.model.system_topics import parse_levels
 from ariane.spark.jobs.rebuild_tasks import (
     IndexWork,
+    LogSpan,
     Place,
     QueueWork,
     ScanSettings,
-    Stretch,
     Target,
     index_works,
     scan_stretch,
@@ -46,7 +46,7 @@ from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.offline.rebuild import BesideLayout, old_of
 from ariane.store.offline.verify import log_files
-from ariane.store.offline.verify_report import shape_of
+from ariane.store.offline.verify_report import infer_file_sizes
 from ariane.store.settings import StoreSettings
 
 # --- rebuild_swap ---
@@ -155,7 +155,7 @@ class _Rebuild:
 
     def _settings(self) -> StoreSettings:
         options = self._options
-        settings = shape_of(RealDisk(), self._layout, index_slots=options.index_slots, with_index=options.index)
+        settings = infer_file_sizes(RealDisk(), self._layout, index_slots=options.index_slots, with_index=options.index)
         whole = -(-settings.queue_segment_bytes // ENTRY_BYTES) * ENTRY_BYTES
         levels = options.delay_levels or settings.message_delay_levels
         return replace(settings, queue_segment_bytes=whole, message_delay_levels=levels)
@@ -170,11 +170,11 @@ class _Rebuild:
         levels = parse_levels(settings.message_delay_levels)
         work = partial(scan_stretch, ScanSettings(str(self._scratch), self._options.index, levels))
         stretches = list(_stretches(log_files(RealDisk(), self._layout), self._options.bytes_per_task))
-        answers = run_tasks(self._spark, work, stretches)
-        for again in _not_joined(stretches, answers):
-            answers[again.number] = run_tasks(self._spark, work, [again])[0]
-        queues = _queue_works(answers) if self._options.queues else []
-        return _Found(sum(one["records"] for one in answers), queues, [one["index_rows"] for one in answers])
+        responses = run_tasks(self._spark, work, stretches)
+        for again in _not_joined(stretches, responses):
+            responses[again.number] = run_tasks(self._spark, work, [again])[0]
+        queues = _queue_works(responses) if self._options.queues else []
+        return _Found(sum(one["records"] for one in responses), queues, [one["index_rows"] for one in responses])
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -207,24 +207,24 @@ class _Rebuild:
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def _stretches(files: list[DataFile], bytes_each: int) -> Iterator[Stretch]:
+def _stretches(files: list[DataFile], bytes_each: int) -> Iterator[LogSpan]:
     numbers = count()
     for file in files:
         end = _data_end(file)
         for begin in range(0, end, bytes_each):
             stop = min(begin + bytes_each, end)
-            yield Stretch(next(numbers), str(file.path), file.base, begin, stop, is_aligned=begin == 0)
+            yield LogSpan(next(numbers), str(file.path), file.base, begin, stop, is_aligned=begin == 0)
 
 
-def _not_joined(stretches: list[Stretch], answers: list[dict[str, Any]]) -> Iterator[Stretch]:
+def _not_joined(stretches: list[LogSpan], responses: list[dict[str, Any]]) -> Iterator[LogSpan]:
     """The stretches that did not begin where the one before ended, to be read again from there.
 
     `answers` are looked at one by one: reading one again may move the end on which the next one depends.
     """
     for stretch in stretches:
         if not stretch.is_aligned:
-            begin = answers[stretch.number - 1]["stop"]
-            if answers[stretch.number]["first"] != begin:
+            begin = responses[stretch.number - 1]["stop"]
+            if responses[stretch.number]["first"] != begin:
                 yield replace(stretch, begin=begin, end=max(begin, stretch.end), is_aligned=True)
 
 
@@ -242,11 +242,11 @@ def _data_end(file: DataFile) -> int:
     return min(end, file.size)
 
 
-def _queue_works(answers: list[dict[str, Any]]) -> list[QueueWork]:
+def _queue_works(responses: list[dict[str, Any]]) -> list[QueueWork]:
     """What each queue is made of, in the order of the log. Names that no broker makes a directory of are left out."""
     known: dict[tuple[str, int], QueueWork] = {}
-    for stretch, answer in enumerate(answers):
-        for topic, queue_id, at, entries, first, in_order in answer["queues"]:
+    for stretch, response in enumerate(responses):
+        for topic, queue_id, at, entries, first, in_order in response["queues"]:
             if topic_fault(topic) is not None or queue_id < 0:
                 continue
             before = known.get((topic, queue_id)) or QueueWork(topic, queue_id, first, first >= 0, ())

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ariane.arrow.gather import Int64s, Source, data_of, offsets_of
+from ariane.arrow.gather import ByteGatherer, Int64s, data_of, offsets_of
 from ariane.arrow.log.files import map_file
 from ariane.arrow.property_columns import PropertyColumns, PropertyLookup, property_texts
 from ariane.arrow.rows import Rows, checksum_faults
@@ -32,12 +32,12 @@ from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.consume_queue.scan import ENTRY_TYPE, Entries
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header, KeyRows, topic_hash
-from ariane.store.index.file import IndexFile, Shape
+from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.layout import offset_name
 from ariane.store.offline.rebuild import BesideLayout
 from ariane.store.settings import StoreSettings
-from ariane.wire.codes import SysFlag
 from ariane.wire.hashes import java_hash, tags_code
+from ariane.wire.sys_flag import SysFlag
 
 # --- rebuild_keys ---
 #
@@ -169,7 +169,7 @@ _ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogSpan:
     """Of one file of the log, from `begin` on and before `end`; both are positions in the file."""
 
     number: int
@@ -199,7 +199,7 @@ class Found(NamedTuple):
     keyed: IndexRows
 
 
-def scan_stretch(settings: ScanSettings, stretch: Stretch) -> dict[str, object]:
+def scan_stretch(settings: ScanSettings, stretch: LogSpan) -> dict[str, object]:
     walk = _walk(stretch)
     first = stretch.begin
     if not stretch.is_aligned:
@@ -216,8 +216,8 @@ def scan_stretch(settings: ScanSettings, stretch: Stretch) -> dict[str, object]:
     return {"first": first, "stop": stop, "records": records, "bad_bytes": bad, **table}
 
 
-def _walk(stretch: Stretch) -> Walk:
-    source = Source(map_file(RealDisk(), Path(stretch.path)))
+def _walk(stretch: LogSpan) -> Walk:
+    source = ByteGatherer(map_file(RealDisk(), Path(stretch.path)))
     return Walk(source, len(source), stretch.base)
 
 
@@ -453,7 +453,9 @@ def _write_index(target: Target, work: IndexWork) -> int:
     rows = np.concatenate([_rows(target, place) for place in work.places])
     before = None if work.before is None else _rows(target, work.before)[0]
     header = Header.following(*((0, 0) if before is None else (int(before["stored_ms"]), int(before["physical"]))))
-    file = IndexFile.create(RealDisk(), target.layout.index / work.name, Shape(work.slots, work.entries), header)
+    file = IndexFile.create(
+        RealDisk(), target.layout.index / work.name, IndexCapacity(work.slots, work.entries), header
+    )
     try:
         file.publish(file.stage(KeyRows(rows["hash"].copy(), rows["physical"].copy(), rows["stored_ms"].copy())))
         file.sync()

@@ -22,11 +22,18 @@ from ariane.errors import NoRoute
 from ariane.model.message import RESERVED_PROPERTIES, Property
 from ariane.model.route import MessageQueue
 from ariane.spark.cluster import cluster_for
-from ariane.spark.jobs.replay_source import Lane, LaneProgress, LaneSource, ReplayProgress, lane_sources, plan_replay
+from ariane.spark.jobs.replay_source import (
+    QueueProgress,
+    QueueSource,
+    ReplayProgress,
+    ReplayQueue,
+    plan_replay,
+    queue_sources,
+)
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.options.base import read_options
 from ariane.spark.options.jobs import ReplayOptions
-from ariane.spark.write.rows import Outgoing
+from ariane.spark.write.rows import OutboundMessage
 from ariane.spark.write.sender import TaskSender
 from ariane.wire.properties import encode_properties
 
@@ -44,16 +51,16 @@ _DROPPED = (RESERVED_PROPERTIES - _KEPT) | {
 
 
 class Pending(NamedTuple):
-    lane: Lane
+    lane: ReplayQueue
     offset: int
     stored_us: int
-    message: Outgoing
+    message: OutboundMessage
 
 
-class LaneMessages:
+class QueueMessages:
     """Messages with a sharding key go where the key says, as before; the others of a lane go to one queue."""
 
-    def __init__(self, topic: str, to_topic: str, lane: Lane, queue: MessageQueue) -> None:
+    def __init__(self, topic: str, to_topic: str, lane: ReplayQueue, queue: MessageQueue) -> None:
         self._topic = topic
         self._to_topic = to_topic
         self._lane = lane
@@ -71,13 +78,13 @@ class LaneMessages:
         for offset, stored_us, body, properties in rows:
             yield Pending(self._lane, offset, stored_us or 0, self._outgoing(offset, body, dict(properties)))
 
-    def _outgoing(self, offset: int, body: bytes, properties: dict[str, str]) -> Outgoing:
+    def _outgoing(self, offset: int, body: bytes, properties: dict[str, str]) -> OutboundMessage:
         kept = {name: value for name, value in properties.items() if name not in _DROPPED}
         kept.setdefault(Property.UNIQUE_KEY, self._unique_key(offset))
         kept[Property.WAIT] = "true"
         sharding_key = kept.get(Property.SHARDING_KEY)
         fixed = None if sharding_key is not None else self._queue
-        return Outgoing(
+        return OutboundMessage(
             self._to_topic,
             body,
             encode_properties(kept),
@@ -113,8 +120,8 @@ class Tempo:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneWork:
-    source: LaneSource
+class QueueReplayTask:
+    source: QueueSource
     queue: MessageQueue
     """Where its messages without a sharding key go."""
 
@@ -129,8 +136,8 @@ def run(spark: SparkSession, options: Mapping[str, str], progress: Progress) -> 
         kept.begin(replay)
     queues = _target_queues(wanted)
     lanes = [
-        LaneWork(source, queues[source.lane.number % len(queues)])
-        for source in lane_sources(wanted, replay)
+        QueueReplayTask(source, queues[source.lane.number % len(queues)])
+        for source in queue_sources(wanted, replay)
         if kept.of(source.lane).next < source.lane.end
     ]
     before = sum(kept.of(lane).sent for lane in replay.lanes)
@@ -139,7 +146,7 @@ def run(spark: SparkSession, options: Mapping[str, str], progress: Progress) -> 
         progress({"rows": sum(kept.of(lane).sent for lane in replay.lanes) - before})
 
     tempo = _tempo(wanted, lanes, kept)
-    sent = run_tasks(spark, partial(replay_lanes, wanted, tempo), _groups(lanes, cores(spark)), tell)
+    sent = run_tasks(spark, partial(replay_queues, wanted, tempo), _groups(lanes, cores(spark)), tell)
     done = {"rows": sum(sent), "lanes": len(replay.lanes), "skipped": before}
     progress({"rows": done["rows"]})
     return dict(done)
@@ -154,12 +161,12 @@ def _target_queues(options: ReplayOptions) -> list[MessageQueue]:
     return queues
 
 
-def _groups(lanes: Sequence[LaneWork], number: int) -> list[list[LaneWork]]:
+def _groups(lanes: Sequence[QueueReplayTask], number: int) -> list[list[QueueReplayTask]]:
     """One task for each core: with a tempo all must run at once, and without it they are as good as more."""
     return [list(lanes[start::number]) for start in range(min(number, len(lanes)))]
 
 
-def _tempo(options: ReplayOptions, lanes: Sequence[LaneWork], kept: ReplayProgress) -> Tempo | None:
+def _tempo(options: ReplayOptions, lanes: Sequence[QueueReplayTask], kept: ReplayProgress) -> Tempo | None:
     """The first message that is still to be sent goes now, the others as much later as they were stored later."""
     if options.pace is None:
         return None
@@ -167,7 +174,7 @@ def _tempo(options: ReplayOptions, lanes: Sequence[LaneWork], kept: ReplayProgre
     return Tempo(min((first for first in firsts if first is not None), default=0), options.pace)
 
 
-def _first_us(work: LaneWork, kept: ReplayProgress) -> int | None:
+def _first_us(work: QueueReplayTask, kept: ReplayProgress) -> int | None:
     batches = work.source.batches(kept.of(work.source.lane).next)
     batch = next(iter(batches), None)
     return None if batch is None else int(batch.column("storeTimestamp")[0].value or 0)
@@ -176,7 +183,7 @@ def _first_us(work: LaneWork, kept: ReplayProgress) -> int | None:
 # --- in a task -------------------------------------------------------------------------------------------------------
 
 
-def replay_lanes(options: ReplayOptions, tempo: Tempo | None, lanes: list[LaneWork]) -> int:
+def replay_queues(options: ReplayOptions, tempo: Tempo | None, lanes: list[QueueReplayTask]) -> int:
     """How many messages were sent and acknowledged."""
     writing = options.writing()
     sender = TaskSender(cluster_for(writing.client_settings()), writing, turn=0)
@@ -189,11 +196,11 @@ class _Replayer:
         self._kept = kept
         self._tempo = tempo
         self._began_s: float | None = None
-        self._reached: dict[Lane, LaneProgress] = {}
+        self._reached: dict[ReplayQueue, QueueProgress] = {}
         self._waiting: list[Pending] = []
         self._waiting_bytes = 0
 
-    def run(self, lanes: list[LaneWork]) -> int:
+    def run(self, lanes: list[QueueReplayTask]) -> int:
         each = [self._messages(work) for work in lanes]
         for pending in chain(*each) if self._tempo is None else heapq.merge(*each, key=_stored):
             self._wait_for(pending)
@@ -207,10 +214,10 @@ class _Replayer:
             self._note(lane, lane.end)  # the last ones may not have passed a filter
         return self._sender.sent
 
-    def _messages(self, work: LaneWork) -> Iterator[Pending]:
+    def _messages(self, work: QueueReplayTask) -> Iterator[Pending]:
         source = work.source
         self._reached[source.lane] = self._kept.of(source.lane)
-        make = LaneMessages(source.options.topic, source.options.to_topic, source.lane, work.queue)
+        make = QueueMessages(source.options.topic, source.options.to_topic, source.lane, work.queue)
         for batch in source.batches(self._reached[source.lane].next):
             yield from make.of(batch)
 
@@ -228,15 +235,15 @@ class _Replayer:
         if not self._waiting:
             return
         self._sender.send(pending.message for pending in self._waiting)
-        counts: dict[Lane, tuple[int, int]] = {}
+        counts: dict[ReplayQueue, tuple[int, int]] = {}
         for pending in self._waiting:
             counts[pending.lane] = pending.offset + 1, counts.get(pending.lane, (0, 0))[1] + 1
         for lane, (following, count) in counts.items():
             self._note(lane, following, count)
         self._waiting, self._waiting_bytes = [], 0
 
-    def _note(self, lane: Lane, following: int, count: int = 0) -> None:
-        self._reached[lane] = LaneProgress(following, self._reached[lane].sent + count)
+    def _note(self, lane: ReplayQueue, following: int, count: int = 0) -> None:
+        self._reached[lane] = QueueProgress(following, self._reached[lane].sent + count)
         self._kept.note(lane, self._reached[lane])
 
 

@@ -35,7 +35,7 @@ from ariane.store.disk import RealDisk, replace_all
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Lane(msgspec.Struct, frozen=True, array_like=True):
+class ReplayQueue(msgspec.Struct, frozen=True, array_like=True):
     """One queue's messages from `first` on and before `end`: they are sent in their order, by one task."""
 
     number: int
@@ -47,12 +47,12 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
 
 class Replay(msgspec.Struct, frozen=True):
     identity: dict[str, str | None]
-    lanes: list[Lane]
+    lanes: list[ReplayQueue]
     commits: int | None = None
     """Of the archive, that it had when the replay began."""
 
 
-class LaneProgress(msgspec.Struct, frozen=True):
+class QueueProgress(msgspec.Struct, frozen=True):
     next: int
     sent: int = 0
 
@@ -81,11 +81,11 @@ class ReplayProgress:
             self._path.mkdir(parents=True, exist_ok=True)
             replace_all(RealDisk(), self._path / "replay.json", msgspec.json.encode(replay))
 
-    def of(self, lane: Lane) -> LaneProgress:
-        known = None if self._path is None else _read(self._path / f"lane-{lane.number}.json", LaneProgress)
-        return known or LaneProgress(lane.first)
+    def of(self, lane: ReplayQueue) -> QueueProgress:
+        known = None if self._path is None else _read(self._path / f"lane-{lane.number}.json", QueueProgress)
+        return known or QueueProgress(lane.first)
 
-    def note(self, lane: Lane, reached: LaneProgress) -> None:
+    def note(self, lane: ReplayQueue, reached: QueueProgress) -> None:
         """Not synced: after a power cut, too, messages are only sent again."""
         if self._path is None:
             return
@@ -119,14 +119,14 @@ def plan_replay(options: ReplayOptions) -> Replay:
     return Replay(options.identity(), list(_archive_lanes(options, layout)), len(read_commits(layout)))
 
 
-def _broker_lanes(options: ReplayOptions) -> Iterator[Lane]:
+def _broker_lanes(options: ReplayOptions) -> Iterator[ReplayQueue]:
     reading = options.reading()
     ranges = Planner(cluster_for(reading.client_settings()), reading).batch_ranges()
     for number, one in enumerate(ranges):
-        yield Lane(number, one.queue.broker_name, one.queue.queue_id, one.start, one.end)
+        yield ReplayQueue(number, one.queue.broker_name, one.queue.queue_id, one.start, one.end)
 
 
-def _archive_lanes(options: ReplayOptions, layout: ArchiveLayout) -> Iterator[Lane]:
+def _archive_lanes(options: ReplayOptions, layout: ArchiveLayout) -> Iterator[ReplayQueue]:
     found: dict[tuple[str, int], tuple[str | None, int, int]] = {}
     files = archived_files(layout)
     if options.topic not in {file.topic for file in files}:
@@ -136,7 +136,7 @@ def _archive_lanes(options: ReplayOptions, layout: ArchiveLayout) -> Iterator[La
         _, first, end = found.get((span.broker or "", span.queue_id), (None, span.first, span.end))
         found[span.broker or "", span.queue_id] = span.broker, min(first, span.first), max(end, span.end)
     for number, ((_, queue_id), (broker, first, end)) in enumerate(sorted(found.items())):
-        yield Lane(number, broker, queue_id, first, end)
+        yield ReplayQueue(number, broker, queue_id, first, end)
 
 
 def _spans(file: ArchivedFile, options: ReplayOptions) -> list[QueueSpan]:
@@ -145,11 +145,11 @@ def _spans(file: ArchivedFile, options: ReplayOptions) -> list[QueueSpan]:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSource:
+class QueueSource:
     """A lane, and where in the archive its messages are; small, for a task."""
 
     options: ReplayOptions
-    lane: Lane
+    lane: ReplayQueue
     pieces: tuple[ArchivePiece, ...] = ()
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
@@ -180,14 +180,14 @@ class LaneSource:
             yield from read_piece(layout, mine, NEEDED, selection)
 
 
-def lane_sources(options: ReplayOptions, replay: Replay) -> list[LaneSource]:
+def queue_sources(options: ReplayOptions, replay: Replay) -> list[QueueSource]:
     if options.archive_path is None:
-        return [LaneSource(options, lane) for lane in replay.lanes]
+        return [QueueSource(options, lane) for lane in replay.lanes]
     files = [file for file in archived_files(_layout(options), replay.commits) if file.topic == options.topic]
-    return [LaneSource(options, lane, tuple(_pieces(files, lane))) for lane in replay.lanes]
+    return [QueueSource(options, lane, tuple(_pieces(files, lane))) for lane in replay.lanes]
 
 
-def _pieces(files: list[ArchivedFile], lane: Lane) -> Iterator[ArchivePiece]:
+def _pieces(files: list[ArchivedFile], lane: ReplayQueue) -> Iterator[ArchivePiece]:
     """The files that hold messages of a lane, in the order of its offsets."""
     mine = [
         (span.first, file)

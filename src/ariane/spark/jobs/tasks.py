@@ -36,7 +36,7 @@ def run_tasks(
         partial(_answers, work, list(pieces)), "piece long, answer string"
     )
     rows = frame.collect() if meanwhile is None else _watched(frame.collect, meanwhile)
-    return [json.loads(row.answer) for row in sorted(rows, key=lambda row: row.piece)]
+    return [json.loads(row.response) for row in sorted(rows, key=lambda row: row.piece)]
 
 
 def _answers(
@@ -45,8 +45,8 @@ def _answers(
     keep_imports()
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            answer = json.dumps(work(pieces[number]))
-            yield pa.RecordBatch.from_pydict({"piece": pa.array([number], pa.int64()), "answer": pa.array([answer])})
+            response = json.dumps(work(pieces[number]))
+            yield pa.RecordBatch.from_pydict({"piece": pa.array([number], pa.int64()), "answer": pa.array([response])})
 
 
 def _watched(collect: Callable[[], list[Any]], meanwhile: Callable[[], None]) -> list[Any]:

@@ -26,7 +26,7 @@ from ariane.spark.offsets import QueueRange
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.columns import Columns, keep_promise
 from ariane.spark.read.json import BadBody, JsonBodies
-from ariane.spark.read.pull_buffers import Answers
+from ariane.spark.read.pull_buffers import PullBuffers
 from ariane.spark.worker_memory import keep_imports
 
 # --- bad_rows ---
@@ -141,7 +141,7 @@ class Output:
             where = "kept apart in badRecordsPath" if self._apart is not None else "left out (mode=DROPMALFORMED)"
             log.warning("%s: %d records are no rows: %s", self._place, self._left_out, where)
 
-    def batches(self, bodies: Answers, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+    def batches(self, bodies: PullBuffers, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
         """The messages of answers that lie within `wanted`: a pull with a filter may bring some from behind its end."""
         queue = wanted.queue
         ranges = (OffsetRange(queue.topic, queue.queue_id, wanted.start, wanted.end),)

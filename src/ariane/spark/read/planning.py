@@ -119,10 +119,10 @@ class Planner:
         sizes = {}
         for one in ranges:
             if len(one) > 0:
-                ask = QueryConsumeQueue(one.queue.topic, one.queue.queue_id, one.start, min(_SAMPLE, len(one)))
+                request = QueryConsumeQueue(one.queue.topic, one.queue.queue_id, one.start, min(_SAMPLE, len(one)))
                 try:
                     address = self._cluster.address(one.queue.topic, one.queue.broker_name)
-                    entries = self._cluster.calls.call(address, ask).body.queue_data
+                    entries = self._cluster.calls.call(address, request).body.queue_data
                 except ArianeError:
                     continue
                 sizes[one.queue] = sum(entry.physic_size for entry in entries) / max(1, len(entries))

@@ -25,11 +25,11 @@ from ariane.spark.cluster import Cluster
 from ariane.spark.data_loss import report_loss
 from ariane.spark.offsets import QueueRange
 from ariane.transport.blocking import BlockingConnection
-from ariane.transport.receive_buffer import Arrived, Span
+from ariane.transport.receive_buffer import ReceivedFrame, Span
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer_to
+from ariane.wire.exchange import read_response_to
 from ariane.wire.frame import encode_frame
-from ariane.wire.requests.pull import PullAnswer, PullMessage, PullSysFlag
+from ariane.wire.requests.pull import PullMessage, PullResponse, PullSysFlag
 
 _FLAGS = int(PullSysFlag.SUBSCRIPTION)
 _WINDOW_MAX = 128
@@ -63,7 +63,7 @@ class _Posted(NamedTuple):
 
 
 class _Given(NamedTuple):
-    answer: PullAnswer
+    response: PullResponse
     body: Span
 
 
@@ -99,9 +99,9 @@ class RangePull:
         topic, patience_s, patiently = self._wanted.queue.topic, self._settings.patience_s, self._cluster.patiently
         try:
             while self._offset < self._wanted.end:
-                for answer, body in patiently(self._next_answers, patience_s, topic):
-                    began, self._offset = self._offset, self._after(answer)
-                    is_found = answer.code == ResponseCode.SUCCESS
+                for response, body in patiently(self._next_answers, patience_s, topic):
+                    began, self._offset = self._offset, self._after(response)
+                    is_found = response.code == ResponseCode.SUCCESS
                     goes_on = self._follow(self._posted.popleft(), began, body if is_found else None)
                     if is_found:
                         yield body
@@ -127,12 +127,12 @@ class RangePull:
             connection.close()
             raise
 
-    def _read(self, arrived: list[Arrived]) -> list[_Given]:
+    def _read(self, arrived: list[ReceivedFrame]) -> list[_Given]:
         """Up to the first refusal, which raises only as the first: what came before it is not asked for again."""
         given: list[_Given] = []
         for command, body in arrived:
             try:
-                given.append(_Given(read_answer_to(PullMessage, command), body))
+                given.append(_Given(read_response_to(PullMessage, command), body))
             except ArianeError:
                 if not given:
                     raise
@@ -154,7 +154,7 @@ class RangePull:
             self._ahead += count
         if asks:
             opaques = connection.opaques(len(asks))
-            frames = [self._frame(opaque, *ask) for opaque, ask in zip(opaques, asks, strict=True)]
+            frames = [self._frame(opaque, *request) for opaque, request in zip(opaques, asks, strict=True)]
             connection.post_frames(opaques, frames)
             posted = zip(opaques, asks, strict=True)
             self._posted.extend(_Posted(opaque, offset, is_alone) for opaque, (offset, _) in posted)
@@ -220,17 +220,17 @@ class RangePull:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _after(self, answer: PullAnswer) -> int:
+    def _after(self, response: PullResponse) -> int:
         """Where to go on. What is missing on the way is a loss."""
-        offset, goes_on = self._offset, answer.next_begin_offset
-        if answer.code == ResponseCode.PULL_OFFSET_MOVED:
-            return self._moved(answer)
-        if answer.code == ResponseCode.PULL_NOT_FOUND and answer.max_offset < self._wanted.end:
-            self._lose(offset, self._wanted.end, f"the queue ends at {answer.max_offset}")
+        offset, goes_on = self._offset, response.next_begin_offset
+        if response.code == ResponseCode.PULL_OFFSET_MOVED:
+            return self._moved(response)
+        if response.code == ResponseCode.PULL_NOT_FOUND and response.max_offset < self._wanted.end:
+            self._lose(offset, self._wanted.end, f"the queue ends at {response.max_offset}")
             return self._wanted.end
         if goes_on <= offset:
             self._standstills += 1
-            if answer.code == ResponseCode.SUCCESS or self._standstills > _STANDSTILLS_MAX:
+            if response.code == ResponseCode.SUCCESS or self._standstills > _STANDSTILLS_MAX:
                 raise RecordError(
                     f"{self._name} answers a pull from {offset} with the advice to go on from {goes_on}: the broker's "
                     "queue index is damaged"
@@ -238,11 +238,11 @@ class RangePull:
             return offset
         return goes_on
 
-    def _moved(self, answer: PullAnswer) -> int:
+    def _moved(self, response: PullResponse) -> int:
         end = self._wanted.end
-        goes_on = answer.min_offset if self._offset < answer.min_offset else end
+        goes_on = response.min_offset if self._offset < response.min_offset else end
         goes_on = min(goes_on, end)
-        self._lose(self._offset, goes_on, f"the queue now has {answer.min_offset} to {answer.max_offset}")
+        self._lose(self._offset, goes_on, f"the queue now has {response.min_offset} to {response.max_offset}")
         return goes_on
 
     def _lose(self, start: int, end: int, why: str) -> None:

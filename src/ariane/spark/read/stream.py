@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _ASK_INTERVAL_S = 0.05
 
 
-class Heads:
+class LatestOffsets:
     def __init__(
         self,
         planner: Planner,
@@ -157,7 +157,7 @@ class _DriverSide:
         self._options = options
         self._cluster = Cluster(options.client_settings())
         self._planner = Planner(self._cluster, options)
-        self._heads = Heads(self._planner, options.route_refresh_s, fail_on_data_loss=options.fail_on_data_loss)
+        self._heads = LatestOffsets(self._planner, options.route_refresh_s, fail_on_data_loss=options.fail_on_data_loss)
         self._target: Offsets | None = None
         rows_min = options.offsets_per_trigger_min
         self._minimum = None if rows_min is None else Minimum(rows_min, delay_s(options.trigger_delay))

@@ -32,14 +32,14 @@ from ariane.spark.cluster import Cluster, cluster_for
 from ariane.spark.options.write import WriteOptions
 from ariane.spark.write.half_message import PROPERTY, HalfTag
 from ariane.spark.write.ledger import HalfEntry, Ledger, LedgerRecord, Winners, open_ledger, pack
-from ariane.spark.write.outcomes import Endings, answer_checks
-from ariane.spark.write.rows import Outgoing, TaskIdentity, TaskKeys, check_schema, messages_of
+from ariane.spark.write.outcomes import Outcomes, answer_checks
+from ariane.spark.write.rows import OutboundMessage, TaskIdentity, TaskKeys, check_schema, messages_of
 from ariane.spark.write.sender import QueueChoice, accepted
-from ariane.wire.codes import SysFlag
 from ariane.wire.frame import Command
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.properties import encode_properties
-from ariane.wire.requests.send import SendAnswer, SendMessageV2
+from ariane.wire.requests.send import SendMessageV2, SendResponse
+from ariane.wire.sys_flag import SysFlag
 
 # --- half_sending ---
 #
@@ -75,7 +75,7 @@ class HalfSender:
         }
         self._more = encode_properties(more).decode()
 
-    def send(self, messages: Iterable[Outgoing]) -> None:
+    def send(self, messages: Iterable[OutboundMessage]) -> None:
         """Returns when every one is acknowledged."""
         source = iter(messages)
         while window := _take(source):
@@ -90,7 +90,7 @@ class HalfSender:
             for piece in pack(tag.attempt, tag.partition, broker, entries)
         ]
 
-    def _deliver(self, window: list[Outgoing]) -> None:
+    def _deliver(self, window: list[OutboundMessage]) -> None:
         deadline = monotonic() + self._options.patience_s
         backoff = Backoff(first_s=0.05, longest_s=2.0)
         done: dict[int, tuple[str, HalfEntry]] = {}
@@ -106,7 +106,7 @@ class HalfSender:
         for _, (broker, entry) in sorted(done.items()):
             self._entries.setdefault(broker, []).append(entry)
 
-    def _attempt(self, window: list[Outgoing], done: dict[int, tuple[str, HalfEntry]]) -> list[str]:
+    def _attempt(self, window: list[OutboundMessage], done: dict[int, tuple[str, HalfEntry]]) -> list[str]:
         """Sends what is not done, to all brokers at once; why some of it has to be sent again."""
         asks: dict[str, list[_Ask]] = {}
         for number, message in enumerate(window):
@@ -114,11 +114,11 @@ class HalfSender:
                 one = self._ask(number, message)
                 asks.setdefault(one.broker, []).append(one)
         reasons = []
-        for broker, answers in self._answers(asks).items():
-            if isinstance(answers, ArianeError):
-                reasons.append(f"{broker}: {answers}")
+        for broker, responses in self._answers(asks).items():
+            if isinstance(responses, ArianeError):
+                reasons.append(f"{broker}: {responses}")
                 continue
-            for one, command in zip(asks[broker], answers, strict=True):
+            for one, command in zip(asks[broker], responses, strict=True):
                 outcome = accepted(one.request, command)
                 if isinstance(outcome, str):
                     reasons.append(f"{broker}: {outcome}")
@@ -138,13 +138,13 @@ class HalfSender:
         found = self._cluster.calls.call_everywhere(requests, self._options.send_timeout_ms / 1000)
         return outcomes | {addresses[address]: outcome for address, outcome in found.items()}
 
-    def _ask(self, number: int, message: Outgoing) -> "_Ask":
+    def _ask(self, number: int, message: OutboundMessage) -> "_Ask":
         queue = self._choice.fixed(message) or self._choice.next(message.topic)
         request = self._request(message, queue)
         self._serial += 1
         return _Ask(number, self._serial - 1, queue.broker_name, request)
 
-    def _request(self, message: Outgoing, queue: MessageQueue) -> SendMessageV2:
+    def _request(self, message: OutboundMessage, queue: MessageQueue) -> SendMessageV2:
         tag = f"{PROPERTY}\x01{self._tag.prefix}{self._serial}\x02"
         return SendMessageV2(
             producer_group=self._options.group,
@@ -161,8 +161,8 @@ class HalfSender:
         )
 
 
-def _take(messages: Iterable[Outgoing]) -> list[Outgoing]:
-    window: list[Outgoing] = []
+def _take(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:
+    window: list[OutboundMessage] = []
     size = 0
     for message in islice(messages, _WINDOW):
         window.append(message)
@@ -172,8 +172,8 @@ def _take(messages: Iterable[Outgoing]) -> list[Outgoing]:
     return window
 
 
-def _entry(serial: int, answer: SendAnswer) -> HalfEntry:
-    return HalfEntry(serial, answer.queue_offset, decode_offset_message_id(answer.msg_id).physical_offset)
+def _entry(serial: int, response: SendResponse) -> HalfEntry:
+    return HalfEntry(serial, response.queue_offset, decode_offset_message_id(response.msg_id).physical_offset)
 
 
 def _given_up(count: int, topic: str, reasons: list[str], patience_s: float) -> SendFailed:
@@ -289,8 +289,8 @@ class ExactlyOnce:
         except ArianeError:
             return
 
-    def _endings(self, group: str) -> Endings:
-        return Endings(self.cluster, self.options.topic or self.options.ledger_topic, group, self.options.patience_s)
+    def _endings(self, group: str) -> Outcomes:
+        return Outcomes(self.cluster, self.options.topic or self.options.ledger_topic, group, self.options.patience_s)
 
 
 class ExactlyOnceWriter(DataSourceArrowWriter):

@@ -30,7 +30,7 @@ from ariane.spark.write.sender import make_topic, route_to_write
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.read import decode_all
-from ariane.wire.requests.send import SendAnswer, SendMessageV2
+from ariane.wire.requests.send import SendMessageV2, SendResponse
 from ariane.wire.requests.topics import GetCluster
 
 # --- ledger_records ---
@@ -289,7 +289,7 @@ class Ledger:
 
     def _send(self, body: bytes, properties: str) -> int:
         queue = self.queue()
-        ask = SendMessageV2(
+        request = SendMessageV2(
             producer_group=_GROUP,
             topic=self.topic,
             default_topic=AUTO_CREATE_TEMPLATE,
@@ -302,12 +302,12 @@ class Ledger:
             reconsume_times=0,
             body=body,
         )
-        answer: SendAnswer = self._cluster.calls.call(
-            self._cluster.address(self.topic, queue.broker_name, master_only=True), ask
+        response: SendResponse = self._cluster.calls.call(
+            self._cluster.address(self.topic, queue.broker_name, master_only=True), request
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise SendFailed(f"ledger {self.topic}: {ResponseCode(answer.code).name}")
-        return answer.queue_offset
+        if response.code != ResponseCode.SUCCESS:
+            raise SendFailed(f"ledger {self.topic}: {ResponseCode(response.code).name}")
+        return response.queue_offset
 
 
 # --- ledger_topic ---

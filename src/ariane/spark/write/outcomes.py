@@ -26,7 +26,7 @@ from ariane.spark.options.write import WriteOptions
 from ariane.spark.write.half_message import PROPERTY, HalfTag, parse_tag
 from ariane.spark.write.ledger import HalfEntry, Ledger, Winners
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer
+from ariane.wire.exchange import read_response
 from ariane.wire.frame import Command
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.messages import QueryMessages, ViewMessage
@@ -43,7 +43,7 @@ class _Half(NamedTuple):
     entry: HalfEntry
 
 
-class Endings:
+class Outcomes:
     """`topic` is one that the brokers are known by."""
 
     def __init__(self, cluster: Cluster, topic: str, group: str, patience_s: float) -> None:
@@ -89,11 +89,11 @@ class Endings:
                 continue
             told[address] = some
             asks[address] = [self._end(half, decision) for half in some]
-        for address, answers in self._cluster.calls.call_everywhere(asks).items():
-            if isinstance(answers, ArianeError):
-                refused.update(dict.fromkeys(told[address], str(answers)))
+        for address, responses in self._cluster.calls.call_everywhere(asks).items():
+            if isinstance(responses, ArianeError):
+                refused.update(dict.fromkeys(told[address], str(responses)))
             else:
-                refused.update(_refusals(told[address], asks[address], answers))
+                refused.update(_refusals(told[address], asks[address], responses))
         if refused:
             self._refresh()
         return refused
@@ -121,7 +121,7 @@ class Endings:
             view = self._cluster.calls.call(address, ViewMessage(PhysicalOffset(half.entry.log_offset)))
             properties = decode_all(view.body)[0].properties
             key, topic = properties[Property.UNIQUE_KEY], properties[Property.REAL_TOPIC]
-            ask = QueryMessages(
+            request = QueryMessages(
                 topic=topic,
                 key=key,
                 max_num=_SAME_KEY_MAX,
@@ -129,7 +129,7 @@ class Endings:
                 end_timestamp=int(time() * 1000) + _HOUR_MS,
                 unique_key_query=True,
             )
-            found = decode_all(self._cluster.calls.call(address, ask).body)
+            found = decode_all(self._cluster.calls.call(address, request).body)
         except (ArianeError, KeyError, IndexError):  # not known is not delivered
             return False
         return any(one.topic == topic and one.unique_key == key for one in found)
@@ -151,11 +151,11 @@ def _halves(winners: Iterable[Winners]) -> Iterator[_Half]:
             yield _Half(one.broker, one.attempt, entry)
 
 
-def _refusals(halves: list[_Half], asks: list[EndTransaction], answers: list[Command]) -> dict[_Half, str]:
+def _refusals(halves: list[_Half], asks: list[EndTransaction], responses: list[Command]) -> dict[_Half, str]:
     refused = {}
-    for half, ask, command in zip(halves, asks, answers, strict=True):
+    for half, request, command in zip(halves, asks, responses, strict=True):
         try:
-            if read_answer(ask, command).code != ResponseCode.SUCCESS:
+            if read_response(request, command).code != ResponseCode.SUCCESS:
                 refused[half] = command.remark or str(command.code)
         except RequestFailed as error:
             refused[half] = str(error)
@@ -185,7 +185,7 @@ def _given_up(halves: list[_Half], reason: str, patience_s: float) -> SendFailed
 _PATIENCE_S = 5.0
 
 
-class LedgerAnswers:
+class LedgerOutcomes:
     """Threads may share it."""
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -214,11 +214,11 @@ class LedgerAnswers:
             return Decision.ROLLBACK
 
 
-class CheckAnswers:
+class CheckResponder:
     """A producer of the group, in a thread, which answers as long as it is open."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._answers = LedgerAnswers(options.client_settings())
+        self._answers = LedgerOutcomes(options.client_settings())
         self._topics = [topic for topic in (options.topic, options.ledger_topic) if topic is not None]
         self._producer = TransactionProducer(group=options.group, check=self._check, settings=options.client_settings())
 
@@ -251,8 +251,8 @@ def answer_checks(options: WriteOptions) -> None:
 
 
 @lru_cache(maxsize=16)
-def _started(options: WriteOptions, _pid: int) -> CheckAnswers:
+def _started(options: WriteOptions, _pid: int) -> CheckResponder:
     """Once in each process: a fork has no thread of its parent's."""
-    answers = CheckAnswers(options)
-    answers.start()
-    return answers
+    responses = CheckResponder(options)
+    responses.start()
+    return responses

@@ -95,7 +95,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 }
 
 
-class Outgoing(NamedTuple):
+class OutboundMessage(NamedTuple):
     topic: str
     body: bytes
     properties: bytes
@@ -141,7 +141,7 @@ def _kind_name(kind: type[DataType]) -> str:
     return {MapType: "map", ArrayType: "array"}.get(kind) or kind().simpleString()
 
 
-def messages_of(batch: pa.RecordBatch, topic: str | None, keys: TaskKeys) -> Iterator[Outgoing]:
+def messages_of(batch: pa.RecordBatch, topic: str | None, keys: TaskKeys) -> Iterator[OutboundMessage]:
     """MessageRejected names the first row that can never be sent."""
     columns = {name: _values(batch.column(name)) for name in batch.schema.names}
     nothing = [None] * batch.num_rows
@@ -163,7 +163,7 @@ def messages_of(batch: pa.RecordBatch, topic: str | None, keys: TaskKeys) -> Ite
         yield _message(row, topic, keys.next())
 
 
-def _message(row: tuple[Any, ...], default_topic: str | None, unique_key: str) -> Outgoing:
+def _message(row: tuple[Any, ...], default_topic: str | None, unique_key: str) -> OutboundMessage:
     body, topic, tags, words, sharding_key, queue_id, broker, level, deliver_at, properties = row
     topic = topic or default_topic
     if topic is None or body is None:
@@ -181,7 +181,7 @@ def _message(row: tuple[Any, ...], default_topic: str | None, unique_key: str) -
         deliver_at=deliver_at,
     )
     check_message(message)
-    return Outgoing(
+    return OutboundMessage(
         topic,
         message.body,
         _property_bytes(message, unique_key),

@@ -16,13 +16,13 @@ from ariane.model.route import MASTER_ID, MessageQueue, TopicRoute
 from ariane.model.topic import AUTO_CREATE_TEMPLATE, Permission, TopicFilterType
 from ariane.spark.cluster import Cluster
 from ariane.spark.options.write import WriteOptions
-from ariane.spark.write.rows import EncodedRows, Outgoing
+from ariane.spark.write.rows import EncodedRows, OutboundMessage
 from ariane.transport.blocking import BlockingConnection
 from ariane.wire.codes import ResponseCode
-from ariane.wire.exchange import read_answer
+from ariane.wire.exchange import read_response
 from ariane.wire.frame import Command
 from ariane.wire.record.batch import BatchItem, encode_batch
-from ariane.wire.requests.send import Send, SendAnswer, SendBatch, SendByLetters, SendMessageV2
+from ariane.wire.requests.send import Send, SendBatch, SendByLetters, SendMessageV2, SendResponse
 from ariane.wire.requests.topics import UpdateTopic
 
 # --- new_topic ---
@@ -75,7 +75,7 @@ class QueueChoice:
         self._turn = turn
         self._queues: dict[str, list[MessageQueue]] = {}
 
-    def fixed(self, message: Outgoing) -> MessageQueue | None:
+    def fixed(self, message: OutboundMessage) -> MessageQueue | None:
         """The only queue that this message may go to; None when any will do."""
         if message.queue_id is not None:
             return _named(message, self.queues_of(message.topic))
@@ -111,7 +111,7 @@ class QueueChoice:
             self._queues[topic] = queues
 
 
-def _named(message: Outgoing, queues: list[MessageQueue]) -> MessageQueue:
+def _named(message: OutboundMessage, queues: list[MessageQueue]) -> MessageQueue:
     found = [
         queue
         for queue in queues
@@ -137,18 +137,18 @@ _ROUND_BYTES_MAX = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Parcel:
+class QueueBatch:
     """`fixed` when it may go to no other queue."""
 
     queue: MessageQueue
     fixed: bool
-    messages: list[Outgoing] = field(default_factory=list)
+    messages: list[OutboundMessage] = field(default_factory=list)
     size: int = 0
     encoded: bytes | None = None
     """In place of `messages`, of which there are `count`."""
     count: int = 0
 
-    def add(self, message: Outgoing) -> None:
+    def add(self, message: OutboundMessage) -> None:
         self.messages.append(message)
         self.size += message.size
         self.count += 1
@@ -185,9 +185,9 @@ class Rounds:
         self._options = options
         self._choice = choice
 
-    def of_messages(self, messages: Iterable[Outgoing]) -> Iterator[list[Parcel]]:
+    def of_messages(self, messages: Iterable[OutboundMessage]) -> Iterator[list[QueueBatch]]:
         """A round ends when a message does not fit the parcel of its queue any more."""
-        parcels: dict[MessageQueue, Parcel] = {}
+        parcels: dict[MessageQueue, QueueBatch] = {}
         size = 0
         for message in messages:
             queue, fixed = self._queue_for(message, parcels)
@@ -196,17 +196,17 @@ class Rounds:
                 yield list(parcels.values())
                 parcels, size, parcel = {}, 0, None
             if parcel is None:
-                parcel = parcels[queue] = Parcel(queue, fixed)
+                parcel = parcels[queue] = QueueBatch(queue, fixed)
             parcel.add(message)
             size += message.size
         if parcels:
             yield list(parcels.values())
 
-    def of_rows(self, topic: str, rows: EncodedRows) -> Iterator[list[Parcel]]:
+    def of_rows(self, topic: str, rows: EncodedRows) -> Iterator[list[QueueBatch]]:
         """One parcel for each queue in turn."""
-        parcels: list[Parcel] = []
+        parcels: list[QueueBatch] = []
         for count, data in rows.pieces(self._options.batch_count, self._options.batch_bytes):
-            parcels.append(Parcel(self._choice.next(topic), fixed=False, size=len(data), encoded=data, count=count))
+            parcels.append(QueueBatch(self._choice.next(topic), fixed=False, size=len(data), encoded=data, count=count))
             if (
                 len(parcels) == len(self._choice.queues_of(topic))
                 or sum(one.size for one in parcels) > _ROUND_BYTES_MAX
@@ -216,7 +216,9 @@ class Rounds:
         if parcels:
             yield parcels
 
-    def _queue_for(self, message: Outgoing, parcels: dict[MessageQueue, Parcel]) -> tuple[MessageQueue, bool]:
+    def _queue_for(
+        self, message: OutboundMessage, parcels: dict[MessageQueue, QueueBatch]
+    ) -> tuple[MessageQueue, bool]:
         fixed = self._choice.fixed(message)
         if fixed is not None:
             return fixed, True
@@ -226,7 +228,7 @@ class Rounds:
             queue = self._choice.next(message.topic)  # and a new round when every queue has its parcel
         return queue, False
 
-    def _fits(self, parcel: Parcel, message: Outgoing, fixed: bool) -> bool:
+    def _fits(self, parcel: QueueBatch, message: OutboundMessage, fixed: bool) -> bool:
         return (
             parcel.fixed == fixed
             and not message.travels_alone
@@ -253,10 +255,10 @@ RETRY_CODES = frozenset(
 )
 
 
-def accepted(request: Send, command: Command) -> SendAnswer | str:
+def accepted(request: Send, command: Command) -> SendResponse | str:
     """The answer of a broker that has the message, or why it must be sent again. Raises what no attempt can mend."""
     try:
-        answer = read_answer(request, command)
+        response = read_response(request, command)
     except RequestFailed as error:
         if error.code == ResponseCode.MESSAGE_ILLEGAL:
             raise MessageRejected(f"the broker refuses a message for topic {request.topic}: {error.remark}") from error
@@ -264,7 +266,9 @@ def accepted(request: Send, command: Command) -> SendAnswer | str:
             raise
         return str(error)
     # Stored, though not as safely as the broker was set up to: not an acknowledgement.
-    return answer if answer.code == ResponseCode.SUCCESS else f"{ResponseCode(answer.code).name}: {answer.remark}"
+    return (
+        response if response.code == ResponseCode.SUCCESS else f"{ResponseCode(response.code).name}: {response.remark}"
+    )
 
 
 # ---
@@ -274,7 +278,7 @@ def accepted(request: Send, command: Command) -> SendAnswer | str:
 class _Posted:
     """Requests of one round that are on their way to one broker."""
 
-    parcels: list[Parcel]
+    parcels: list[QueueBatch]
     connection: BlockingConnection
     requests: list[SendByLetters] = field(default_factory=list)
     opaques: list[int] = field(default_factory=list)
@@ -288,11 +292,11 @@ class TaskSender:
         self._choice = QueueChoice(cluster, options.patience_s, turn)
         self._rounds = Rounds(options, self._choice)
         self._under_way: list[_Posted] = []
-        self._failed: list[Parcel] = []
+        self._failed: list[QueueBatch] = []
         self._reasons: list[str] = []
         self.sent = 0
 
-    def send(self, messages: Iterable[Outgoing]) -> None:
+    def send(self, messages: Iterable[OutboundMessage]) -> None:
         for parcels in self._rounds.of_messages(messages):
             self._next_round(parcels)
 
@@ -317,13 +321,13 @@ class TaskSender:
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
-    def _next_round(self, parcels: list[Parcel]) -> None:
+    def _next_round(self, parcels: list[QueueBatch]) -> None:
         self.finish()
         self._post(parcels)
         self.sent += sum(parcel.count for parcel in parcels)
 
-    def _post(self, parcels: list[Parcel]) -> None:
-        by_broker: dict[str, list[Parcel]] = {}
+    def _post(self, parcels: list[QueueBatch]) -> None:
+        by_broker: dict[str, list[QueueBatch]] = {}
         for parcel in parcels:
             by_broker.setdefault(parcel.queue.broker_name, []).append(parcel)
         self._reasons = []
@@ -333,7 +337,7 @@ class TaskSender:
             except (TransportError, NoRoute) as error:
                 self._fail(parts, error)
 
-    def _posted(self, parcels: list[Parcel]) -> _Posted:
+    def _posted(self, parcels: list[QueueBatch]) -> _Posted:
         queue = parcels[0].queue
         calls = self._cluster.calls
         posted = _Posted(
@@ -359,7 +363,7 @@ class TaskSender:
                 if isinstance(outcome, str):
                     self._fail([parcel], outcome)
 
-    def _fail(self, parcels: list[Parcel], reason: ArianeError | str) -> None:
+    def _fail(self, parcels: list[QueueBatch], reason: ArianeError | str) -> None:
         self._failed += parcels
         self._reasons.append(f"{parcels[0].queue.broker_name}: {reason}")
 
@@ -371,7 +375,7 @@ class TaskSender:
                 parcel.queue = self._choice.next(parcel.queue.topic)
 
 
-def _given_up(failed: list[Parcel], reasons: list[str], patience_s: float) -> SendFailed:
+def _given_up(failed: list[QueueBatch], reasons: list[str], patience_s: float) -> SendFailed:
     count = sum(parcel.count for parcel in failed)
     return SendFailed(
         f"{count} messages for {failed[0].queue.topic} were not acknowledged within {patience_s:g} s "

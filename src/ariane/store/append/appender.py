@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, StoreError
-from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatches
+from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.batch_appender import append_batches
 from ariane.store.append.draft import Appended, Draft, record_bytes
 from ariane.store.commit_log.log import CommitLog
@@ -27,8 +27,8 @@ from ariane.wire.record.layout import (
     MAGIC_V1,
     RECORD_BYTES_MIN,
     SHORT,
+    add_checksum,
     pack_record,
-    seal,
     with_room,
 )
 
@@ -36,11 +36,11 @@ from ariane.wire.record.layout import (
 #
 # Records on their way into one file: packed and numbered first, known to queues and index only when they are written.
 #
-# A record takes its queue's next number at once; `Run.take_back` returns the numbers of those that were not written.
+# A record takes its queue's next number at once; `PendingWrite.take_back` returns those that were not written.
 # Here a message is looked at in general. The straight line for the usual one is in append.py, and leaves the same
 # bytes.
 
-Outcome = Appended | StoreError
+AppendResult = Appended | StoreError
 
 NOT_QUEUED = 0x4
 """The bit that both transaction types have that do not go to their queue: prepared (4) and rollback (12)."""
@@ -51,7 +51,7 @@ Staged = tuple[int, Draft, ConsumeQueue, int, int, int]
 """The number of a draft, the draft, its queue, queue offset, physical offset, and the size of its record."""
 
 
-class Run:
+class PendingWrite:
     """What is written to one file at once."""
 
     __slots__ = ("end", "offset", "parts", "staged")
@@ -102,12 +102,12 @@ class Run:
         )
         if is_queued:
             queue.max_offset = queue_offset + 1
-        self.parts.append(seal(record) if sealed else record)
+        self.parts.append(add_checksum(record) if sealed else record)
         self.staged.append((number, draft, queue, queue_offset, self.offset, len(record)))
         self.offset += len(record)
 
 
-def dispatch(staged: list[Staged], dispatcher: Dispatcher, timestamp_ms: int, outcomes: list[Outcome]) -> None:
+def dispatch(staged: list[Staged], dispatcher: Dispatcher, timestamp_ms: int, outcomes: list[AppendResult]) -> None:
     """Tells queues, index and listeners of records that are written. Nothing here can fail half-way."""
     physical: list[int] = []
     texts: list[str] = []
@@ -171,7 +171,7 @@ class Appender:
         self._sealed = sealed
         self.timestamp_ms = 0
         """Of the last append. Store times never go back, whatever the clock does: search by time relies on it."""
-        self._run = Run(commit_log)
+        self._run = PendingWrite(commit_log)
 
     def _begin(self, drafts: Sequence[Draft]) -> None:
         self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
@@ -179,13 +179,13 @@ class Appender:
             for draft in drafts:
                 draft.properties = with_room(draft.properties)
 
-    def _new_run(self) -> Run:
-        self._run = Run(self._log)
+    def _new_run(self) -> PendingWrite:
+        self._run = PendingWrite(self._log)
         return self._run
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """What became of each draft. They may spread over two files when the active one ends between them."""
         try:
             return self._append(drafts)
@@ -193,9 +193,9 @@ class Appender:
             self._run.take_back()
             raise
 
-    def _append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def _append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         self._begin(drafts)
-        outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
+        outcomes: list[AppendResult] = [_UNWRITTEN] * len(drafts)
         # Names of this function rather than attributes, and no call of ours for the usual message: half the time.
         by_topic, timestamp_ms, store_host = self._queues.by_topic, self.timestamp_ms, self._store_host
         size_max = 0 if self._sealed or len(store_host) != 8 else self._max_message_bytes
@@ -240,7 +240,7 @@ class Appender:
         self._write(run, outcomes)
         return outcomes
 
-    def _append_rare(self, run: Run, number: int, draft: Draft, outcomes: list[Outcome]) -> Run:
+    def _append_rare(self, run: PendingWrite, number: int, draft: Draft, outcomes: list[AppendResult]) -> PendingWrite:
         """For all but the usual message: a new queue, a file that is full, a field out of its range; the run to use."""
         size = record_bytes(draft, len(draft.topic), len(self._store_host))
         try:
@@ -265,11 +265,11 @@ class Appender:
                 "maxMessageSize, which must stay below mappedFileSizeCommitLog"
             )
 
-    def _stage(self, run: Run, number: int, draft: Draft) -> None:
+    def _stage(self, run: PendingWrite, number: int, draft: Draft) -> None:
         queue = self._queues.get_or_create(draft.topic, draft.queue_id)
         run.stage(number, draft, queue, self.timestamp_ms, self._store_host, self._sealed)
 
-    def _write(self, run: Run, outcomes: list[Outcome]) -> None:
+    def _write(self, run: PendingWrite, outcomes: list[AppendResult]) -> None:
         if not run.parts:
             return
         try:
@@ -283,10 +283,10 @@ class Appender:
 
     # --- all or none ------------------------------------------------------------------------------------------------
 
-    def append_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Drafts in one file, and all or none, as Apache keeps a client's batch."""
         self._begin(drafts)
-        outcomes: list[Outcome] = [_UNWRITTEN] * len(drafts)
+        outcomes: list[AppendResult] = [_UNWRITTEN] * len(drafts)
         total = sum(record_bytes(draft, len(draft.topic.encode()), len(self._store_host)) for draft in drafts)
         try:
             run = self._run_of(total)
@@ -301,7 +301,7 @@ class Appender:
             self._run.take_back()  # what was not written
         return outcomes
 
-    def _run_of(self, size: int) -> Run:
+    def _run_of(self, size: int) -> PendingWrite:
         """A run that has room for so many bytes: where the log ends, or in a new file."""
         self._check_size(size)
         if size > self._log.room():
@@ -348,7 +348,7 @@ class Appender:
         self._dispatcher.tell_all({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
-    def append_batches(self, drafts: DraftBatches) -> list[AppendedBatch | StoreError]:
+    def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches, each all or none: with one write if they can be, else one by one."""
         together: list[AppendedBatch] | None = None
         if not self._sealed and not drafts.are_few:

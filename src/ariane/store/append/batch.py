@@ -142,7 +142,7 @@ _unpack_first = struct.Struct(">i12xi").unpack_from
 _TYPES_CACHED = 1024
 
 
-class ItemShape(NamedTuple):
+class UniformSizes(NamedTuple):
     """The lengths that all items share."""
 
     size: int
@@ -150,7 +150,7 @@ class ItemShape(NamedTuple):
     text_bytes: int
 
 
-def shape_of(batch: bytes | memoryview) -> ItemShape | None:
+def uniform_sizes_of(batch: bytes | memoryview) -> UniformSizes | None:
     """The lengths of the first item; None when they are empty, or when not all items can have them."""
     if len(batch) <= _BARE_BYTES:
         return None
@@ -158,15 +158,15 @@ def shape_of(batch: bytes | memoryview) -> ItemShape | None:
     text_bytes = size - _BARE_BYTES - body_bytes
     if body_bytes < 1 or not 1 <= text_bytes <= PROPERTIES_BYTES_MAX or len(batch) % size:
         return None
-    return ItemShape(size, body_bytes, text_bytes)
+    return UniformSizes(size, body_bytes, text_bytes)
 
 
-class ItemTable(NamedTuple):
+class UniformBatch(NamedTuple):
     rows: Rows
-    shape: ItemShape
+    shape: UniformSizes
 
     @classmethod
-    def of(cls, batches: bytes | memoryview, shape: ItemShape) -> "ItemTable | None":
+    def of(cls, batches: bytes | memoryview, shape: UniformSizes) -> "UniformBatch | None":
         """None when a row has other lengths than `shape`, which is the shape of each batch's first item."""
         rows = np.frombuffer(batches, _item_type(shape))
         for name, length in zip(("size", "body_bytes", "text_bytes"), shape, strict=True):
@@ -181,7 +181,7 @@ class ItemTable(NamedTuple):
 
 
 @lru_cache(maxsize=_TYPES_CACHED)
-def _item_type(shape: ItemShape) -> "np.dtype[Any]":
+def _item_type(shape: UniformSizes) -> "np.dtype[Any]":
     size, body_bytes, text_bytes = shape
     text_at = _BODY_AT + body_bytes
     # Pieces of bytes (V) are copied row by row: half the time of slices of a byte array.
@@ -217,11 +217,11 @@ class BatchPlan(NamedTuple):
     reconsume_times: int
 
 
-class DraftBatches(msgspec.Struct, kw_only=True, gc=False):
+class DraftBatchGroup(msgspec.Struct, kw_only=True, gc=False):
     topic: str
     plans: list[BatchPlan]
     """At least one, in the order of their messages."""
-    items: ItemTable | BatchColumns
+    items: UniformBatch | BatchColumns
     """The messages of all batches: a table when all have the same lengths."""
     properties_end: bytes = b""
     """What each property text still needs behind it: the last separator, if the client left it out."""
@@ -233,7 +233,7 @@ class DraftBatches(msgspec.Struct, kw_only=True, gc=False):
     @property
     def are_few(self) -> bool:
         """Whether what numpy costs has too few messages to share it. Already two batches save more than that."""
-        return len(self.plans) == 1 and len(self) < _FEW and not isinstance(self.items, ItemTable)
+        return len(self.plans) == 1 and len(self) < _FEW and not isinstance(self.items, UniformBatch)
 
     def each(self) -> list[DraftBatch]:
         """Batch by batch, for who has to look at each."""
@@ -267,10 +267,10 @@ class DraftBatches(msgspec.Struct, kw_only=True, gc=False):
 
     def __len__(self) -> int:
         """How many messages."""
-        return len(self.items.rows) if isinstance(self.items, ItemTable) else len(self.items.bodies)
+        return len(self.items.rows) if isinstance(self.items, UniformBatch) else len(self.items.bodies)
 
     def _columns(self) -> BatchColumns:
-        if isinstance(self.items, ItemTable):
+        if isinstance(self.items, UniformBatch):
             rows = self.items.rows
             return BatchColumns(rows["body"].tolist(), rows["text"].tolist(), rows["flag"].tolist())
         return self.items

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ariane.errors import RecordError
-from ariane.store.append.batch import AppendedBatch, BatchKeys, DraftBatches, ItemTable, Rows
+from ariane.store.append.batch import AppendedBatch, BatchKeys, DraftBatchGroup, Rows, UniformBatch
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -37,7 +37,7 @@ _pack_short = SHORT.pack
 class BatchRecords:
     """RecordError, from its making, when a field is out of its range."""
 
-    def __init__(self, drafts: DraftBatches, topic: bytes, store_host: bytes, store_timestamp_ms: int) -> None:
+    def __init__(self, drafts: DraftBatchGroup, topic: bytes, store_host: bytes, store_timestamp_ms: int) -> None:
         self._items = drafts.items
         self._end = drafts.properties_end
         self._counts = [plan.messages for plan in drafts.plans]
@@ -61,7 +61,7 @@ class BatchRecords:
         heads["queue_offset"] = queue_offsets
         heads["physical_offset"] = physical_offsets
         heads["body_bytes"] = self._body_bytes
-        if isinstance(items, ItemTable):
+        if isinstance(items, UniformBatch):
             heads["flag"] = items.rows["flag"]
             heads["crc"] = _crcs(items.rows["body"].tolist())
             return self._pack_table(rows, items)
@@ -69,7 +69,7 @@ class BatchRecords:
         heads["crc"] = _crcs(items.bodies)
         return self._pack_columns(rows, items)
 
-    def _pack_table(self, heads: Rows, items: ItemTable) -> memoryview:
+    def _pack_table(self, heads: Rows, items: UniformBatch) -> memoryview:
         _, body_bytes, text_bytes = items.shape
         lengths = _Lengths(self._head_bytes, body_bytes, len(self._topic), text_bytes, len(self._end))
         records: Rows = np.empty(len(heads), _record_type(lengths))
@@ -97,9 +97,9 @@ def _crcs(bodies: list[bytes]) -> Uint32s:
     return np.fromiter(whole_crc32_of_each(bodies), np.uint32, len(bodies)) & np.uint32(POSITIVE_INT32)
 
 
-def _lengths(items: ItemTable | BatchColumns) -> tuple[int | Int64s, int, Int64s]:
+def _lengths(items: UniformBatch | BatchColumns) -> tuple[int | Int64s, int, Int64s]:
     """Of each body; of the longest text; and of each body and text together."""
-    if isinstance(items, ItemTable):
+    if isinstance(items, UniformBatch):
         _, body, text = items.shape
         return body, text, np.full(len(items.rows), body + text, np.int64)
     bodies = np.fromiter(map(len, items.bodies), np.int64, len(items.bodies))
@@ -107,7 +107,7 @@ def _lengths(items: ItemTable | BatchColumns) -> tuple[int | Int64s, int, Int64s
     return bodies, int(texts.max()), bodies + texts
 
 
-def _one_length(drafts: DraftBatches) -> bytes:
+def _one_length(drafts: DraftBatchGroup) -> bytes:
     """Any of the born hosts: packed with the length of another, one would be cut or filled up in silence."""
     hosts = {len(plan.born_host): plan.born_host for plan in drafts.plans}
     if len(hosts) > 1:
@@ -116,7 +116,7 @@ def _one_length(drafts: DraftBatches) -> bytes:
 
 
 def _pack_heads(
-    drafts: DraftBatches, magic: int, host_bits: int, store_host: bytes, store_timestamp_ms: int
+    drafts: DraftBatchGroup, magic: int, host_bits: int, store_host: bytes, store_timestamp_ms: int
 ) -> list[bytes]:
     """One for each batch, with zeros for what differs from message to message."""
     pack, hosts = head_of(host_bits).pack, ~HOST_BITS
@@ -206,7 +206,7 @@ class _Place(NamedTuple):
 
 
 def append_batches(
-    drafts: DraftBatches,
+    drafts: DraftBatchGroup,
     log: CommitLog,
     queues: ConsumeQueues,
     dispatcher: Dispatcher,
@@ -240,7 +240,7 @@ def append_batches(
     ]
 
 
-def _places(drafts: DraftBatches, queues: ConsumeQueues) -> list[_Place]:
+def _places(drafts: DraftBatchGroup, queues: ConsumeQueues) -> list[_Place]:
     places: list[_Place] = []
     next_offsets: dict[ConsumeQueue, int] = {}
     first = 0
@@ -266,7 +266,7 @@ def _queue(codes: int | Int64s, places: list[_Place], physical: Int64s, sizes: I
 
 
 def _note_keys(
-    drafts: DraftBatches, physical: Int64s, offsets: list[int], timestamp_ms: int, dispatcher: Dispatcher
+    drafts: DraftBatchGroup, physical: Int64s, offsets: list[int], timestamp_ms: int, dispatcher: Dispatcher
 ) -> None:
     keys = drafts.keys
     if isinstance(keys, BatchKeys):

@@ -21,19 +21,19 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ariane.store.blocking_io import ColdBytes, fetch
+from ariane.store.blocking_io import UncachedBytes, fetch
 from ariane.store.commit_log.checksums import (
     BLOCK_BYTES_MIN,
     DAMAGED,
     NOT_KNOWN,
+    BlockChecksum,
     Blocks,
-    Sum,
-    SumsFile,
-    create_sums,
-    open_sums,
+    ChecksumFile,
+    create_checksums,
+    open_checksums,
 )
 from ariane.store.commit_log.log import Segment, Segments
-from ariane.store.disk import Disk, Unsynced
+from ariane.store.disk import Disk, PendingSync
 from ariane.store.layout import offset_name, offset_of
 from ariane.wire.hashes import crc32_onward
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MAX
@@ -67,7 +67,7 @@ class Gaps(NamedTuple):
 
     segment: Segment
     blocks: Blocks
-    known: dict[int, Sum]
+    known: dict[int, BlockChecksum]
 
     @property
     def begin(self) -> int:
@@ -90,7 +90,7 @@ def find_gaps(disk: Disk, directory: Path, segments: Segments, block_bytes: int,
 
 def _gaps_of(disk: Disk, directory: Path, segment: Segment, block_bytes: int, low: int, high: int) -> Gaps:
     begin = max(low, segment.base)
-    file = open_sums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
+    file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
         blocks, sums = Blocks(segment.base, segment.file.size, block_bytes), []
     else:
@@ -103,7 +103,7 @@ def _gaps_of(disk: Disk, directory: Path, segment: Segment, block_bytes: int, lo
     return Gaps(segment, blocks, known)
 
 
-def fill(gaps: Gaps, file: SumsFile, log_end: int) -> None:
+def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
     """Writes the sums that are missing, but for blocks with damage. Blocks; OSError when the log cannot be read."""
     base = gaps.segment.base
     begin = max(base, gaps.begin - RECORD_BYTES_MAX)  # the record that lies over the first block's begin is found
@@ -114,7 +114,9 @@ def fill(gaps: Gaps, file: SumsFile, log_end: int) -> None:
         for number in gaps.known.keys() - _numbers(gaps.blocks, damaged):
             known, block_end = gaps.known[number], gaps.blocks.end_of(number)
             at = known.covered_to or gaps.blocks.begin_of(number)
-            file.write(number, [Sum(block_end, crc32_onward(view[at - begin : block_end - begin], known.crc))])
+            file.write(
+                number, [BlockChecksum(block_end, crc32_onward(view[at - begin : block_end - begin], known.crc))]
+            )
     if damaged:
         _tell(gaps.segment, damaged)
 
@@ -122,7 +124,7 @@ def fill(gaps: Gaps, file: SumsFile, log_end: int) -> None:
 def _fetch(segment: Segment, begin: int, end: int) -> None:
     """By plain reads: a sector that the disk cannot read is an OSError so, and a SIGBUS through a mapping."""
     for at in range(begin, end, _FETCHED_BYTES):
-        fetch([ColdBytes(segment.file, at - segment.base, min(_FETCHED_BYTES, end - at))])
+        fetch([UncachedBytes(segment.file, at - segment.base, min(_FETCHED_BYTES, end - at))])
 
 
 def _damaged(view: memoryview, gaps: Gaps, begin: int) -> Iterator[tuple[int, int]]:
@@ -178,7 +180,7 @@ LOOK_BACK_BYTES = 512 * 1024 * 1024
 """How much of the log without sums a start makes up for: more than lies between two checkpoints, even under load."""
 
 
-def cut_sums(disk: Disk, directory: Path, segments: Segments, end: int) -> None:
+def truncate_checksums(disk: Disk, directory: Path, segments: Segments, end: int) -> None:
     """Leaves no sum of a byte at or behind `end`, and none of a file that is gone."""
     files = {offset_name(segment.base): segment for segment in segments if segment.base < end}
     strays = [name for name in _names(disk, directory) if not _belongs(disk, directory / name, files.get(name))]
@@ -192,7 +194,7 @@ def cut_sums(disk: Disk, directory: Path, segments: Segments, end: int) -> None:
             _remove(disk, directory, [offset_name(segment.base)])
 
 
-def drop_sums_before(disk: Disk, directory: Path, low: int) -> None:
+def drop_checksums_before(disk: Disk, directory: Path, low: int) -> None:
     """For retention: the log begins at `low` now."""
     for name in _names(disk, directory):
         if int(name) < low:
@@ -200,7 +202,9 @@ def drop_sums_before(disk: Disk, directory: Path, low: int) -> None:
                 disk.remove(directory / name)
 
 
-def newest_sum(disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int) -> Sum:
+def newest_checksum(
+    disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int
+) -> BlockChecksum:
     """Where to go on: the last known sum, not before the block that holds `begin`; else that of no byte of this block.
 
     From `begin` on the log was walked just now. What is missing before it nobody has looked at: see sums_gaps.py. It is
@@ -214,14 +218,14 @@ def newest_sum(disk: Disk, directory: Path, segments: Segments, block_bytes: int
         found = _newest_of(disk, directory, segment) if segment.base < end else None
         if found is not None and found.covered_to >= first:
             return found
-    return Sum(first, 0)
+    return BlockChecksum(first, 0)
 
 
 def block_begin(disk: Disk, directory: Path, segment: Segment | None, offset: int, block_bytes: int) -> int:
     """Of the block that holds `offset`, which may also be where a file ends and none follows yet."""
     if segment is None:
         return offset
-    file = open_sums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
+    file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
         return Blocks(segment.base, segment.file.size, block_bytes).whole_below(offset)
     file.close()
@@ -237,7 +241,7 @@ def _belongs(disk: Disk, path: Path, segment: Segment | None) -> bool:
     """Whether there is such a log file. A crash may also have kept the name of a new sums file and lost its head."""
     if segment is None:
         return False
-    file = open_sums(disk, path, segment.base, segment.file.size)
+    file = open_checksums(disk, path, segment.base, segment.file.size)
     if file is None:
         log.warning("block sums removed: their file is damaged", extra={"file": str(path)})
         return False
@@ -254,7 +258,7 @@ def _remove(disk: Disk, directory: Path, names: list[str]) -> None:
 
 
 def _cut_within(disk: Disk, path: Path, segment: Segment, end: int) -> None:
-    file = open_sums(disk, path, segment.base, segment.file.size, writable=True)
+    file = open_checksums(disk, path, segment.base, segment.file.size, writable=True)
     if file is None:
         return
     try:
@@ -268,7 +272,7 @@ def _cut_within(disk: Disk, path: Path, segment: Segment, end: int) -> None:
         file.close()
 
 
-def _shortened(blocks: Blocks, found: Sum, segment: Segment, end: int) -> Sum:
+def _shortened(blocks: Blocks, found: BlockChecksum, segment: Segment, end: int) -> BlockChecksum:
     """The sum of the block that holds `end`, up to there. It is only made anew from bytes that the old one confirms."""
     begin = blocks.whole_below(end)
     if begin == end or found in (NOT_KNOWN, DAMAGED):
@@ -282,12 +286,12 @@ def _shortened(blocks: Blocks, found: Sum, segment: Segment, end: int) -> Sum:
             extra={"file": str(segment.path), "from": begin, "to": found.covered_to},
         )
         return NOT_KNOWN
-    return Sum(end, crc32_onward(view[begin - segment.base : end - segment.base]))
+    return BlockChecksum(end, crc32_onward(view[begin - segment.base : end - segment.base]))
 
 
-def _newest_of(disk: Disk, directory: Path, segment: Segment) -> Sum | None:
+def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum | None:
     """The last known sum of a file. Of a whole block, as that of no byte of the next."""
-    file = open_sums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
+    file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
         return None
     try:
@@ -296,10 +300,10 @@ def _newest_of(disk: Disk, directory: Path, segment: Segment) -> Sum | None:
         file.close()
 
 
-def _last_known(file: SumsFile) -> Sum | None:
+def _last_known(file: ChecksumFile) -> BlockChecksum | None:
     for number, found in reversed(list(enumerate(file.read()))):
         if found not in (NOT_KNOWN, DAMAGED):
-            return Sum(found.covered_to, 0) if found.covered_to == file.blocks.end_of(number) else found
+            return BlockChecksum(found.covered_to, 0) if found.covered_to == file.blocks.end_of(number) else found
     return None
 
 
@@ -309,7 +313,7 @@ STEP_BYTES = 8 * 1024 * 1024
 """What is summed at once while somebody may come to wait for a sync: a millisecond. No block is larger."""
 
 
-class LogSums:
+class ChecksumWriter:
     """Any thread may call; one at a time is served. The log ends at `end`.
 
     What another process wrote behind `begin` may not be durable, nor its sums. If none is known, they begin there.
@@ -321,12 +325,12 @@ class LogSums:
         self._segments = segments
         self._block_bytes = max(block_bytes, BLOCK_BYTES_MIN)
         self._one_at_a_time = threading.Lock()
-        self._at, self._crc = newest_sum(disk, directory, segments, self._block_bytes, begin, end)
+        self._at, self._crc = newest_checksum(disk, directory, segments, self._block_bytes, begin, end)
         """How far the log is summed; and the sum of the block that is there, up to there."""
         low = max(segments.base, end - LOOK_BACK_BYTES)
         self._gaps = find_gaps(disk, directory, segments, self._block_bytes, low, self._at)
-        self._file: SumsFile | None = None
-        self._unsynced: dict[Path, Unsynced] = {}
+        self._file: ChecksumFile | None = None
+        self._unsynced: dict[Path, PendingSync] = {}
         self._doubt(begin, end)
         self._is_failing = False
 
@@ -362,7 +366,7 @@ class LogSums:
                 self._note_unsynced(self._directory, is_directory=True)
 
     def _note_unsynced(self, path: Path, *, is_directory: bool = False) -> None:
-        self._unsynced.setdefault(path, Unsynced(self._disk, path, is_directory))
+        self._unsynced.setdefault(path, PendingSync(self._disk, path, is_directory))
 
     def _fill_gaps(self, durable_to: int) -> None:
         """What cannot be read or written stays a gap, for the next start to try again."""
@@ -414,17 +418,17 @@ class LogSums:
             with segment.file.window(self._at - segment.base, stop - segment.base) as view:
                 self._sum_within(view, file, stop)
 
-    def _sum_within(self, view: memoryview, file: SumsFile, stop: int) -> None:
+    def _sum_within(self, view: memoryview, file: ChecksumFile, stop: int) -> None:
         """`view` is the log from where the sums are to `stop`."""
         begin, blocks = self._at, file.blocks
         at, crc = begin, self._crc
         first = number = blocks.number_at(at)
-        sums: list[Sum] = []
+        sums: list[BlockChecksum] = []
         while at < stop:
             block_end = blocks.end_of(number)
             end = min(block_end, stop)
             crc = crc32_onward(view[at - begin : end - begin], crc)
-            sums.append(Sum(end, crc))
+            sums.append(BlockChecksum(end, crc))
             at, number = end, number + 1
             if end == block_end:
                 crc = 0
@@ -436,21 +440,21 @@ class LogSums:
         """By a copy of the list, which the event loop may change meanwhile."""
         return next((one for one in tuple(self._segments) if one.base <= offset < one.end), None)
 
-    def _file_of(self, segment: Segment) -> SumsFile:
+    def _file_of(self, segment: Segment) -> ChecksumFile:
         if self._file is None or self._file.blocks.base != segment.base:
             self._close_file()
             self._file = self._open_file(segment)
         return self._file
 
-    def _open_file(self, segment: Segment) -> SumsFile:
+    def _open_file(self, segment: Segment) -> ChecksumFile:
         path, size = self._directory / offset_name(segment.base), segment.file.size
-        file = open_sums(self._disk, path, segment.base, size, writable=True)
+        file = open_checksums(self._disk, path, segment.base, size, writable=True)
         if file is not None:
             return file
         if self._disk.size(path) is not None:
             self._disk.remove(path)
         self._note_unsynced(self._directory, is_directory=True)
-        return create_sums(self._disk, path, Blocks(segment.base, size, self._block_bytes))
+        return create_checksums(self._disk, path, Blocks(segment.base, size, self._block_bytes))
 
     def _close_file(self) -> None:
         file, self._file = self._file, None

@@ -39,13 +39,13 @@ BLOCK_BYTES_MIN = 512
 """With smaller ones the sums would take more than a thirtieth of the log."""
 
 
-class Sum(NamedTuple):
+class BlockChecksum(NamedTuple):
     covered_to: int
     crc: int
 
 
-NOT_KNOWN = Sum(0, 0)
-DAMAGED = Sum(-1, 0)
+NOT_KNOWN = BlockChecksum(0, 0)
+DAMAGED = BlockChecksum(-1, 0)
 """What stands there was never written: the sums file itself has changed."""
 
 
@@ -101,29 +101,29 @@ class Blocks:
         return blocks if block_bytes >= BLOCK_BYTES_MIN and data == blocks.pack() else None
 
 
-class SumsFile:
-    """An open one, by `create_sums` or `open_sums`. Blocks are named by their numbers."""
+class ChecksumFile:
+    """An open one, by `create_checksums` or `open_checksums`. Blocks are named by their numbers."""
 
     def __init__(self, path: Path, file: File, blocks: Blocks) -> None:
         self.path = path
         self.blocks = blocks
         self._file = file
 
-    def read(self, first: int = 0) -> list[Sum]:
+    def read(self, first: int = 0) -> list[BlockChecksum]:
         """The sums of the blocks from `first` up to the last one that has any."""
         data = self._file.read((self.blocks.count - first) * SUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
         raws = [data[at : at + SUM_BYTES].ljust(SUM_BYTES, b"\0") for at in range(0, len(data), SUM_BYTES)]
         return [self._unpack(raw, number) for number, raw in enumerate(raws, first)]
 
-    def _unpack(self, raw: bytes, number: int) -> Sum:
+    def _unpack(self, raw: bytes, number: int) -> BlockChecksum:
         if raw == _UNWRITTEN:
             return NOT_KNOWN
         if raw[_SUM.size :] != _CRC.pack(crc32(raw[: _SUM.size])):
             return DAMAGED
-        found = Sum(*_SUM.unpack_from(raw))
+        found = BlockChecksum(*_SUM.unpack_from(raw))
         return found if self.blocks.begin_of(number) < found.covered_to <= self.blocks.end_of(number) else DAMAGED
 
-    def write(self, first: int, sums: Iterable[Sum]) -> None:
+    def write(self, first: int, sums: Iterable[BlockChecksum]) -> None:
         """The sums of blocks that follow each other, by one write."""
         self._file.write(b"".join(map(_pack, sums)), self.blocks.position_of(first))
 
@@ -134,14 +134,14 @@ class SumsFile:
         self._file.close()
 
 
-def _pack(found: Sum) -> bytes:
+def _pack(found: BlockChecksum) -> bytes:
     if found == NOT_KNOWN:
         return _UNWRITTEN
     raw = _SUM.pack(*found)
     return raw + _CRC.pack(crc32(raw))
 
 
-def create_sums(disk: Disk, path: Path, blocks: Blocks) -> SumsFile:
+def create_checksums(disk: Disk, path: Path, blocks: Blocks) -> ChecksumFile:
     file = disk.create(path, blocks.sums_bytes, allocated=0)
     try:
         file.write(blocks.pack(), 0)
@@ -149,10 +149,12 @@ def create_sums(disk: Disk, path: Path, blocks: Blocks) -> SumsFile:
         file.close()
         disk.remove(path)
         raise
-    return SumsFile(path, file, blocks)
+    return ChecksumFile(path, file, blocks)
 
 
-def open_sums(disk: Disk, path: Path, base: int, file_bytes: int, *, writable: bool = False) -> SumsFile | None:
+def open_checksums(
+    disk: Disk, path: Path, base: int, file_bytes: int, *, writable: bool = False
+) -> ChecksumFile | None:
     """None when the file is missing, damaged at its head, or not made for this log file."""
     size = disk.size(path)
     if size is None:
@@ -162,4 +164,4 @@ def open_sums(disk: Disk, path: Path, base: int, file_bytes: int, *, writable: b
     if blocks is None or (blocks.base, blocks.file_bytes) != (base, file_bytes) or size != blocks.sums_bytes:
         file.close()
         return None
-    return SumsFile(path, file, blocks)
+    return ChecksumFile(path, file, blocks)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from ariane.errors import StoreFull, StoreMismatch
 from ariane.store.blocking_io import (
-    ColdBytes,
+    IoSteps,
     Place,
-    Steps,
+    UncachedBytes,
     are_cached,
-    at_once,
     fetch,
     fetch_records,
     is_record_cached,
     joined,
+    run_sync,
 )
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
@@ -133,9 +133,9 @@ class Segments:
 
     def drop_first(self) -> Segment:
         """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
-        return at_once(self.dropping_first())
+        return run_sync(self.dropping_first())
 
-    def dropping_first(self) -> Steps[Segment]:
+    def dropping_first(self) -> IoSteps[Segment]:
         """The same step by step: to give back the blocks of a large file takes a while.
 
         It is forgotten first, so nobody finds it any more while a thread removes it; and a number is never used again,
@@ -289,30 +289,30 @@ class CommitLog:
         ends = places if len(places) == 1 else (places[0], places[-1])
         return all(map(are_cached, self._parts(ends)))
 
-    def warm(self, places: Sequence[Place]) -> Steps[None]:
+    def warm(self, places: Sequence[Place]) -> IoSteps[None]:
         """So that they can (cold_reads.py)."""
         if not self.is_cached(places):
             yield partial(fetch, list(self._parts(joined(places))))
 
-    def warm_records(self, offsets: Sequence[int]) -> Steps[None]:
+    def warm_records(self, offsets: Sequence[int]) -> IoSteps[None]:
         """The same for records of which nobody knows more than where they begin."""
         cold = [part for offset in offsets if (part := self._cold_record(offset)) is not None]
         if cold:
             yield partial(fetch_records, cold)
 
-    def _cold_record(self, offset: int) -> ColdBytes | None:
+    def _cold_record(self, offset: int) -> UncachedBytes | None:
         segment = self._segments.find(offset)
         if segment is None or offset >= self.fresh_from:
             return None
         size_max = min(segment.end - offset, RECORD_BYTES_MAX)
-        part = ColdBytes(segment.file, offset - segment.base, size_max)
+        part = UncachedBytes(segment.file, offset - segment.base, size_max)
         return None if is_record_cached(part) else part
 
-    def _parts(self, places: Iterable[Place]) -> Iterator[ColdBytes]:
+    def _parts(self, places: Iterable[Place]) -> Iterator[UncachedBytes]:
         for offset, size in places:
             segment = self._segments.find(offset)
             if segment is not None and 0 < size <= RECORD_BYTES_MAX:
-                yield ColdBytes(segment.file, offset - segment.base, size)
+                yield UncachedBytes(segment.file, offset - segment.base, size)
 
     def close(self) -> None:
         """A file made ready but never used is removed, as Apache does on a clean stop."""

@@ -29,8 +29,8 @@ from ariane.wire.record.layout import (
     SEAL_NAME,
     SIZE_AND_MAGIC,
     TOPIC_BYTES_MAX_V1,
-    is_sealed,
-    seal_fault,
+    checksum_fault,
+    has_checksum,
 )
 from ariane.wire.record.numpy_fields import HEAD_BYTES, at_every_byte, heads_at
 from ariane.wire.record.read import BlankRecord, BrokenRecord, RecordView, verify
@@ -184,7 +184,7 @@ _LENGTHS_BYTES = 3
 """Of the topic, 1, and of the properties, 2."""
 
 
-class UsualRecords(NamedTuple):
+class SimpleRecords(NamedTuple):
     """Records that follow each other: where each one is, and what queues and index keep of it."""
 
     end: int
@@ -215,7 +215,7 @@ class _Places(NamedTuple):
         return _Places(*(part[:count] for part in self))
 
 
-def read_usual(view: memoryview, position: int, base: int, size_max: int) -> UsualRecords | None:
+def scan_simple_records(view: memoryview, position: int, base: int, size_max: int) -> SimpleRecords | None:
     """Some usual records from `position` on; None when the first one is not usual.
 
     `base` is the physical offset of the buffer's first byte: records must say that they belong where they are.
@@ -234,7 +234,7 @@ def read_usual(view: memoryview, position: int, base: int, size_max: int) -> Usu
     if not count:
         return None
     places, heads = places.first(count), heads[:count]
-    return UsualRecords(
+    return SimpleRecords(
         end=int(places.ends[-1]),
         physical=(places.starts + base).tolist(),
         sizes=(places.ends - places.starts).tolist(),
@@ -294,7 +294,7 @@ def _count_sealed(view: memoryview, places: _Places, tails: Tails) -> int:
     if SEAL_NAME in tails.data:
         for number, record in enumerate(_pieces(view, places.starts, places.ends)):
             text = tails.text(number)
-            if is_sealed(text) and seal_fault(record, text) is not None:
+            if has_checksum(text) and checksum_fault(record, text) is not None:
                 return number
     return len(places.starts)
 
@@ -337,7 +337,7 @@ class LogWalk:
     _alone: int = 0
     _alone_next: int = _ALONE_MIN
 
-    def whole_records(self) -> Iterator[RecordView | UsualRecords]:
+    def whole_records(self) -> Iterator[RecordView | SimpleRecords]:
         """Every whole record, many at once where they are usual; `end` is set when they are exhausted."""
         self.end = position = self.start
         files_end = self.segments.last.end if self.segments.last is not None else 0
@@ -369,12 +369,12 @@ class LogWalk:
                 return
             self.end = position
 
-    def _usual(self, segment: Segment, position: int) -> UsualRecords | None:
+    def _usual(self, segment: Segment, position: int) -> SimpleRecords | None:
         """None when the next record is to be looked at alone: behind an unusual one there are often more of them."""
         if self._alone:
             self._alone -= 1
             return None
-        usual = read_usual(segment.file.view(), position - segment.base, segment.base, self.size_max)
+        usual = scan_simple_records(segment.file.view(), position - segment.base, segment.base, self.size_max)
         if usual is None:
             self._alone = self._alone_next
             self._alone_next = min(2 * self._alone_next, RECORDS_MAX)

@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
-from ariane.store.blocking_io import ColdBytes, Steps, are_cached, fetch_entries
+from ariane.store.blocking_io import IoSteps, UncachedBytes, are_cached, fetch_entries
 from ariane.store.consume_queue.entry import ENTRY_BYTES, FILLER
-from ariane.store.disk import Disk, File, Unsynced
+from ariane.store.disk import Disk, File, PendingSync
 from ariane.store.layout import offset_name, offset_of
 
 # --- open_files ---
@@ -116,7 +116,7 @@ class QueueFiles:
         self._new_names = new_names
         self._disk = disk
         self._open_files = open_files
-        self._names: Unsynced | None = None  # the last change of a name here
+        self._names: PendingSync | None = None  # the last change of a name here
         self._names_in_doubt = False
         self._path_base, self._path = -1, ""  # of the file that was written last
         self._read_base, self._read_path = -1, ""  # and of the one that was read last
@@ -245,7 +245,7 @@ class QueueFiles:
             raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
         return data
 
-    def warm(self, position: int, length: int) -> Steps[None]:
+    def warm(self, position: int, length: int) -> IoSteps[None]:
         """So that `read` does not wait for the disk. What cannot be read is `read`'s to tell."""
         for base, at, step in self._parts(position, length):
             path = self._path_to_read(base)
@@ -254,7 +254,7 @@ class QueueFiles:
 
     def _is_cached(self, path: str, at: int, length: int) -> bool:
         with suppress(OSError):
-            return are_cached(ColdBytes(self._open_files.get(path), at, length))
+            return are_cached(UncachedBytes(self._open_files.get(path), at, length))
         return True
 
     def _file(self, base: int, at: int) -> File:
@@ -285,7 +285,7 @@ class QueueFiles:
         self.end = base + self.segment_bytes
         return file
 
-    def drop_before(self, position: int) -> Steps[int]:
+    def drop_before(self, position: int) -> IoSteps[int]:
         """Removes the files that end at or before `position`, but never the last one; how many.
 
         A file may be added behind them while a thread syncs the names: whichever of the two changes a crash undoes,
@@ -295,7 +295,7 @@ class QueueFiles:
         with self._failing_as(StoreError, "removed"):
             while self.base + self.segment_bytes <= min(position, self.end - 1):
                 if self._names_are_in_doubt and not is_synced:
-                    yield Unsynced(self._disk, self.directory, is_directory=True).sync
+                    yield PendingSync(self._disk, self.directory, is_directory=True).sync
                     is_synced = True
                     continue  # the topic may have been deleted meanwhile
                 self._open_files.remove(self.path(self.base))
@@ -341,11 +341,11 @@ class QueueFiles:
 
     # --- durability -------------------------------------------------------------------------------------------------
 
-    def take_unsynced(self) -> list[Unsynced]:
+    def take_unsynced(self) -> list[PendingSync]:
         """What to sync so that everything until now is durable; a later call lists only what came after."""
         start, self._unsynced_from = self._unsynced_from, None
         bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
-        unsynced = [Unsynced(self._disk, self._path_to_write(base)) for base in bases]
+        unsynced = [PendingSync(self._disk, self._path_to_write(base)) for base in bases]
         if unsynced and self._names_in_doubt:
             self._after_name_change()
         if self._names is not None and not self._names.is_synced:
@@ -375,7 +375,7 @@ class QueueFiles:
             self._disk.sync_directory(Path(self.directory))
 
     def _after_name_change(self) -> None:
-        self._names = Unsynced(self._disk, self.directory, is_directory=True)
+        self._names = PendingSync(self._disk, self.directory, is_directory=True)
         self._names_in_doubt = False
 
     @contextmanager

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ariane.errors import StoreCorrupt
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
 from ariane.store.consume_queue.files import QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
 from ariane.store.consume_queue.scan import ENTRY_TYPE
-from ariane.store.disk import Unsynced
+from ariane.store.disk import PendingSync
 
 # --- queue_recovery ---
 #
@@ -237,7 +237,7 @@ class ConsumeQueue:
         found = self._files.read_cached(offset * ENTRY_BYTES, (from_file - offset) * ENTRY_BYTES)
         return found if found is None or from_file == end else found + self._read(from_file, end)
 
-    def warm(self, offset: int, count: int = 1) -> Steps[None]:
+    def warm(self, offset: int, count: int = 1) -> IoSteps[None]:
         """So that `entries` does not wait for the disk (cold_reads.py)."""
         end = min(offset + count, self._tail_offset)
         if self.min_offset <= offset < end:
@@ -254,7 +254,7 @@ class ConsumeQueue:
         """Whether that write would not wait for the disk. Of a file that is made for it nothing is read."""
         return self.write_place() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
 
-    def finding_physical(self, offset: int) -> Steps[int | None]:
+    def finding_physical(self, offset: int) -> IoSteps[int | None]:
         """Where the record of the entry at `offset` is; None when the queue has no such entry."""
         yield from self.warm(offset)
         entry = self.entries(offset, 1)
@@ -303,7 +303,7 @@ class ConsumeQueue:
             self._tail_offset = kept_from
         self._new.dirty.discard(self)
 
-    def take_unsynced(self) -> list[Unsynced]:
+    def take_unsynced(self) -> list[PendingSync]:
         """What a thread has to sync so that everything written until now is durable."""
         return self._files.take_unsynced()
 
@@ -348,9 +348,9 @@ class ConsumeQueue:
 
     def correct_min(self, log_min: int) -> None:
         """The log begins at `log_min` now: entries that point below it count no more."""
-        at_once(self._correcting_min(log_min))
+        run_sync(self._correcting_min(log_min))
 
-    def _correcting_min(self, log_min: int) -> Steps[None]:
+    def _correcting_min(self, log_min: int) -> IoSteps[None]:
         """Looks at the first entry, then halves what is left: nobody has read these for days."""
         low, high, middle = self.min_offset, self.max_offset, self.min_offset
         while low < high:
@@ -366,9 +366,9 @@ class ConsumeQueue:
 
     def drop_before(self, log_min: int) -> int:
         """Like `correct_min`, and removes the files whose entries all count no more, but never the last; how many."""
-        return at_once(self.dropping_before(log_min))
+        return run_sync(self.dropping_before(log_min))
 
-    def dropping_before(self, log_min: int) -> Steps[int]:
+    def dropping_before(self, log_min: int) -> IoSteps[int]:
         """The same step by step."""
         yield from self._correcting_min(log_min)
         return (yield from self._files.drop_before(self.min_offset * ENTRY_BYTES))

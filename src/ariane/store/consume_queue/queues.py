@@ -9,12 +9,12 @@ from sys import intern
 
 from ariane.errors import MessageRefused, StoreError
 from ariane.model.ids import topic_fault
-from ariane.store.blocking_io import Steps, at_once
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries
 from ariane.store.consume_queue.queue import ConsumeQueue
-from ariane.store.disk import Disk, Unsynced, sync_together
+from ariane.store.disk import Disk, PendingSync, sync_together
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
 
@@ -143,9 +143,9 @@ class ConsumeQueues:
 
     def write_dirty(self) -> None:
         """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
-        at_once(self.writing_dirty())
+        run_sync(self.writing_dirty())
 
-    def writing_dirty(self) -> Steps[None]:
+    def writing_dirty(self) -> IoSteps[None]:
         """The same step by step; others get their turn after every few queues. Which ones is settled at the start."""
         failures = []
         for number, queue in enumerate(tuple(self.dirty), 1):
@@ -160,7 +160,7 @@ class ConsumeQueues:
 
     def take_unsynced(self) -> list[Callable[[], None]]:
         """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
-        names = [Unsynced(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
+        names = [PendingSync(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
         self._new_names.clear()
         unsynced = [unsynced for queue in self for unsynced in queue.take_unsynced()] + names
         was_in_doubt, self._in_doubt = self._in_doubt, False
@@ -184,9 +184,9 @@ class ConsumeQueues:
 
     def drop_before(self, log_min: int) -> int:
         """The log begins at `log_min` now. How many files were removed."""
-        return at_once(self.dropping_before(log_min))
+        return run_sync(self.dropping_before(log_min))
 
-    def dropping_before(self, log_min: int) -> Steps[int]:
+    def dropping_before(self, log_min: int) -> IoSteps[int]:
         """The same step by step; others get their turn after every few queues."""
         files = 0
         for number, queue in enumerate(self, 1):

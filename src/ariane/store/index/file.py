@@ -130,14 +130,14 @@ class IndexPages:
 _COPY_BYTES = 1 << 20
 
 
-class Shape(NamedTuple):
+class IndexCapacity(NamedTuple):
     """The two numbers that all files of an index share."""
 
     slots: int
     entries: int
 
 
-class Staged(NamedTuple):
+class PendingEntries(NamedTuple):
     """Entries that are written but not yet visible."""
 
     header: Header
@@ -148,7 +148,7 @@ class Staged(NamedTuple):
 class IndexFile:
     """One writer; `find` may run in a thread meanwhile."""
 
-    def __init__(self, path: Path, file: File, shape: Shape, header: Header, *, has_blocks: bool) -> None:
+    def __init__(self, path: Path, file: File, shape: IndexCapacity, header: Header, *, has_blocks: bool) -> None:
         self.path = path
         self.changes = 0
         """Grows with every change, so that a sync knows what it has covered."""
@@ -164,7 +164,7 @@ class IndexFile:
         self._sync_failed = False
 
     @classmethod
-    def create(cls, disk: Disk, path: Path, shape: Shape, header: Header) -> "IndexFile":
+    def create(cls, disk: Disk, path: Path, shape: IndexCapacity, header: Header) -> "IndexFile":
         file = disk.create(path, file_bytes(*shape), allocated=entries_position(shape.slots))
         try:
             file.sync()  # its size before its first entry: a file of another size that has entries is another broker's
@@ -175,7 +175,7 @@ class IndexFile:
         return cls(path, file, shape, header, has_blocks=True)
 
     @classmethod
-    def open(cls, disk: Disk, path: Path, shape: Shape) -> "IndexFile | None":
+    def open(cls, disk: Disk, path: Path, shape: IndexCapacity) -> "IndexFile | None":
         """None when the file was never finished being made; StoreMismatch when it was made for another shape."""
         file = disk.open(path, writable=True)
         head = file.read(HEADER_BYTES, 0)
@@ -217,7 +217,7 @@ class IndexFile:
         begin = self._reader.position(self._header.entry_count)
         return self._pages.cold(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
 
-    def stage(self, rows: KeyRows) -> Staged:
+    def stage(self, rows: KeyRows) -> PendingEntries:
         """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
         number = self._header.entry_count
         slots = rows.hashes % np.int32(self._shape.slots)
@@ -226,9 +226,9 @@ class IndexFile:
         previous = previous_entries(slots, heads, number)
         entries = pack_entries(rows, self._seconds(rows), previous)
         self._file.write(entries.tobytes(), self._reader.position(number))
-        return Staged(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
+        return PendingEntries(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
 
-    def publish(self, staged: Staged) -> None:
+    def publish(self, staged: PendingEntries) -> None:
         """Shows what was staged last. The header first: a reader in a thread that sees a head then sees its entry."""
         assert self._map is not None, "stage() maps the slots"
         self._header = staged.header

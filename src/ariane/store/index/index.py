@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
-from ariane.store.blocking_io import Errand, Steps, at_once
+from ariane.store.blocking_io import Errand, IoSteps, run_sync
 from ariane.store.disk import Disk
 from ariane.store.index.entries import Header, KeyedMessage, KeyRows, key_hash
-from ariane.store.index.file import IndexFile, Shape, Staged
+from ariane.store.index.file import IndexCapacity, IndexFile, PendingEntries
 from ariane.store.index.pending_keys import KeyColumns
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
@@ -62,7 +62,7 @@ class SyncPlan:
 
 
 class IndexDirectory:
-    def __init__(self, disk: Disk, path: Path, shape: Shape, now_local_name: Callable[[], str]) -> None:
+    def __init__(self, disk: Disk, path: Path, shape: IndexCapacity, now_local_name: Callable[[], str]) -> None:
         self.files: list[IndexFile] = []
         """Replaced and never changed in place, because threads read it."""
         self._disk = disk
@@ -124,12 +124,12 @@ class IndexDirectory:
 
     def drop(self, file: IndexFile, *, durably: bool = False) -> None:
         """Unlinks a file, and closes it when no thread can be using it. StoreError when it cannot be unlinked."""
-        at_once(self.dropping(file))
+        run_sync(self.dropping(file))
         if durably:
             with self._failing_for(file):
                 self._disk.sync_directory(self._path)
 
-    def dropping(self, file: IndexFile) -> Steps[None]:
+    def dropping(self, file: IndexFile) -> IoSteps[None]:
         """The same step by step: to give back the blocks of a large file takes a while.
 
         It is closed before it is unlinked, if it can be: whoever of the two is last gives the blocks back.
@@ -286,7 +286,7 @@ class Index:
 
         Call `after_clean_stop` or `after_crash` next: they say what of it counts.
         """
-        shape = Shape(settings.index_slots, settings.index_entries)
+        shape = IndexCapacity(settings.index_slots, settings.index_entries)
         directory = IndexDirectory(disk, layout.index, shape, now_local_name)
         directory.open_all()
         return cls(directory)
@@ -371,7 +371,7 @@ class Index:
         rows = columns.rows(self._end_physical)
         return newest[0].cold(rows.part(0, newest[0].room)) if len(rows.hashes) else None
 
-    def _stage(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, Staged]]:
+    def _stage(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, PendingEntries]]:
         """Each file that the rows go to, with its part of them."""
         staged = []
         newest = self._directory.files[-1:]
@@ -418,9 +418,9 @@ class Index:
 
     def drop_before(self, min_physical: int) -> None:
         """Removes the oldest files while they hold only messages that the log has lost; never the newest file."""
-        at_once(self.dropping_before(min_physical))
+        run_sync(self.dropping_before(min_physical))
 
-    def dropping_before(self, min_physical: int) -> Steps[None]:
+    def dropping_before(self, min_physical: int) -> IoSteps[None]:
         """The same step by step."""
         for file in self._directory.files[:-1]:
             if file.end_physical >= min_physical:

@@ -11,13 +11,13 @@ from functools import partial
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull
-from ariane.store.blocking_io import Errand, Steps, at_once, fetch_entries, until_warm
+from ariane.store.blocking_io import Errand, IoSteps, fetch_entries, run_sync, until_warm
 from ariane.store.checkpoint import write_mark
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, File
-from ariane.store.maintenance.recovery import Parts
+from ariane.store.maintenance.recovery import StoreComponents
 
 # --- cold_writes ---
 #
@@ -73,10 +73,10 @@ _UNWRITTEN_ENTRIES_MAX = 250_000
 With thousands of queues more at once is cheaper for each."""
 
 
-class DerivedFiles:
+class DerivedWriter:
     """Of one store, for the event loop."""
 
-    def __init__(self, parts: Parts, clock: Clock) -> None:
+    def __init__(self, parts: StoreComponents, clock: Clock) -> None:
         self._parts = parts
         self._clock = clock
         self.written_to = parts.commit_log.max_offset
@@ -86,16 +86,16 @@ class DerivedFiles:
         self._queue_ends = QueueEnds(parts.disk, parts.queues)
         self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
 
-    def warming_index(self) -> Steps[None]:
+    def warming_index(self) -> IoSteps[None]:
         """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
         return _warming(self._parts.dispatcher.cold_index)
 
-    def writing_index(self) -> Steps[None]:
+    def writing_index(self) -> IoSteps[None]:
         """Puts the keys that wait, as `writing` does it."""
         yield from self.warming_index()
         self._parts.dispatcher.write_index()
 
-    def warming(self) -> Steps[None]:
+    def warming(self) -> IoSteps[None]:
         """So that `write` does not; and the next append, which may come after an hour without any."""
         log_end = self._parts.commit_log.max_offset
         with suppress(OSError):  # it is the append that tells
@@ -121,9 +121,9 @@ class DerivedFiles:
 
     def write(self) -> None:
         """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
-        at_once(self._writing())
+        run_sync(self._writing())
 
-    def writing(self) -> Steps[None]:
+    def writing(self) -> IoSteps[None]:
         """The same step by step: it waits for no old bytes, and thousands of queues do not hold up the others."""
         yield from self.warming()
         yield from self._writing()
@@ -139,7 +139,7 @@ class DerivedFiles:
     def _note_written(self, log_offset: int, entries: int) -> None:
         self.written_to, self._entries_written = log_offset, entries
 
-    def _writing(self) -> Steps[None]:
+    def _writing(self) -> IoSteps[None]:
         parts, written_to = self._parts, self._parts.commit_log.max_offset
         entries = parts.queues.entries_added
         self._due_from = self._clock.monotonic() + min(len(parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
@@ -157,7 +157,7 @@ class DerivedFiles:
         self._mark.close()
 
 
-def _warming(cold: Callable[[], Errand | None]) -> Steps[None]:
+def _warming(cold: Callable[[], Errand | None]) -> IoSteps[None]:
     try:
         yield from until_warm(cold)
     except OSError as error:

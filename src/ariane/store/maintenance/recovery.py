@@ -20,7 +20,7 @@ from functools import partial
 from ariane.clock import Clock
 from ariane.model.system_topics import parse_levels
 from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkpoint, write_checkpoint
-from ariane.store.commit_log.checksum_writer import LogSums, cut_sums
+from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_checksums
 from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.commit_log.recovery import LogWalk, end_log, start_of_walk
 from ariane.store.consume_queue.files import affordable_open_files
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Parts:
+class StoreComponents:
     disk: Disk
     layout: Layout
     commit_log: CommitLog
@@ -45,10 +45,12 @@ class Parts:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     last_timestamp_ms: int
-    sums: LogSums | None
+    sums: ChecksumWriter | None
 
 
-def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str) -> Parts:
+def open_parts(
+    disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str
+) -> StoreComponents:
     layout = Layout.under(settings.root, settings.commit_log_path)
     for directory in (layout.root, layout.commit_log, layout.consume_queues, layout.index, layout.config):
         disk.make_directory(directory)
@@ -84,7 +86,7 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
     queues.truncate(walk.end)
     if index is not None:
         index.truncate(walk.end)
-    cut_sums(disk, layout.commit_log_sums, segments, min(walk.end, _summed_to(checkpoint, exit_, walk.end)))
+    truncate_checksums(disk, layout.commit_log_sums, segments, min(walk.end, _summed_to(checkpoint, exit_, walk.end)))
     end_log(segments, walk.end)
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
@@ -101,7 +103,7 @@ def open_parts(disk: Disk, settings: StoreSettings, clock: Clock, executor: Exec
     last_ms = max(walk.last_timestamp_ms, checkpoint.store_timestamp_ms)
     unsummed_from = min(walk.start, checkpoint.dispatched_to) if checkpoint.is_ours else walk.start
     sums = _open_sums(disk, layout, segments, settings.sum_block_bytes, unsummed_from, walk.end)
-    return Parts(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
+    return StoreComponents(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
 
 
 def _summed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
@@ -114,11 +116,11 @@ def _summed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
 
 def _open_sums(
     disk: Disk, layout: Layout, segments: Segments, block_bytes: int, begin: int, end: int
-) -> LogSums | None:
+) -> ChecksumWriter | None:
     if not block_bytes:
         return None
     disk.make_directory(layout.commit_log_sums)
-    return LogSums(disk, layout.commit_log_sums, segments, block_bytes, begin, end)
+    return ChecksumWriter(disk, layout.commit_log_sums, segments, block_bytes, begin, end)
 
 
 def _tell_missing(index: Index, begin: int, start: int, layout: Layout) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ariane.errors import SettingsError
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk
@@ -27,7 +27,7 @@ FILES_PER_ROUND = 10
 _HOUR_MS = 3_600_000
 
 
-Holder = Callable[[], Steps[int | None]]
+Holder = Callable[[], IoSteps[int | None]]
 """The physical offset of the oldest record that somebody still needs; None when there is none."""
 
 
@@ -63,7 +63,7 @@ class Retention:
         """Whom to ask before a file goes that is not old enough."""
         self._holders.append(holder)
 
-    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> Steps[Cleaned]:
+    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> IoSteps[Cleaned]:
         """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
         used = self._disk.used_ratio(self._settings.root)
         settings = self._settings
@@ -82,7 +82,7 @@ class Retention:
     def _is_the_hour(self, now_ms: int) -> bool:
         return self._local_hour(now_ms) in self._hours
 
-    def _held_from(self, dispatched_to: int) -> Steps[int]:
+    def _held_from(self, dispatched_to: int) -> IoSteps[int]:
         held_from = dispatched_to
         for holder in self._holders:
             at = yield from holder()
@@ -92,7 +92,7 @@ class Retention:
 
     def _drop_log_files(
         self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, must: bool
-    ) -> Steps[int]:
+    ) -> IoSteps[int]:
         segments = self._log.segments
         dropped = 0
         while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
@@ -125,7 +125,7 @@ class Retention:
             )
         return must
 
-    def _follow(self) -> Steps[None]:
+    def _follow(self) -> IoSteps[None]:
         low = self._log.min_offset
         yield from self._queues.dropping_before(low)
         if self._index is not None:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from ariane.errors import RecordError, WireError
 from ariane.store.offline.annotate import Field, Spec, annotate, show_time
-from ariane.wire.codes import SysFlag, compression_of, transaction_type
 from ariane.wire.compression import decompress
 from ariane.wire.hashes import crc32
 from ariane.wire.host import decode_host
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, head_of
 from ariane.wire.record.read import RecordView
+from ariane.wire.sys_flag import SysFlag, compression_of, transaction_type
 
 _TEXT_SHOWN = 60
 _UNPACKED_MAX = 16 * 1024 * 1024

@@ -19,9 +19,9 @@ from ariane.store.disk import Disk, read_all
 from ariane.store.layout import Layout
 from ariane.store.lock import lock_holder
 from ariane.store.offline.verify_index import IndexCheck
-from ariane.store.offline.verify_log import LogCheck, SumsCheck
+from ariane.store.offline.verify_log import ChecksumCheck, LogCheck
 from ariane.store.offline.verify_queues import QueuesCheck
-from ariane.store.offline.verify_report import Cure, Report, check_names, check_run
+from ariane.store.offline.verify_report import Fix, Report, check_names, check_run
 from ariane.wire.json.fastjson import SIZE_MAX, parse
 
 # --- verify_tables ---
@@ -36,15 +36,15 @@ def check_checkpoint(report: Report, disk: Disk, layout: Layout, log_end: int) -
         report.note("there is no checkpoint: the next start walks the whole log")
         return
     if len(data) != CHECKPOINT_BYTES:
-        report.fault(layout.checkpoint, 0, f"{len(data)} bytes, not {CHECKPOINT_BYTES}", Cure.CHECKPOINT)
+        report.fault(layout.checkpoint, 0, f"{len(data)} bytes, not {CHECKPOINT_BYTES}", Fix.CHECKPOINT)
     checkpoint = decode_checkpoint(data)
     if checkpoint.flushed_to > log_end:
         what = f"the log was durable up to {checkpoint.flushed_to}, its last record ends at {log_end}"
-        report.fault(layout.checkpoint, 0, what, Cure.RESTORE)
+        report.fault(layout.checkpoint, 0, what, Fix.RESTORE)
     newest_ms = report.summary.newest_ms
     if newest_ms is not None and checkpoint.physic_timestamp_ms > newest_ms:
         what = f"a durable message of {checkpoint.physic_timestamp_ms}, the newest in the log is of {newest_ms}"
-        report.fault(layout.checkpoint, 0, what, Cure.RESTORE)
+        report.fault(layout.checkpoint, 0, what, Fix.RESTORE)
 
 
 def check_config(report: Report, disk: Disk, directory: Path) -> None:
@@ -61,7 +61,7 @@ def _check_json(report: Report, disk: Disk, path: Path) -> None:
     try:
         parse(data)
     except BodyError as error:
-        report.fault(path, 0, str(error), Cure.CONFIG)
+        report.fault(path, 0, str(error), Fix.CONFIG)
 
 
 def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
@@ -103,7 +103,7 @@ def verify_store(
     check_names(report, disk, layout.commit_log, files)
     log = LogCheck(report, disk, files, progress, _durable_to(report, disk, layout))
     queues = QueuesCheck(report, disk, layout, files)
-    sums = SumsCheck(report, disk, layout)
+    sums = ChecksumCheck(report, disk, layout)
     index = IndexCheck(report, disk, layout, index_slots)
     queues.survey()
     index.survey()

@@ -13,7 +13,7 @@ from ariane.store.index.entries import HEADER_BYTES, SECOND_MS, SLOT_BYTES, Entr
 from ariane.store.index.scan import ENTRIES_AT_ONCE, IndexScan, list_index, open_index
 from ariane.store.layout import Layout
 from ariane.store.offline.verify_log import FactColumns, Longs
-from ariane.store.offline.verify_report import Cure, Report
+from ariane.store.offline.verify_report import Fix, Report
 
 # --- verify_index_chains ---
 #
@@ -81,7 +81,7 @@ class ChainCheck:
         self._fault(self._scan.position(number), f"entry {number}: {what}")
 
     def _fault(self, position: int, what: str) -> None:
-        self._report.fault(self._scan.path, position, what, Cure.INDEX)
+        self._report.fault(self._scan.path, position, what, Fix.INDEX)
 
 
 # --- verify_index_file ---
@@ -213,13 +213,13 @@ class IndexFileCheck:
         behind_end = [number for number, offset in self._ahead if offset >= log_end]
         if behind_end:
             what = f"{len(behind_end)} entries lead behind the end of the log at {log_end}"
-            self.report.unfinished(self.scan.path, self.scan.position(behind_end[0]), what, Cure.INDEX)
+            self.report.unfinished(self.scan.path, self.scan.position(behind_end[0]), what, Fix.INDEX)
 
     def _entry_fault(self, number: int, what: str) -> None:
         self._fault(self.scan.position(number), f"entry {number}: {what}")
 
     def _fault(self, position: int, what: str) -> None:
-        self.report.fault(self.scan.path, position, what, Cure.INDEX)
+        self.report.fault(self.scan.path, position, what, Fix.INDEX)
 
 
 # ---
@@ -252,9 +252,9 @@ class IndexCheck:
         try:
             return open_index(self.disk, path, self.slots)
         except StoreMismatch as error:
-            self.report.unfinished(path, 0, str(error), Cure.INDEX)
+            self.report.unfinished(path, 0, str(error), Fix.INDEX)
         except OSError as error:
-            self.report.fault(path, 0, f"it cannot be read: {error.strerror}", Cure.INDEX)
+            self.report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.INDEX)
         return None
 
     def _add(self, check: IndexFileCheck) -> None:
@@ -262,7 +262,7 @@ class IndexCheck:
             check.survey()
             self.checks.append(check)
         except OSError as error:
-            self.report.fault(check.scan.path, 0, f"it cannot be read: {error.strerror}", Cure.INDEX)
+            self.report.fault(check.scan.path, 0, f"it cannot be read: {error.strerror}", Fix.INDEX)
 
     def compare(self, file: DataFile, columns: FactColumns) -> None:
         """The keys of the records of one log file."""

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from ariane.errors import RecordError
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE_TOPIC
-from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, SumsFile, open_sums
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, ChecksumFile, open_checksums
 from ariane.store.commit_log.scan import DataFile, LogItem, walk_files
 from ariane.store.disk import Disk, File
 from ariane.store.dispatch import is_queued
 from ariane.store.index.entries import key_hashes, topic_hash
 from ariane.store.layout import Layout, offset_name, offset_of
-from ariane.store.offline.verify_report import Cure, Report
-from ariane.wire.codes import SysFlag, transaction_type
+from ariane.store.offline.verify_report import Fix, Report
 from ariane.wire.hashes import crc32_onward
 from ariane.wire.record.read import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, verify
+from ariane.wire.sys_flag import SysFlag, transaction_type
 
 # --- verify_facts ---
 #
@@ -172,7 +172,7 @@ class LogCheck:
                 for item in walk_files(self._disk, [file], progress=self._progress):
                     self._take(item)
             except OSError as error:
-                self._report.fault(file.path, 0, f"it cannot be read: {error.strerror}", Cure.RESTORE)
+                self._report.fault(file.path, 0, f"it cannot be read: {error.strerror}", Fix.RESTORE)
             yield self._facts.take()
 
     def _take(self, item: LogItem) -> None:
@@ -264,12 +264,12 @@ class LogCheck:
         what = f"{length} bytes after the last record that are not zero: {item.verdict.reason}"
         position = item.offset - item.file.base
         if dispatched_to > item.offset and not self._report.is_unclean:
-            self._report.fault(item.file.path, position, f"{what}; queues point behind it", Cure.RESTORE)
+            self._report.fault(item.file.path, position, f"{what}; queues point behind it", Fix.RESTORE)
         else:
             self._report.note(f"{self._report.name(item.file.path)}, byte {position}: {what}; new records overwrite it")
 
     def _fault(self, item: LogItem, what: str) -> None:
-        self._report.fault(item.file.path, item.offset - item.file.base, what, Cure.RESTORE)
+        self._report.fault(item.file.path, item.offset - item.file.base, what, Fix.RESTORE)
 
 
 # --- verify_sums ---
@@ -290,7 +290,7 @@ class _Changed(NamedTuple):
     wanted: int
 
 
-class SumsCheck:
+class ChecksumCheck:
     def __init__(self, report: Report, disk: Disk, layout: Layout) -> None:
         self._report = report
         self._disk = disk
@@ -306,18 +306,18 @@ class SumsCheck:
         if self._disk.size(path) is None or not file.size:
             return
         try:
-            sums = open_sums(self._disk, path, file.base, file.size)
+            sums = open_checksums(self._disk, path, file.base, file.size)
             if sums is None:
-                self._report.unfinished(path, 0, "its head is damaged, or it was made for another log file", Cure.SUMS)
+                self._report.unfinished(path, 0, "its head is damaged, or it was made for another log file", Fix.SUMS)
                 return
             with closing(sums):
                 self._compare(file, sums, columns)
         except FileNotFoundError:
             return  # a broker that runs on the store has just let it go
         except OSError as error:
-            self._report.fault(path, 0, f"it cannot be read: {error.strerror}", Cure.SUMS)
+            self._report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.SUMS)
 
-    def _compare(self, file: DataFile, sums: SumsFile, columns: FactColumns) -> None:
+    def _compare(self, file: DataFile, sums: ChecksumFile, columns: FactColumns) -> None:
         known, changed = 0, []
         with closing(self._disk.open(file.path, writable=False)) as handle:
             for number, wanted in enumerate(sums.read()):
@@ -331,14 +331,14 @@ class SumsCheck:
                         changed.append(_Changed(begin, wanted.covered_to, found, wanted.crc))
         self._tell(file, known, changed, columns)
 
-    def _tell_damaged_sum(self, sums: SumsFile, number: int) -> None:
+    def _tell_damaged_sum(self, sums: ChecksumFile, number: int) -> None:
         """Of a store that runs, it may have been read while it was written."""
         position = sums.blocks.position_of(number)
         what = f"the sum of block {number} is damaged, so it is not known whether the block is"
         if self._report.is_unclean:
             self._report.note(f"{self._report.name(sums.path)}, byte {position}: {what}")
         else:
-            self._report.fault(sums.path, position, what, Cure.SUMS)
+            self._report.fault(sums.path, position, what, Fix.SUMS)
 
     def _sum_of(self, handle: File, file: DataFile, begin: int, end: int) -> int | None:
         """None when the disk cannot read it, which the walk over the records has told."""
@@ -353,13 +353,13 @@ class SumsCheck:
     def _tell(self, file: DataFile, known: int, changed: list[_Changed], columns: FactColumns) -> None:
         if len(changed) == known > 1:
             what = f"none of its {known} blocks with a sum holds the bytes that were written: it is another file"
-            self._report.fault(file.path, 0, what, Cure.REPLACED)
+            self._report.fault(file.path, 0, what, Fix.REPLACED)
             return
         for block in changed:
             first, last = block.begin - file.base, block.end - file.base - 1
             what = f"bytes {first} to {last} are not those that were written: their checksum is {block.found:#010x}, "
             what += f"it was {block.wanted:#010x}; {_records_of(block, columns)}"
-            self._report.fault(file.path, first, what, Cure.RESTORE)
+            self._report.fault(file.path, first, what, Fix.RESTORE)
 
     def finish(self, log_begin: int, log_end: int) -> None:
         summary = self._report.summary

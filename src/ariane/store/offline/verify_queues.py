@@ -16,7 +16,7 @@ from ariane.store.disk import Disk
 from ariane.store.dispatch import is_queued
 from ariane.store.layout import Layout
 from ariane.store.offline.verify_log import NOT_QUEUED, FactColumns, Longs, Queue
-from ariane.store.offline.verify_report import Cure, Report, check_names, check_run
+from ariane.store.offline.verify_report import Fix, Report, check_names, check_run
 from ariane.wire.record.read import RecordView
 
 DIFFERENCES_KEPT = 100
@@ -56,7 +56,7 @@ class QueueCheck:
         leftover = scan.leftover(self.end)
         if leftover is not None:
             file, position = leftover
-            self.report.unfinished(file.path, position, "bytes after the last entry that are not zero", Cure.QUEUES)
+            self.report.unfinished(file.path, position, "bytes after the last entry that are not zero", Fix.QUEUES)
 
     def compare(self, columns: FactColumns, rows: Longs) -> None:
         """`rows` are the records of this queue in one log file, in the order of the log."""
@@ -132,7 +132,7 @@ class QueueCheck:
         """At the place of an entry."""
         place = self.scan.find(number)
         path, position = (place[0].path, place[1]) if place is not None else (self.scan.directory, 0)
-        self.report.fault(path, position, f"entry {number}: {what}", Cure.QUEUES)
+        self.report.fault(path, position, f"entry {number}: {what}", Fix.QUEUES)
 
     def tell_differences(self, *, is_deleted: bool) -> None:
         for number, what in self._differences:
@@ -155,7 +155,7 @@ class QueueCheck:
         place = self.scan.find(self.end)
         path, position = (place[0].path, place[1]) if place is not None else (self.scan.directory, 0)
         what = f"{self._missing} records are not in the queue, the first of them is at {self._first_missing}"
-        self.report.unfinished(path, position, what, Cure.QUEUES)
+        self.report.unfinished(path, position, what, Fix.QUEUES)
 
 
 def consecutive(numbers: Longs) -> Iterator[slice]:
@@ -208,7 +208,7 @@ class QueuesCheck:
         try:
             step()
         except OSError as error:
-            self.report.fault(check.scan.directory, 0, f"it cannot be read: {error.strerror}", Cure.QUEUES)
+            self.report.fault(check.scan.directory, 0, f"it cannot be read: {error.strerror}", Fix.QUEUES)
 
     def dispatched_to(self, limit: int) -> int:
         """The end of the last record that a queue points to; an entry beyond `limit` is a fault of its own."""
@@ -254,7 +254,7 @@ class QueuesCheck:
                 told += self._tell_entry(check, first + at, entries[at])
         if ahead:
             what = f"{ahead} entries point behind the end of the log at {log_end}"
-            self.report.unfinished(check.scan.files[-1].path, 0, what, Cure.QUEUES)
+            self.report.unfinished(check.scan.files[-1].path, 0, what, Fix.QUEUES)
 
     def _tell_entry(self, check: QueueCheck, number: int, entry: np.void) -> bool:
         """Whether there was something to tell: an entry of a queue that was made again may be right after all."""

@@ -28,7 +28,7 @@ class StoreFault:
     cure: str
 
 
-class Cure:
+class Fix:
     """The few things that can be done, in the words of the command that does them."""
 
     RESTORE = "these bytes changed on disk: restore the file from a copy or a replica"
@@ -106,20 +106,20 @@ def check_run(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1)
     file_bytes = usual_size(files)
     for file in files:
         if not file.size:
-            report.unfinished(file.path, 0, "an empty file", Cure.FILES)
+            report.unfinished(file.path, 0, "an empty file", Fix.FILES)
         elif file.size != file_bytes:
-            report.fault(file.path, 0, f"{file.size} bytes, the other files have {file_bytes}", Cure.FILES)
+            report.fault(file.path, 0, f"{file.size} bytes, the other files have {file_bytes}", Fix.FILES)
         elif file.size % unit_bytes:
-            report.fault(file.path, 0, f"{file.size} bytes are no multiple of {unit_bytes}", Cure.FILES)
+            report.fault(file.path, 0, f"{file.size} bytes are no multiple of {unit_bytes}", Fix.FILES)
         elif file.base % file_bytes:
-            report.fault(file.path, 0, f"a name that is no multiple of the file size {file_bytes}", Cure.FILES)
+            report.fault(file.path, 0, f"a name that is no multiple of the file size {file_bytes}", Fix.FILES)
     for before, after in pairwise(files):
         if after.base != before.base + file_bytes:
             report.fault(
                 after.path,
                 0,
                 f"it does not follow {before.path.name}: {offset_name(before.base + file_bytes)} is missing",
-                Cure.FILES,
+                Fix.FILES,
             )
 
 
@@ -142,7 +142,9 @@ def check_names(report: Report, disk: Disk, directory: Path, files: Sequence[Dat
 # The sizes that a store was written with, read from its files: they are in no file of their own.
 
 
-def shape_of(disk: Disk, layout: Layout, *, index_slots: int | None = None, with_index: bool = True) -> StoreSettings:
+def infer_file_sizes(
+    disk: Disk, layout: Layout, *, index_slots: int | None = None, with_index: bool = True
+) -> StoreSettings:
     """The defaults, with the sizes of the queue and index files that are there.
 
     StoreMismatch when an index file is so damaged that its number of slots must be told.

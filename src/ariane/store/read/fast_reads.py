@@ -26,7 +26,7 @@ def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(">" + "QI8x" * count).unpack
 
 
-class Run(NamedTuple):
+class ContiguousRead(NamedTuple):
     """Records that one read gives, in the order of their queue."""
 
     log: CommitLog
@@ -56,7 +56,9 @@ class Run(NamedTuple):
         return [self.segment.file.view()[at : at + self.size]]
 
 
-def straight_run(log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_max: int) -> Run | None:
+def find_contiguous_read(
+    log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_max: int
+) -> ContiguousRead | None:
     """The records of `entries`, or as many of them as `bytes_max` lets be given, when all of these are there."""
     if not entries:
         return None
@@ -81,7 +83,7 @@ def straight_run(log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_ma
     limit = min(segment.end, log_end)
     if places[-1] + size > limit and max(map(add, places, sizes)) > limit:
         return None
-    return Run(log, segment, places, sizes, size, is_joined)
+    return ContiguousRead(log, segment, places, sizes, size, is_joined)
 
 
 def _follow_each_other(places: tuple[int, ...], sizes: tuple[int, ...], size: int) -> bool:
@@ -111,7 +113,7 @@ _ASKED_SPAN = 512 * 1024
 """Of the log: what lies between two records that are in memory may not be, the less so the farther they are apart."""
 
 
-class StraightReads:
+class ReadAhead:
     __slots__ = (
         "_cached_to", "_held", "_held_offset", "_log", "_memory_bytes_max", "_next_offset", "_queue", "_settings",
     )  # fmt: skip
@@ -127,7 +129,7 @@ class StraightReads:
         self._cached_to = -1
         """All from the last read to this record is in memory, as far as one can tell from both ends."""
 
-    def find(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> Run | None:
+    def find(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> ContiguousRead | None:
         """What `Reader.read` finds without a filter, when that is as simple as it nearly always is (straight_read.py)
         and does not wait for the disk."""
         limits = self._settings
@@ -139,7 +141,7 @@ class StraightReads:
             entries = queue.cached_entries(offset, count)
         if entries is None:
             return None
-        run = straight_run(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+        run = find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
         if run is None or not (run.places[-1] <= self._cached_to or run.is_cached()):
             return None
         self._next_offset = offset + len(run.places)

@@ -1,11 +1,11 @@
 """Messages found without an offset in their queue: by physical offset, by key, by time.
 
-What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+What returns `IoSteps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
 """
 
 from collections.abc import Sequence
 
-from ariane.store.blocking_io import Place, Steps, at_once
+from ariane.store.blocking_io import IoSteps, Place, run_sync
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -23,7 +23,7 @@ class Lookup:
         self._queues = queues
         self._index = index
 
-    def finding_record(self, physical: int) -> Steps[memoryview | None]:
+    def finding_record(self, physical: int) -> IoSteps[memoryview | None]:
         """As `record_at`."""
         yield from self._log.warm_records([physical])
         return self.record_at(physical)
@@ -58,9 +58,9 @@ class Lookup:
         Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
         one, and 5.x gives the first that is not earlier; so do we.
         """
-        return at_once(self.searching_by_time(topic, queue_id, timestamp_ms))
+        return run_sync(self.searching_by_time(topic, queue_id, timestamp_ms))
 
-    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
+    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> IoSteps[int]:
         """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -77,9 +77,9 @@ class Lookup:
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         """When the message at `offset` was stored; None when it is gone."""
-        return at_once(self.finding_store_time(queue, offset))
+        return run_sync(self.finding_store_time(queue, offset))
 
-    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> Steps[int | None]:
+    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> IoSteps[int | None]:
         """As `store_time`."""
         yield from queue.warm(offset)
         place = _place(queue, offset)
@@ -92,9 +92,9 @@ class Lookup:
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the queue's first message was stored, -1 when it has none."""
-        return at_once(self.finding_earliest_store_time(topic, queue_id))
+        return run_sync(self.finding_earliest_store_time(topic, queue_id))
 
-    def finding_earliest_store_time(self, topic: str, queue_id: int) -> Steps[int]:
+    def finding_earliest_store_time(self, topic: str, queue_id: int) -> IoSteps[int]:
         """As `earliest_store_time`."""
         queue = self._queues.get(topic, queue_id)
         stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))

@@ -3,7 +3,7 @@
 A read returns slices of the mapped log: nothing is decoded, nothing copied. How much of it is Apache's settings' to
 say, so that consumers behave as they do there.
 
-What returns `Steps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+What returns `IoSteps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from contextlib import suppress
 from functools import partial
 
 from ariane.errors import StoreError
-from ariane.store.blocking_io import Steps
+from ariane.store.blocking_io import IoSteps
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offset
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.store.read.fast_reads import Run, StraightReads, straight_run
+from ariane.store.read.fast_reads import ContiguousRead, ReadAhead, find_contiguous_read
 from ariane.store.read.result import ReadResult, ReadStatus, found_run, outside
 from ariane.store.settings import StoreSettings
 
@@ -128,14 +128,14 @@ class Reader:
             suggest_slave=self._is_far_behind(last_physical),
         )
 
-    def straight_reads(self) -> StraightReads:
+    def straight_reads(self) -> ReadAhead:
         """For those that follow each other within one turn of the loop."""
-        return StraightReads(self._log, self._settings, self._memory_bytes_max)
+        return ReadAhead(self._log, self._settings, self._memory_bytes_max)
 
-    def _straight(self, entries: bytes, count_max: int, bytes_max: int) -> Run | None:
+    def _straight(self, entries: bytes, count_max: int, bytes_max: int) -> ContiguousRead | None:
         limits = self._settings
         entries = entries[: min(count_max, limits.pull_count_max) * ENTRY_BYTES]
-        return straight_run(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+        return find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
 
     def reading(
         self,
@@ -145,7 +145,7 @@ class Reader:
         count_max: int,
         bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
-    ) -> Steps[ReadResult]:
+    ) -> IoSteps[ReadResult]:
         """As `read`, without a filter that looks at records. Those it gives can be looked at."""
         queue = self._queues.get(topic, queue_id)
         if queue is not None:
@@ -154,7 +154,7 @@ class Reader:
         yield from self._log.warm(result.ranges)
         return result
 
-    def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> Steps[None]:
+    def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> IoSteps[None]:
         """So that a look at the entries, as `read` has it, does not wait for the disk."""
         count = self._scanned_max(count_max, filtered=filtered)
         yield from queue.warm(offset, count)

@@ -5,7 +5,7 @@ from enum import Enum
 import msgspec
 
 from ariane.store.consume_queue.queue import ConsumeQueue
-from ariane.store.read.fast_reads import Run
+from ariane.store.read.fast_reads import ContiguousRead
 
 
 class ReadStatus(Enum):
@@ -32,7 +32,7 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
 
 
-def found_run(queue: ConsumeQueue, offset: int, run: Run) -> ReadResult:
+def found_run(queue: ConsumeQueue, offset: int, run: ContiguousRead) -> ReadResult:
     return ReadResult(
         status=ReadStatus.FOUND,
         next_offset=offset + len(run.places),

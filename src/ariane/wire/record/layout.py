@@ -39,10 +39,10 @@ from typing import NamedTuple
 
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
-from ariane.wire.codes import SysFlag
 from ariane.wire.hashes import crc32
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6, encode_host
 from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+from ariane.wire.sys_flag import SysFlag
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -231,17 +231,17 @@ def with_room(properties: bytes) -> bytes:
     return properties + _ROOM if not properties or properties.endswith(_END) else properties + _END + _ROOM
 
 
-def seal(record: bytes) -> bytes:
+def add_checksum(record: bytes) -> bytes:
     """The record, packed with room for it, with its seal in place."""
     covered = record[:-SEAL_BYTES]
     return covered + SEAL_NAME + f"{crc32(covered):010d}".encode()[::-1] + _END
 
 
-def is_sealed(property_text: bytes) -> bool:
+def has_checksum(property_text: bytes) -> bool:
     return len(property_text) >= SEAL_BYTES and property_text.startswith(SEAL_NAME, len(property_text) - SEAL_BYTES)
 
 
-def seal_fault(record: memoryview, property_text: bytes) -> str | None:
+def checksum_fault(record: memoryview, property_text: bytes) -> str | None:
     """Why a sealed record is not what was written; None when it is."""
     found = f"{crc32(record[:-SEAL_BYTES]):010d}".encode()[::-1]
     stored = property_text[len(property_text) - SEAL_BYTES + len(SEAL_NAME) : -1]

@@ -24,9 +24,9 @@ from ariane.wire.record.layout import (
     SHORT,
     SIZE_AND_MAGIC,
     TOPIC_BYTES_MAX_V1,
+    checksum_fault,
+    has_checksum,
     head_of,
-    is_sealed,
-    seal_fault,
 )
 
 # --- record_view ---
@@ -191,8 +191,8 @@ def _check_crcs(buffer: Buffer, view: RecordView) -> RecordView | BrokenRecord:
     reason = None
     if view.body_length and found != view.body_crc:
         reason = f"a body whose checksum is {found:#x}, not the stored {view.body_crc:#x}"
-    elif is_sealed(view.property_text):
-        reason = seal_fault(bytes_[view.position : view.position + view.size], view.property_text)
+    elif has_checksum(view.property_text):
+        reason = checksum_fault(bytes_[view.position : view.position + view.size], view.property_text)
     return view if reason is None else BrokenRecord(view.position, view.size, Fault.BAD_CRC, reason)
 
 

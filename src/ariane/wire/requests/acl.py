@@ -6,12 +6,12 @@ purpose: no request may name a file.
 
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.json.body import JsonBody
 
 
 @request(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, served_by=ServedBy.BROKER)
-class UpdateAccount(Request[Answer], frozen=True, kw_only=True):
+class UpdateAccount(Request[Response], frozen=True, kw_only=True):
     access_key: str
     secret_key: str | None = None
     white_remote_address: str | None = None
@@ -24,11 +24,11 @@ class UpdateAccount(Request[Answer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.DELETE_ACL_CONFIG, served_by=ServedBy.BROKER)
-class DeleteAccount(Request[Answer], frozen=True):
+class DeleteAccount(Request[Response], frozen=True):
     access_key: str
 
 
-class AccessVersionAnswer(Answer, frozen=True, kw_only=True):
+class AccessVersionResponse(Response, frozen=True, kw_only=True):
     version: str
     """A DataVersion as JSON text."""
     broker_name: str
@@ -39,12 +39,12 @@ class AccessVersionAnswer(Answer, frozen=True, kw_only=True):
 
 
 @request(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, served_by=ServedBy.BROKER)
-class GetAccessVersion(Request[AccessVersionAnswer], frozen=True):
+class GetAccessVersion(Request[AccessVersionResponse], frozen=True):
     pass
 
 
 @request(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, served_by=ServedBy.BROKER)
-class UpdateGlobalWhiteList(Request[Answer], frozen=True):
+class UpdateGlobalWhiteList(Request[Response], frozen=True):
     global_white_addrs: str
     """Joined by commas."""
 
@@ -65,10 +65,10 @@ class AccessRules(JsonBody, frozen=True):
     plain_access_configs: list[Account] = []
 
 
-class AccessRulesAnswer(Answer, frozen=True):
+class AccessRulesResponse(Response, frozen=True):
     body: AccessRules = AccessRules()
 
 
 @request(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, served_by=ServedBy.BROKER)
-class GetAccessRules(Request[AccessRulesAnswer], frozen=True):
+class GetAccessRules(Request[AccessRulesResponse], frozen=True):
     pass

@@ -5,7 +5,7 @@ from msgspec import field
 from ariane.model.topic import DataVersion
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Int64, Request
+from ariane.wire.fields import Int32, Int64, Request, Response
 from ariane.wire.json.body import JsonBody
 
 # --- configs ---
@@ -18,24 +18,24 @@ from ariane.wire.json.body import JsonBody
 
 
 @request(RequestCode.PUT_KV_CONFIG, served_by=ServedBy.NAMESERVER)
-class PutKeyValue(Request[Answer], frozen=True):
+class PutKeyValue(Request[Response], frozen=True):
     namespace: str
     key: str
     value: str
 
 
-class KeyValueAnswer(Answer, frozen=True):
+class KeyValueResponse(Response, frozen=True):
     value: str | None = None
 
 
 @request(RequestCode.GET_KV_CONFIG, served_by=ServedBy.NAMESERVER)
-class GetKeyValue(Request[KeyValueAnswer], frozen=True):
+class GetKeyValue(Request[KeyValueResponse], frozen=True):
     namespace: str
     key: str
 
 
 @request(RequestCode.DELETE_KV_CONFIG, served_by=ServedBy.NAMESERVER)
-class DeleteKeyValue(Request[Answer], frozen=True):
+class DeleteKeyValue(Request[Response], frozen=True):
     namespace: str
     key: str
 
@@ -44,52 +44,52 @@ class KeyValueTable(JsonBody, frozen=True):
     table: dict[str, str] = {}
 
 
-class KeyValueTableAnswer(Answer, frozen=True):
+class KeyValueTableResponse(Response, frozen=True):
     body: KeyValueTable = KeyValueTable()
 
 
 @request(RequestCode.GET_KVLIST_BY_NAMESPACE, served_by=ServedBy.NAMESERVER)
-class ListKeyValues(Request[KeyValueTableAnswer], frozen=True):
+class ListKeyValues(Request[KeyValueTableResponse], frozen=True):
     namespace: str
 
 
 # --- settings
 
 
-class SettingsAnswer(Answer, frozen=True):
+class SettingsResponse(Response, frozen=True):
     body: str = ""
 
 
 @request(RequestCode.GET_NAMESRV_CONFIG, served_by=ServedBy.NAMESERVER)
-class GetNameserverSettings(Request[SettingsAnswer], frozen=True):
+class GetNameserverSettings(Request[SettingsResponse], frozen=True):
     pass
 
 
 @request(RequestCode.UPDATE_NAMESRV_CONFIG, served_by=ServedBy.NAMESERVER)
-class UpdateNameserverSettings(Request[Answer], frozen=True):
+class UpdateNameserverSettings(Request[Response], frozen=True):
     body: str = ""
 
 
-class BrokerSettingsAnswer(Answer, frozen=True):
+class BrokerSettingsResponse(Response, frozen=True):
     version: str | None = None
     """A DataVersion as JSON text."""
     body: str = ""
 
 
 @request(RequestCode.GET_BROKER_CONFIG, served_by=ServedBy.BROKER)
-class GetBrokerSettings(Request[BrokerSettingsAnswer], frozen=True):
+class GetBrokerSettings(Request[BrokerSettingsResponse], frozen=True):
     pass
 
 
 @request(RequestCode.UPDATE_BROKER_CONFIG, served_by=ServedBy.BROKER)
-class UpdateBrokerSettings(Request[Answer], frozen=True):
+class UpdateBrokerSettings(Request[Response], frozen=True):
     body: str = ""
 
 
 # ---
 
 
-class RegisterAnswer(Answer, frozen=True):
+class RegisterResponse(Response, frozen=True):
     """A slave learns where its master is; every broker gets the order settings of topics, if there are any."""
 
     ha_server_addr: str | None = None
@@ -98,7 +98,7 @@ class RegisterAnswer(Answer, frozen=True):
 
 
 @request(RequestCode.REGISTER_BROKER, served_by=ServedBy.NAMESERVER)
-class RegisterBroker(Request[RegisterAnswer], frozen=True, kw_only=True):
+class RegisterBroker(Request[RegisterResponse], frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
@@ -118,14 +118,14 @@ class RegisterBroker(Request[RegisterAnswer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.UNREGISTER_BROKER, served_by=ServedBy.NAMESERVER)
-class UnregisterBroker(Request[Answer], frozen=True, kw_only=True):
+class UnregisterBroker(Request[Response], frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
     broker_id: Int64
 
 
-class DataVersionAnswer(Answer, frozen=True, kw_only=True):
+class DataVersionResponse(Response, frozen=True, kw_only=True):
     changed: bool
     """Whether the broker should register in full."""
     body: DataVersion | None = None
@@ -133,7 +133,7 @@ class DataVersionAnswer(Answer, frozen=True, kw_only=True):
 
 
 @request(RequestCode.QUERY_DATA_VERSION, served_by=ServedBy.NAMESERVER)
-class QueryDataVersion(Request[DataVersionAnswer], frozen=True, kw_only=True):
+class QueryDataVersion(Request[DataVersionResponse], frozen=True, kw_only=True):
     """Also a sign of life, so a broker with nothing new to tell need not send its whole table."""
 
     broker_name: str
@@ -144,7 +144,7 @@ class QueryDataVersion(Request[DataVersionAnswer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.BROKER_HEARTBEAT, served_by=ServedBy.NAMESERVER)
-class BrokerHeartbeat(Request[Answer], frozen=True, kw_only=True):
+class BrokerHeartbeat(Request[Response], frozen=True, kw_only=True):
     """A sign of life and nothing else, from brokers of 5.x."""
 
     cluster_name: str
@@ -161,23 +161,23 @@ class BrokerHeartbeat(Request[Answer], frozen=True, kw_only=True):
 # --- permissions, changed in the nameserver's memory
 
 
-class WipedAnswer(Answer, frozen=True, kw_only=True):
+class WipedResponse(Response, frozen=True, kw_only=True):
     wipe_topic_count: Int32
 
 
 @request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)
-class WipeWritePermission(Request[WipedAnswer], frozen=True):
+class WipeWritePermission(Request[WipedResponse], frozen=True):
     """Takes a broker out of all sends, so that it can be stopped without a failed one."""
 
     broker_name: str
 
 
-class AddedAnswer(Answer, frozen=True, kw_only=True):
+class AddedResponse(Response, frozen=True, kw_only=True):
     add_topic_count: Int32
 
 
 @request(RequestCode.ADD_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)
-class AddWritePermission(Request[AddedAnswer], frozen=True):
+class AddWritePermission(Request[AddedResponse], frozen=True):
     broker_name: str
 
 
@@ -186,13 +186,13 @@ class AddWritePermission(Request[AddedAnswer], frozen=True):
 # How a broker is doing, and house-keeping on demand.
 
 
-class RuntimeInfoAnswer(Answer, frozen=True):
+class RuntimeInfoResponse(Response, frozen=True):
     body: KeyValueTable = KeyValueTable()
     """Names and values as the administration tool prints them."""
 
 
 @request(RequestCode.GET_BROKER_RUNTIME_INFO, served_by=ServedBy.BROKER)
-class GetRuntimeInfo(Request[RuntimeInfoAnswer], frozen=True):
+class GetRuntimeInfo(Request[RuntimeInfoResponse], frozen=True):
     pass
 
 
@@ -209,12 +209,12 @@ class BrokerStats(JsonBody, frozen=True):
     stats_day: StatsItem = StatsItem()
 
 
-class BrokerStatsAnswer(Answer, frozen=True):
+class BrokerStatsResponse(Response, frozen=True):
     body: BrokerStats = BrokerStats()
 
 
 @request(RequestCode.VIEW_BROKER_STATS_DATA, served_by=ServedBy.BROKER)
-class GetBrokerStats(Request[BrokerStatsAnswer], frozen=True):
+class GetBrokerStats(Request[BrokerStatsResponse], frozen=True):
     """`stats_name` is a counter such as TOPIC_PUT_NUMS, `stats_key` a topic or what else that counter counts by."""
 
     stats_name: str
@@ -222,15 +222,15 @@ class GetBrokerStats(Request[BrokerStatsAnswer], frozen=True):
 
 
 @request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, served_by=ServedBy.BROKER)
-class CleanExpiredConsumeQueues(Request[Answer], frozen=True):
+class CleanExpiredConsumeQueues(Request[Response], frozen=True):
     pass
 
 
 @request(RequestCode.CLEAN_UNUSED_TOPIC, served_by=ServedBy.BROKER)
-class CleanUnusedTopics(Request[Answer], frozen=True):
+class CleanUnusedTopics(Request[Response], frozen=True):
     """Removes the queues of topics that no longer exist."""
 
 
 @request(RequestCode.DELETE_EXPIRED_COMMITLOG, served_by=ServedBy.BROKER)
-class DeleteExpiredCommitLog(Request[Answer], frozen=True):
+class DeleteExpiredCommitLog(Request[Response], frozen=True):
     pass

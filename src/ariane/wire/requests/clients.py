@@ -8,7 +8,7 @@ from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subs
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.json.body import JsonBody
 
 # --- presence
@@ -36,11 +36,11 @@ class HeartbeatData(JsonBody, frozen=True):
 
 
 @request(RequestCode.HEART_BEAT, served_by=ServedBy.BROKER)
-class Heartbeat(Request[Answer], frozen=True):
+class Heartbeat(Request[Response], frozen=True):
     body: HeartbeatData | None = None
 
 
-class Unregistered(Answer, frozen=True):
+class Unregistered(Response, frozen=True):
     """No field, yet a header of its own: clients find extFields `{}` in the answer."""
 
 
@@ -58,7 +58,7 @@ class ClientCheck(JsonBody, frozen=True):
 
 
 @request(RequestCode.CHECK_CLIENT_CONFIG, served_by=ServedBy.BROKER)
-class CheckClientConfig(Request[Answer], frozen=True):
+class CheckClientConfig(Request[Response], frozen=True):
     """Asked by SQL92 consumers at their start: a subscription that the broker refuses ends them at once."""
 
     body: ClientCheck | None = None
@@ -71,17 +71,17 @@ class ConsumerIds(JsonBody, frozen=True):
     consumer_id_list: list[str] = []
 
 
-class ConsumerIdsAnswer(Answer, frozen=True):
+class ConsumerIdsResponse(Response, frozen=True):
     body: ConsumerIds = ConsumerIds()
 
 
 @request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, served_by=ServedBy.BROKER)
-class GetConsumerIds(Request[ConsumerIdsAnswer], frozen=True):
+class GetConsumerIds(Request[ConsumerIdsResponse], frozen=True):
     consumer_group: str
 
 
 @request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, served_by=ServedBy.CLIENT)
-class NotifyConsumerIdsChanged(Request[Answer], frozen=True):
+class NotifyConsumerIdsChanged(Request[Response], frozen=True):
     """One-way: members came or went, so share out the queues anew."""
 
     consumer_group: str
@@ -100,17 +100,17 @@ class LockedQueues(JsonBody, frozen=True):
     locked: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
 
 
-class LockAnswer(Answer, frozen=True):
+class LockResponse(Response, frozen=True):
     body: LockedQueues = LockedQueues()
 
 
 @request(RequestCode.LOCK_BATCH_MQ, served_by=ServedBy.BROKER)
-class LockQueues(Request[LockAnswer], frozen=True):
+class LockQueues(Request[LockResponse], frozen=True):
     body: QueueLocks | None = None
 
 
 @request(RequestCode.UNLOCK_BATCH_MQ, served_by=ServedBy.BROKER)
-class UnlockQueues(Request[Answer], frozen=True):
+class UnlockQueues(Request[Response], frozen=True):
     body: QueueLocks | None = None
 
 
@@ -134,12 +134,12 @@ class ConsumerConnections(JsonBody, frozen=True):
     consume_from_where: ConsumeFromWhere | None = None
 
 
-class ConsumerConnectionsAnswer(Answer, frozen=True):
+class ConsumerConnectionsResponse(Response, frozen=True):
     body: ConsumerConnections = ConsumerConnections()
 
 
 @request(RequestCode.GET_CONSUMER_CONNECTION_LIST, served_by=ServedBy.BROKER)
-class GetConsumerConnections(Request[ConsumerConnectionsAnswer], frozen=True):
+class GetConsumerConnections(Request[ConsumerConnectionsResponse], frozen=True):
     consumer_group: str
 
 
@@ -147,12 +147,12 @@ class ProducerConnections(JsonBody, frozen=True):
     connection_set: list[ClientConnection] = []
 
 
-class ProducerConnectionsAnswer(Answer, frozen=True):
+class ProducerConnectionsResponse(Response, frozen=True):
     body: ProducerConnections = ProducerConnections()
 
 
 @request(RequestCode.GET_PRODUCER_CONNECTION_LIST, served_by=ServedBy.BROKER)
-class GetProducerConnections(Request[ProducerConnectionsAnswer], frozen=True):
+class GetProducerConnections(Request[ProducerConnectionsResponse], frozen=True):
     producer_group: str
 
 
@@ -168,12 +168,12 @@ class ProducerTable(JsonBody, frozen=True):
     data: dict[str, list[ProducerInfo]] = {}
 
 
-class ProducersAnswer(Answer, frozen=True):
+class ProducersResponse(Response, frozen=True):
     body: ProducerTable = ProducerTable()
 
 
 @request(RequestCode.GET_ALL_PRODUCER_INFO, served_by=ServedBy.BROKER)
-class GetAllProducers(Request[ProducersAnswer], frozen=True):
+class GetAllProducers(Request[ProducersResponse], frozen=True):
     """Every producer by group."""
 
 
@@ -219,12 +219,12 @@ class ConsumerRunningInfo(JsonBody, frozen=True):
     jstack: str | None = None
 
 
-class RunningInfoAnswer(Answer, frozen=True):
+class RunningInfoResponse(Response, frozen=True):
     body: ConsumerRunningInfo = ConsumerRunningInfo()
 
 
 @request(RequestCode.GET_CONSUMER_RUNNING_INFO, served_by=ServedBy.BROKER | ServedBy.CLIENT)
-class GetRunningInfo(Request[RunningInfoAnswer], frozen=True):
+class GetRunningInfo(Request[RunningInfoResponse], frozen=True):
     """An administrator asks the broker, which passes the question and the answer on."""
 
     consumer_group: str
@@ -249,12 +249,12 @@ class ConsumeResult(JsonBody, frozen=True):
     spent_time_mills: int = 0
 
 
-class ConsumeDirectlyAnswer(Answer, frozen=True):
+class ConsumeDirectlyResponse(Response, frozen=True):
     body: ConsumeResult = ConsumeResult()
 
 
 @request(RequestCode.CONSUME_MESSAGE_DIRECTLY, served_by=ServedBy.BROKER | ServedBy.CLIENT)
-class ConsumeDirectly(Request[ConsumeDirectlyAnswer], frozen=True):
+class ConsumeDirectly(Request[ConsumeDirectlyResponse], frozen=True):
     """Hand one message to one consumer now. The broker finds it by `msg_id`; the client gets it as the body."""
 
     consumer_group: str

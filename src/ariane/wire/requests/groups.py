@@ -5,19 +5,19 @@ from ariane.model.route import MessageQueue
 from ariane.model.topic import DataVersion
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Request
+from ariane.wire.fields import Request, Response
 from ariane.wire.json.body import JsonBody
 
 # --- settings
 
 
 @request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, served_by=ServedBy.BROKER)
-class UpdateGroup(Request[Answer], frozen=True):
+class UpdateGroup(Request[Response], frozen=True):
     body: GroupConfig | None = None
 
 
 @request(RequestCode.DELETE_SUBSCRIPTIONGROUP, served_by=ServedBy.BROKER)
-class DeleteGroup(Request[Answer], frozen=True):
+class DeleteGroup(Request[Response], frozen=True):
     group_name: str
     remove_offset: bool | None = None
     """From 4.9 on: its offsets go too."""
@@ -30,21 +30,21 @@ class GroupTable(JsonBody, frozen=True):
     subscription_group_table: dict[str, GroupConfig] = {}
 
 
-class GroupTableAnswer(Answer, frozen=True):
+class GroupTableResponse(Response, frozen=True):
     body: GroupTable = GroupTable()
 
 
 @request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, served_by=ServedBy.BROKER)
-class GetGroupTable(Request[GroupTableAnswer], frozen=True):
+class GetGroupTable(Request[GroupTableResponse], frozen=True):
     pass
 
 
-class GroupConfigAnswer(Answer, frozen=True):
+class GroupConfigResponse(Response, frozen=True):
     body: GroupConfig | None = None
 
 
 @request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, served_by=ServedBy.BROKER)
-class GetGroupConfig(Request[GroupConfigAnswer], frozen=True):
+class GetGroupConfig(Request[GroupConfigResponse], frozen=True):
     """Asked by the administration tool of 5.x."""
 
     group: str
@@ -66,12 +66,12 @@ class ConsumeStats(JsonBody, frozen=True):
     offset_table: dict[MessageQueue, OffsetPair] = {}
 
 
-class ConsumeStatsAnswer(Answer, frozen=True):
+class ConsumeStatsResponse(Response, frozen=True):
     body: ConsumeStats = ConsumeStats()
 
 
 @request(RequestCode.GET_CONSUME_STATS, served_by=ServedBy.BROKER)
-class GetConsumeStats(Request[ConsumeStatsAnswer], frozen=True):
+class GetConsumeStats(Request[ConsumeStatsResponse], frozen=True):
     consumer_group: str
     topic: str | None = None
     """None or empty: every topic in which the group has offsets."""
@@ -83,12 +83,12 @@ class BrokerConsumeStats(JsonBody, frozen=True):
     total_diff: int = 0
 
 
-class BrokerConsumeStatsAnswer(Answer, frozen=True):
+class BrokerConsumeStatsResponse(Response, frozen=True):
     body: BrokerConsumeStats = BrokerConsumeStats()
 
 
 @request(RequestCode.GET_BROKER_CONSUME_STATS, served_by=ServedBy.BROKER)
-class GetBrokerConsumeStats(Request[BrokerConsumeStatsAnswer], frozen=True):
+class GetBrokerConsumeStats(Request[BrokerConsumeStatsResponse], frozen=True):
     """The progress of every group at once."""
 
     is_order: bool = False
@@ -98,12 +98,12 @@ class GroupList(JsonBody, frozen=True):
     group_list: list[str] = []
 
 
-class GroupListAnswer(Answer, frozen=True):
+class GroupListResponse(Response, frozen=True):
     body: GroupList = GroupList()
 
 
 @request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, served_by=ServedBy.BROKER)
-class ListGroupsOfTopic(Request[GroupListAnswer], frozen=True):
+class ListGroupsOfTopic(Request[GroupListResponse], frozen=True):
     """Groups that are connected now, or have offsets."""
 
     topic: str
@@ -121,12 +121,12 @@ class ConsumeTimeSpans(JsonBody, frozen=True):
     consume_time_span_set: list[QueueTimeSpan] = []
 
 
-class ConsumeTimeSpansAnswer(Answer, frozen=True):
+class ConsumeTimeSpansResponse(Response, frozen=True):
     body: ConsumeTimeSpans = ConsumeTimeSpans()
 
 
 @request(RequestCode.QUERY_CONSUME_TIME_SPAN, served_by=ServedBy.BROKER)
-class GetConsumeTimeSpans(Request[ConsumeTimeSpansAnswer], frozen=True):
+class GetConsumeTimeSpans(Request[ConsumeTimeSpansResponse], frozen=True):
     """Of each queue: the times of its oldest and newest message, and of the one that the group consumed last."""
 
     topic: str

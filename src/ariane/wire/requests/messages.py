@@ -5,11 +5,11 @@ from msgspec import field
 from ariane.model.group import Subscription
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Int64, PhysicalOffset64, Request
+from ariane.wire.fields import Int32, Int64, PhysicalOffset64, Request, Response
 from ariane.wire.json.body import JsonBody
 
 
-class QueryAnswer(Answer, frozen=True, kw_only=True):
+class QueryResponse(Response, frozen=True, kw_only=True):
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: PhysicalOffset64
     body: bytes = b""
@@ -17,7 +17,7 @@ class QueryAnswer(Answer, frozen=True, kw_only=True):
 
 
 @request(RequestCode.QUERY_MESSAGE, served_by=ServedBy.BROKER)
-class QueryMessages(Request[QueryAnswer], frozen=True, kw_only=True):
+class QueryMessages(Request[QueryResponse], frozen=True, kw_only=True):
     topic: str
     key: str
     max_num: Int32
@@ -27,13 +27,13 @@ class QueryMessages(Request[QueryAnswer], frozen=True, kw_only=True):
     """`key` is a client's message id."""
 
 
-class MessageAnswer(Answer, frozen=True):
+class MessageResponse(Response, frozen=True):
     body: bytes = b""
     """One stored message."""
 
 
 @request(RequestCode.VIEW_MESSAGE_BY_ID, served_by=ServedBy.BROKER)
-class ViewMessage(Request[MessageAnswer], frozen=True):
+class ViewMessage(Request[MessageResponse], frozen=True):
     offset: PhysicalOffset64
 
 
@@ -56,12 +56,12 @@ class ConsumeQueuePage(JsonBody, frozen=True):
     min_queue_index: int = 0
 
 
-class ConsumeQueueAnswer(Answer, frozen=True):
+class ConsumeQueueResponse(Response, frozen=True):
     body: ConsumeQueuePage = ConsumeQueuePage()
 
 
 @request(RequestCode.QUERY_CONSUME_QUEUE, served_by=ServedBy.BROKER)
-class QueryConsumeQueue(Request[ConsumeQueueAnswer], frozen=True):
+class QueryConsumeQueue(Request[ConsumeQueueResponse], frozen=True):
     """Entries of one queue's index, as they are: for looking into a fault."""
 
     topic: str

@@ -4,16 +4,16 @@ from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
+from ariane.wire.fields import Int32, Int64, QueueOffset64, Request, Response
 from ariane.wire.json.body import JsonBody
 
 
-class OffsetAnswer(Answer, frozen=True, kw_only=True):
+class OffsetResponse(Response, frozen=True, kw_only=True):
     offset: QueueOffset64
 
 
 @request(RequestCode.QUERY_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
-class GetConsumerOffset(Request[OffsetAnswer], frozen=True):
+class GetConsumerOffset(Request[OffsetResponse], frozen=True):
     """QUERY_NOT_FOUND, and no other code, tells a client that the group has no offset here."""
 
     consumer_group: str
@@ -23,7 +23,7 @@ class GetConsumerOffset(Request[OffsetAnswer], frozen=True):
     """From 5.x clients."""
 
 
-class OffsetStored(Answer, frozen=True):
+class OffsetStored(Response, frozen=True):
     """No field, yet a header of its own: clients find extFields `{}` in the answer."""
 
 
@@ -36,7 +36,7 @@ class UpdateConsumerOffset(Request[OffsetStored], frozen=True):
 
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, served_by=ServedBy.BROKER)
-class SearchOffset(Request[OffsetAnswer], frozen=True):
+class SearchOffset(Request[OffsetResponse], frozen=True):
     topic: str
     queue_id: Int32
     timestamp: Int64
@@ -45,7 +45,7 @@ class SearchOffset(Request[OffsetAnswer], frozen=True):
 
 
 @request(RequestCode.GET_MAX_OFFSET, served_by=ServedBy.BROKER)
-class GetMaxOffset(Request[OffsetAnswer], frozen=True):
+class GetMaxOffset(Request[OffsetResponse], frozen=True):
     topic: str
     queue_id: Int32
     committed: bool | None = None
@@ -53,18 +53,18 @@ class GetMaxOffset(Request[OffsetAnswer], frozen=True):
 
 
 @request(RequestCode.GET_MIN_OFFSET, served_by=ServedBy.BROKER)
-class GetMinOffset(Request[OffsetAnswer], frozen=True):
+class GetMinOffset(Request[OffsetResponse], frozen=True):
     topic: str
     queue_id: Int32
 
 
-class StoreTimeAnswer(Answer, frozen=True, kw_only=True):
+class StoreTimeResponse(Response, frozen=True, kw_only=True):
     timestamp: Int64
     """-1 when the queue is empty."""
 
 
 @request(RequestCode.GET_EARLIEST_MSG_STORETIME, served_by=ServedBy.BROKER)
-class GetEarliestStoreTime(Request[StoreTimeAnswer], frozen=True):
+class GetEarliestStoreTime(Request[StoreTimeResponse], frozen=True):
     topic: str
     queue_id: Int32
 
@@ -74,12 +74,12 @@ class ConsumerOffsetTable(JsonBody, frozen=True):
     """By "topic@group", then by queue id."""
 
 
-class ConsumerOffsetsAnswer(Answer, frozen=True):
+class ConsumerOffsetsResponse(Response, frozen=True):
     body: ConsumerOffsetTable = ConsumerOffsetTable()
 
 
 @request(RequestCode.GET_ALL_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
-class GetAllConsumerOffsets(Request[ConsumerOffsetsAnswer], frozen=True):
+class GetAllConsumerOffsets(Request[ConsumerOffsetsResponse], frozen=True):
     """What a slave copies from its master."""
 
 
@@ -88,12 +88,12 @@ class DelayOffsetTable(JsonBody, frozen=True):
     """By delay level: how far its queue has been delivered."""
 
 
-class DelayOffsetsAnswer(Answer, frozen=True):
+class DelayOffsetsResponse(Response, frozen=True):
     body: DelayOffsetTable = DelayOffsetTable()
 
 
 @request(RequestCode.GET_ALL_DELAY_OFFSET, served_by=ServedBy.BROKER)
-class GetAllDelayOffsets(Request[DelayOffsetsAnswer], frozen=True):
+class GetAllDelayOffsets(Request[DelayOffsetsResponse], frozen=True):
     """What a slave copies from its master."""
 
 
@@ -101,12 +101,12 @@ class CorrectionOffsets(JsonBody, frozen=True):
     correction_offsets: dict[int, int] = {}
 
 
-class CorrectionOffsetsAnswer(Answer, frozen=True):
+class CorrectionOffsetsResponse(Response, frozen=True):
     body: CorrectionOffsets = CorrectionOffsets()
 
 
 @request(RequestCode.QUERY_CORRECTION_OFFSET, served_by=ServedBy.BROKER)
-class GetCorrectionOffsets(Request[CorrectionOffsetsAnswer], frozen=True, kw_only=True):
+class GetCorrectionOffsets(Request[CorrectionOffsetsResponse], frozen=True, kw_only=True):
     """By queue id, the smallest offset of the topic's groups that lies below that of `compare_group`."""
 
     compare_group: str
@@ -116,7 +116,7 @@ class GetCorrectionOffsets(Request[CorrectionOffsetsAnswer], frozen=True, kw_onl
 
 
 @request(RequestCode.CLONE_GROUP_OFFSET, served_by=ServedBy.BROKER)
-class CloneGroupOffset(Request[Answer], frozen=True, kw_only=True):
+class CloneGroupOffset(Request[Response], frozen=True, kw_only=True):
     src_group: str
     dest_group: str
     topic: str | None = None
@@ -160,7 +160,7 @@ def as_list(offsets: OffsetsByQueue) -> OffsetList:
 
 
 @request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, served_by=ServedBy.CLIENT)
-class ResetClientOffset(Request[Answer], frozen=True, kw_only=True):
+class ResetClientOffset(Request[Response], frozen=True, kw_only=True):
     topic: str
     group: str
     timestamp: Int64 = 0
@@ -169,12 +169,12 @@ class ResetClientOffset(Request[Answer], frozen=True, kw_only=True):
     """To a C++ client an `OffsetList`, to all others `OffsetsByQueue`."""
 
 
-class ResetOffsetsAnswer(Answer, frozen=True):
+class ResetOffsetsResponse(Response, frozen=True):
     body: OffsetsByQueue = OffsetsByQueue()
 
 
 @request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, served_by=ServedBy.BROKER)
-class ResetOffsets(Request[ResetOffsetsAnswer], frozen=True, kw_only=True):
+class ResetOffsets(Request[ResetOffsetsResponse], frozen=True, kw_only=True):
     topic: str
     group: str
     timestamp: Int64 = 0
@@ -194,19 +194,19 @@ class ConsumerStatus(JsonBody, frozen=True):
     """By client id, in a broker's answer."""
 
 
-class ConsumerStatusAnswer(Answer, frozen=True):
+class ConsumerStatusResponse(Response, frozen=True):
     body: ConsumerStatus = ConsumerStatus()
 
 
 @request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, served_by=ServedBy.CLIENT)
-class GetClientStatus(Request[ConsumerStatusAnswer], frozen=True):
+class GetClientStatus(Request[ConsumerStatusResponse], frozen=True):
     topic: str
     group: str
     client_addr: str | None = None
 
 
 @request(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, served_by=ServedBy.BROKER)
-class GetConsumerStatus(Request[ConsumerStatusAnswer], frozen=True):
+class GetConsumerStatus(Request[ConsumerStatusResponse], frozen=True):
     topic: str
     group: str
     client_addr: str | None = None

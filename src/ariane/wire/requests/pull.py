@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Int64, QueueOffset64, Request
+from ariane.wire.fields import Int32, Int64, QueueOffset64, Request, Response
 
 
 class PullSysFlag(IntFlag):
@@ -21,7 +21,7 @@ class PullSysFlag(IntFlag):
     """Informational: the consumer assigns its queues itself."""
 
 
-class PullAnswer(Answer, frozen=True, kw_only=True):
+class PullResponse(Response, frozen=True, kw_only=True):
     """What was found, and where to go on. Clients need the four numbers with every code in `accepts`."""
 
     accepts: ClassVar[frozenset[int]] = frozenset(
@@ -41,7 +41,7 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
     """Stored messages back to back; never empty with SUCCESS."""
 
 
-class Pull(Request[PullAnswer], frozen=True, kw_only=True):
+class Pull(Request[PullResponse], frozen=True, kw_only=True):
     consumer_group: str
     topic: str
     queue_id: Int32

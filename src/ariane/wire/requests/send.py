@@ -11,10 +11,10 @@ from msgspec import field
 
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Int64, PhysicalOffset64, QueueOffset64, Request
+from ariane.wire.fields import Int32, Int64, PhysicalOffset64, QueueOffset64, Request, Response
 
 
-class SendAnswer(Answer, frozen=True, kw_only=True):
+class SendResponse(Response, frozen=True, kw_only=True):
     """Where the message was stored. Clients fail without the first three fields, so these have no default."""
 
     # Stored, though not as safely as asked for: the caller decides.
@@ -36,7 +36,7 @@ class SendAnswer(Answer, frozen=True, kw_only=True):
     trace_on: bool = field(name="TRACE_ON", default=True)
 
 
-class Send(Request[SendAnswer], frozen=True, kw_only=True):
+class Send(Request[SendResponse], frozen=True, kw_only=True):
     """The fields of every send, under their long names."""
 
     producer_group: str
@@ -110,7 +110,7 @@ class SendReplyV2(SendByLetters, frozen=True, kw_only=True):
 
 
 @request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, served_by=ServedBy.CLIENT)
-class PushReply(Request[Answer], frozen=True, kw_only=True):
+class PushReply(Request[Response], frozen=True, kw_only=True):
     """A reply on its way to the client that waits for it, matched there by the property CORRELATION_ID."""
 
     producer_group: str
@@ -131,7 +131,7 @@ class PushReply(Request[Answer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.CONSUMER_SEND_MSG_BACK, served_by=ServedBy.BROKER)
-class SendBack(Request[Answer], frozen=True, kw_only=True):
+class SendBack(Request[Response], frozen=True, kw_only=True):
     """A consumer could not use a message: deliver it again later, or file it as a dead letter."""
 
     offset: PhysicalOffset64
@@ -159,7 +159,7 @@ class Decision(IntEnum):
 
 
 @request(RequestCode.END_TRANSACTION, served_by=ServedBy.BROKER)
-class EndTransaction(Request[Answer], frozen=True, kw_only=True):
+class EndTransaction(Request[Response], frozen=True, kw_only=True):
     """Usually one-way; C++ clients wait for the answer."""
 
     producer_group: str
@@ -174,7 +174,7 @@ class EndTransaction(Request[Answer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.CHECK_TRANSACTION_STATE, served_by=ServedBy.CLIENT)
-class CheckTransaction(Request[Answer], frozen=True, kw_only=True):
+class CheckTransaction(Request[Response], frozen=True, kw_only=True):
     """One-way, with the half message as body: what became of this? The client answers with an `EndTransaction`."""
 
     tran_state_table_offset: QueueOffset64
@@ -186,7 +186,7 @@ class CheckTransaction(Request[Answer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.RESUME_CHECK_HALF_MESSAGE, served_by=ServedBy.BROKER)
-class ResumeTransactionChecks(Request[Answer], frozen=True):
+class ResumeTransactionChecks(Request[Response], frozen=True):
     """Ask the producer again about a half message that was given up after too many checks."""
 
     msg_id: str | None = None

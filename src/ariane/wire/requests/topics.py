@@ -4,14 +4,14 @@ from ariane.model.route import ClusterMap, MessageQueue, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import ServedBy, request
-from ariane.wire.fields import Answer, Int32, Request
+from ariane.wire.fields import Int32, Request, Response
 from ariane.wire.json.body import JsonBody
 
 # --- at a broker
 
 
 @request(RequestCode.UPDATE_AND_CREATE_TOPIC, served_by=ServedBy.BROKER)
-class UpdateTopic(Request[Answer], frozen=True, kw_only=True):
+class UpdateTopic(Request[Response], frozen=True, kw_only=True):
     topic: str
     default_topic: str
     read_queue_nums: Int32
@@ -23,7 +23,7 @@ class UpdateTopic(Request[Answer], frozen=True, kw_only=True):
 
 
 @request(RequestCode.DELETE_TOPIC_IN_BROKER, served_by=ServedBy.BROKER)
-class DeleteTopicInBroker(Request[Answer], frozen=True):
+class DeleteTopicInBroker(Request[Response], frozen=True):
     topic: str
 
 
@@ -32,21 +32,21 @@ class TopicTable(JsonBody, frozen=True):
     topic_config_table: dict[str, TopicConfig] = {}
 
 
-class TopicTableAnswer(Answer, frozen=True):
+class TopicTableResponse(Response, frozen=True):
     body: TopicTable = TopicTable()
 
 
 @request(RequestCode.GET_ALL_TOPIC_CONFIG, served_by=ServedBy.BROKER)
-class GetTopicTable(Request[TopicTableAnswer], frozen=True):
+class GetTopicTable(Request[TopicTableResponse], frozen=True):
     pass
 
 
-class TopicConfigAnswer(Answer, frozen=True):
+class TopicConfigResponse(Response, frozen=True):
     body: TopicConfig | None = None
 
 
 @request(RequestCode.GET_TOPIC_CONFIG, served_by=ServedBy.BROKER)
-class GetTopicConfig(Request[TopicConfigAnswer], frozen=True):
+class GetTopicConfig(Request[TopicConfigResponse], frozen=True):
     """Asked by the administration tool of 5.x."""
 
     topic: str
@@ -62,12 +62,12 @@ class TopicStats(JsonBody, frozen=True):
     offset_table: dict[MessageQueue, TopicOffset] = {}
 
 
-class TopicStatsAnswer(Answer, frozen=True):
+class TopicStatsResponse(Response, frozen=True):
     body: TopicStats = TopicStats()
 
 
 @request(RequestCode.GET_TOPIC_STATS_INFO, served_by=ServedBy.BROKER)
-class GetTopicStats(Request[TopicStatsAnswer], frozen=True):
+class GetTopicStats(Request[TopicStatsResponse], frozen=True):
     topic: str
 
 
@@ -80,47 +80,47 @@ class TopicList(JsonBody, frozen=True):
     """With the nameserver's system topics: a broker to ask for the rest."""
 
 
-class TopicListAnswer(Answer, frozen=True):
+class TopicListResponse(Response, frozen=True):
     body: TopicList = TopicList()
 
 
 @request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, served_by=ServedBy.BROKER)
-class ListSystemTopicsInBroker(Request[TopicListAnswer], frozen=True):
+class ListSystemTopicsInBroker(Request[TopicListResponse], frozen=True):
     pass
 
 
 @request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, served_by=ServedBy.NAMESERVER)
-class ListSystemTopics(Request[TopicListAnswer], frozen=True):
+class ListSystemTopics(Request[TopicListResponse], frozen=True):
     """The names of clusters and brokers, which are topics too."""
 
 
 @request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, served_by=ServedBy.NAMESERVER)
-class ListTopics(Request[TopicListAnswer], frozen=True):
+class ListTopics(Request[TopicListResponse], frozen=True):
     pass
 
 
 @request(RequestCode.GET_TOPICS_BY_CLUSTER, served_by=ServedBy.NAMESERVER)
-class ListTopicsByCluster(Request[TopicListAnswer], frozen=True):
+class ListTopicsByCluster(Request[TopicListResponse], frozen=True):
     cluster: str
 
 
 @request(RequestCode.GET_UNIT_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
-class ListUnitTopics(Request[TopicListAnswer], frozen=True):
+class ListUnitTopics(Request[TopicListResponse], frozen=True):
     pass
 
 
 @request(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
-class ListUnitSubscribedTopics(Request[TopicListAnswer], frozen=True):
+class ListUnitSubscribedTopics(Request[TopicListResponse], frozen=True):
     pass
 
 
 @request(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
-class ListUnitSubscribedPlainTopics(Request[TopicListAnswer], frozen=True):
+class ListUnitSubscribedPlainTopics(Request[TopicListResponse], frozen=True):
     """Topics with a unit subscription that are no unit topics themselves."""
 
 
 @request(RequestCode.DELETE_TOPIC_IN_NAMESRV, served_by=ServedBy.NAMESERVER)
-class DeleteTopicInNameserver(Request[Answer], frozen=True):
+class DeleteTopicInNameserver(Request[Response], frozen=True):
     """Forgets the routes; they come back with the next registration of a broker that still has the topic."""
 
     topic: str
@@ -133,21 +133,21 @@ class DeleteTopicInNameserver(Request[Answer], frozen=True):
 # Routes, asked of a nameserver.
 
 
-class RouteAnswer(Answer, frozen=True):
+class RouteResponse(Response, frozen=True):
     body: TopicRoute = TopicRoute()
 
 
 @request(RequestCode.GET_ROUTEINFO_BY_TOPIC, served_by=ServedBy.NAMESERVER)
-class GetRoute(Request[RouteAnswer], frozen=True):
+class GetRoute(Request[RouteResponse], frozen=True):
     topic: str
     accept_standard_json_only: bool | None = None
     """Set by clients from 4.9.4 on: quoted keys, please."""
 
 
-class ClusterAnswer(Answer, frozen=True):
+class ClusterResponse(Response, frozen=True):
     body: ClusterMap = ClusterMap()
 
 
 @request(RequestCode.GET_BROKER_CLUSTER_INFO, served_by=ServedBy.NAMESERVER)
-class GetCluster(Request[ClusterAnswer], frozen=True):
+class GetCluster(Request[ClusterResponse], frozen=True):
     pass

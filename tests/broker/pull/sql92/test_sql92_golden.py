@@ -21,16 +21,16 @@ WE_REFUSE = {
 }
 
 
-def answer(expression: str, properties: dict[str, str]) -> str:
+def response(expression: str, properties: dict[str, str]) -> str:
     """Asked from outside, by what the expression, its negation and its being unknown match."""
     try:
         compile_sql(expression)
     except ExpressionError:
         return "refused"
     questions = {"true": "({}\n)", "false": "NOT ({}\n)", "unknown": "({}\n) IS NULL"}
-    answers = [word for word, form in questions.items() if compile_sql(form.format(expression))(properties)]
-    assert len(answers) <= 1
-    return answers[0] if answers else "fails"
+    responses = [word for word, form in questions.items() if compile_sql(form.format(expression))(properties)]
+    assert len(responses) <= 1
+    return responses[0] if responses else "fails"
 
 
 def test_there_are_many_cases_of_each_answer() -> None:
@@ -43,7 +43,7 @@ def test_we_answer_as_apache_does() -> None:
         (case["expression"], case["properties"], case["answer"], ours)
         for case in CASES
         if case["expression"] not in WE_TAKE | WE_REFUSE
-        and (ours := answer(case["expression"], case["properties"])) != case["answer"]
+        and (ours := response(case["expression"], case["properties"])) != case["answer"]
     ]
     assert not wrong
 
@@ -56,15 +56,15 @@ def test_4_9_answers_like_5_3_but_for_the_words_it_does_not_know() -> None:
 
 @pytest.mark.parametrize("expression", sorted(WE_TAKE))
 def test_what_only_we_take_is_refused_by_apache(expression: str) -> None:
-    answers = {case["answer"] for case in CASES if case["expression"] == expression}
-    assert answers == {"refused"}
+    responses = {case["answer"] for case in CASES if case["expression"] == expression}
+    assert responses == {"refused"}
     compile_sql(expression)
 
 
 @pytest.mark.parametrize("expression", sorted(WE_REFUSE))
 def test_what_only_we_refuse_is_cut_short_by_apache(expression: str) -> None:
-    answers = {case["answer"] for case in CASES if case["expression"] == expression}
-    assert answers
-    assert "refused" not in answers
+    responses = {case["answer"] for case in CASES if case["expression"] == expression}
+    assert responses
+    assert "refused" not in responses
     with pytest.raises(ExpressionError):
         compile_sql(expression)

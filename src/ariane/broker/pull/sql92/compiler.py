@@ -160,8 +160,10 @@ def compare(symbol: Operator, left: Operand, right: Operand) -> Truth:
     test = _TESTS[symbol]
     if left.name is not None and right.constant is not None and meeting is not None:
         return _property_with_constant(left.name, meeting[0], test, meeting[1](right.constant))
-    answer = _never if meeting is None else _converting(test, *meeting)
-    return _equal(left.read, right.read, answer) if symbol is Operator.EQUAL else _order(left.read, right.read, answer)
+    response = _never if meeting is None else _converting(test, *meeting)
+    return (
+        _equal(left.read, right.read, response) if symbol is Operator.EQUAL else _order(left.read, right.read, response)
+    )
 
 
 def _property_with_constant(name: str, convert: Convert, test: Test, constant: Any) -> Truth:
@@ -178,25 +180,25 @@ def _property_with_constant(name: str, convert: Convert, test: Test, constant: A
     return as_it_is if convert is _as_it_is else converted
 
 
-def _equal(left: Read, right: Read, answer: Test) -> Truth:
+def _equal(left: Read, right: Read, response: Test) -> Truth:
     """Two missing values are equal, and a present one differs from a missing one; only a missing left is unknown."""
 
     def equal(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
         if one is None:
             return True if other is None else None
-        return other is not None and answer(one, other)
+        return other is not None and response(one, other)
 
     return equal
 
 
-def _order(left: Read, right: Read, answer: Test) -> Truth:
+def _order(left: Read, right: Read, response: Test) -> Truth:
     def ordered(properties: Properties) -> bool | None:
         one = left(properties)
         if one is None:
             return None
         other = right(properties)
-        return None if other is None else answer(one, other)
+        return None if other is None else response(one, other)
 
     return ordered
 
@@ -344,28 +346,28 @@ def _negated(operand: Operand) -> Operand:
 
 def _all(parts: Iterable[Truth]) -> Truth:
     def every(properties: Properties) -> bool | None:
-        answer: bool | None = True
+        response: bool | None = True
         for part in parts:
             truth = part(properties)
             if truth is False:
                 return False
             if truth is None:
-                answer = None
-        return answer
+                response = None
+        return response
 
     return every
 
 
 def _any(parts: Iterable[Truth]) -> Truth:
     def some(properties: Properties) -> bool | None:
-        answer: bool | None = False
+        response: bool | None = False
         for part in parts:
             truth = part(properties)
             if truth:
                 return True
             if truth is None:
-                answer = None
-        return answer
+                response = None
+        return response
 
     return some
 

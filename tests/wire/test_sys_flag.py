@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.errors import RecordError
-from ariane.wire.codes import Compression, SysFlag, compression_of, transaction_type, with_compression
+from ariane.wire.sys_flag import Compression, SysFlag, compression_of, transaction_type, with_compression
 
 
 @pytest.mark.parametrize(
