@@ -69,7 +69,9 @@ def _file(path: Path) -> Iterator[RealFile]:
 def _records(store: MessageStore, chunk: Sequence[Draft]) -> bytes:
     """The bytes that the log gets for a chunk."""
     first = first_outcome(store, chunk)
-    view = store.parts.commit_log.read(first.physical_offset, store.parts.commit_log.max_offset - first.physical_offset)
+    view = store.components.commit_log.read(
+        first.physical_offset, store.components.commit_log.max_offset - first.physical_offset
+    )
     assert view is not None
     return bytes(view)
 

@@ -30,8 +30,8 @@ def costs(directory: Path, body_bytes: int) -> dict[str, float]:
 
 def _parts(store: MessageStore, directory: Path, body_bytes: int) -> Iterator[Part]:
     draft, *_ = messages = drafts(INDEX_BATCH * INDEX_BATCHES, body_bytes)
-    by_topic = store.parts.queues.by_topic
-    queue = store.parts.queues.get_or_create(draft.topic, draft.queue_id)
+    by_topic = store.components.queues.by_topic
+    queue = store.components.queues.get_or_create(draft.topic, draft.queue_id)
     pieces = [_head(draft), draft.body, queue.topic_part, SHORT.pack(len(draft.properties)), draft.properties]
     yield "queue look-up", lambda: by_topic.get(draft.topic, {}).get(draft.queue_id), 1
     yield "head with checksum", lambda: _head(draft), 1

@@ -104,7 +104,7 @@ def _records(store: MessageStore, chunks: list[Sequence[Draft]]) -> Iterator[lis
         by_queue: dict[int, list[memoryview]] = {}
         for draft, outcome in zip(chunk, store.append(chunk), strict=True):
             assert isinstance(outcome, Appended), outcome
-            record = store.parts.commit_log.read(outcome.physical_offset, outcome.size)
+            record = store.components.commit_log.read(outcome.physical_offset, outcome.size)
             assert record is not None
             by_queue.setdefault(number_of(draft.topic, draft.queue_id), []).append(record)
         yield [(number, b"".join(parts)) for number, parts in by_queue.items()]
@@ -157,7 +157,7 @@ class _Appending:
 
 def _forget(store: MessageStore) -> None:
     """So that repeats do not fill the disk: nobody is going to read what was written."""
-    segments = store.parts.commit_log.segments
+    segments = store.components.commit_log.segments
     while len(segments) > 1:
         segments.drop_first()
 

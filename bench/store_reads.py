@@ -58,7 +58,7 @@ def _read(store: MessageStore) -> tuple[Spent, int]:
 
 def _copy(store: MessageStore) -> tuple[Spent, int]:
     """As many bytes in as many steps, each in one piece."""
-    commit_log = store.parts.commit_log
+    commit_log = store.components.commit_log
     step, reads, size = _record_bytes(store) * COUNT, 0, 0
     watch = Stopwatch()
     for position in range(0, commit_log.max_offset - step, step * 8):

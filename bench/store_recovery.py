@@ -60,7 +60,7 @@ def _row(name: str, root: Path, *, goal: bool, boot: str | None = None) -> str:
     began = time.perf_counter()
     store = MessageStore.open(_settings(root), Clock(), HOST, boot=boot)
     seconds = time.perf_counter() - began
-    grown = store.parts.commit_log.max_offset
+    grown = store.components.commit_log.max_offset
     store.close()
     return f"{name:<34}{grown / GiB:>9.2f}{seconds:>9.2f}" + (f"{seconds / GOAL_S:>8.2f}" if goal else "")
 
@@ -81,12 +81,12 @@ def _settings(root: Path) -> StoreSettings:
 async def append_until_killed(root: Path, grow_bytes: int) -> None:
     """As fast as it goes, with the rounds of a running broker between the chunks."""
     async with StoreService.open(_settings(root), Clock(), HOST) as service:
-        until = service.store.parts.commit_log.max_offset + grow_bytes
+        until = service.store.components.commit_log.max_offset + grow_bytes
         said = False
         for chunk in cycle(chunked(drafts(16_384, BODY_BYTES))):
             await service.append(chunk)
             await asyncio.sleep(0)
-            if not said and service.store.parts.commit_log.max_offset >= until:
+            if not said and service.store.components.commit_log.max_offset >= until:
                 said = True
                 print(_GROWN, flush=True)
 

@@ -67,10 +67,10 @@ def opened(root: Path, clock: Clock | None = None, **changes: object) -> Iterato
     try:
         yield store
     finally:
-        store.parts.commit_log.close()
-        store.parts.queues.close()
-        if store.parts.index is not None:
-            store.parts.index.close()
+        store.components.commit_log.close()
+        store.components.queues.close()
+        if store.components.index is not None:
+            store.components.index.close()
 
 
 def first_outcome(store: MessageStore, chunk: Sequence[Draft]) -> Appended:
@@ -98,7 +98,7 @@ class Rounds:
             self._store.derived.write()
             self._wait(now)
         elif now >= self._index_due:
-            self._store.parts.dispatcher.write_index()
+            self._store.components.dispatcher.write_index()
             self._index_due = now + _INDEX_S
 
 

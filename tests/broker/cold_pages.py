@@ -81,16 +81,16 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 def forget(store: MessageStore) -> None:
     """Takes the bytes of log, queues and index from the page cache, but for the page that the next append writes to."""
-    log = store.parts.commit_log
+    log = store.components.commit_log
     for _ in range(2):  # what was written since the checkpoint before the last is taken to be in memory
         store.make_durable()
     for segment in log.segments:
         _forget_mapping(segment.file)
         forget_file(segment.path, log.max_offset - segment.base)
-    for queue in store.parts.queues:
+    for queue in store.components.queues:
         for base in range(queue._files.base, queue._files.end, queue._files.segment_bytes):
             forget_file(Path(queue._files.path(base)))
-    for file in store.parts.index._directory.files if store.parts.index is not None else []:
+    for file in store.components.index._directory.files if store.components.index is not None else []:
         if file._map is not None:
             _let_go(file._map)
         forget_file(file.path)

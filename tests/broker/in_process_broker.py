@@ -113,7 +113,7 @@ async def wired(
         StoreService.open(stored, clock, STORE_HOST) as service,
         PullWaiters.open(clock, pulls_max, pulls_per_connection_max) as parked,
     ):
-        service.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
+        service.store.components.dispatcher.on_arrivals(parked.on_arrivals)
         tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()
         table, groups, offsets, clients = tables
         for config in topics:

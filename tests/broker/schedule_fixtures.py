@@ -71,7 +71,7 @@ def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **prop
 async def arrival(room: Timed, topic: str = "orders") -> None:
     """Waits until the next message reaches `topic`."""
     arrived = asyncio.Event()
-    room.service.store.parts.dispatcher.on_arrival(lambda name, *_: arrived.set() if name == topic else None)
+    room.service.store.components.dispatcher.on_arrival(lambda name, *_: arrived.set() if name == topic else None)
     async with asyncio.timeout(30):
         await arrived.wait()
 

@@ -16,7 +16,7 @@ def delayed_of(broker: Stage) -> DelayedDelivery:
     intake = broker.transactions._intake
     service: StoreService = intake._service
     return DelayedDelivery(
-        service, intake, JsonTable(broker.disk, broker.store.parts.layout.config / "d.json"), broker.clock
+        service, intake, JsonTable(broker.disk, broker.store.components.layout.config / "d.json"), broker.clock
     )
 
 

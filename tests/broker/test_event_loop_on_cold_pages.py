@@ -139,7 +139,7 @@ async def all_questions(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dic
     async with cold_broker(directory, clock, monkeypatch) as cold:
         halves = await fill(cold)
     async with cold_broker(directory, clock, monkeypatch) as cold:
-        queue = cold.broker.parts.store.store.parts.queues.get(TOPIC, 0)
+        queue = cold.broker.parts.store.store.components.queues.get(TOPIC, 0)
         assert queue is not None
         record = PhysicalOffset(int.from_bytes(queue.entries(300, 1)[:8], "big"))
         asks: dict[str, Request[Any]] = {
@@ -181,7 +181,7 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         seen["checks"] = await cold.watch(parts.checks.round)
         clock._elapsed_s += 100 * 365 * 24 * HOUR_S  # by the clock of the file system
         seen["retention"] = await cold.watch(lambda: cold.call(DeleteExpiredCommitLog()))
-        assert parts.store.store.parts.commit_log.min_offset > 0
+        assert parts.store.store.components.commit_log.min_offset > 0
         assert parts.statistics.counters.timer_deliveries == WAITING
     return seen
 

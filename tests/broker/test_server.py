@@ -177,7 +177,7 @@ async def test_a_topic_is_made_shown_and_deleted_with_its_queues(tmp_path: Path)
         await client.call(broker.address, DeleteTopicInBroker("orders"))
         assert (await refusal(client.call(broker.address, GetTopicConfig("orders")))).code == 17
         assert (await refusal(client.call(broker.address, GetTopicStats("orders")))).code == 17
-        assert not broker.parts.store.store.parts.queues.of_topic("orders")
+        assert not broker.parts.store.store.components.queues.of_topic("orders")
         assert broker.parts.offsets.get("group", "orders", 0) == -1
         await client.call(broker.address, DeleteTopicInBroker("orders"))  # a second time is no failure
 
@@ -293,7 +293,7 @@ async def test_queues_of_topics_that_are_gone_are_cleaned_and_no_others(tmp_path
             await client.call(broker.address, message(topic=topic))
         broker.parts.topics.delete("gone")  # as if its queues had come back from the log
         await client.call(broker.address, CleanExpiredConsumeQueues())
-        queues = broker.parts.store.store.parts.queues
+        queues = broker.parts.store.store.components.queues
         assert set(queues.topics()) >= {"orders", "gone"}  # its messages are still in the log
         await client.call(broker.address, CleanUnusedTopics())
         assert "gone" not in queues.topics()

@@ -198,7 +198,7 @@ async def test_a_delayed_message_carries_its_delivery_time_in_the_queue_entry(tm
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         MessageWriter(service, settings, clock).put(message(properties={"DELAY": "3", "TAGS": "red"}))
-        queue = service.store.parts.queues.get(SCHEDULE, 2)
+        queue = service.store.components.queues.get(SCHEDULE, 2)
         assert queue is not None
         assert ENTRY.unpack(queue.entries(0, 1))[2] == NOW + 10_000
 
@@ -211,7 +211,7 @@ async def test_a_refused_message_is_raised_and_leaves_nothing(tmp_path: Path) ->
             intake.put(message(properties={"a": "x" * 40_000}))
         with pytest.raises(MessageRefused):
             intake.put_together([message(), message(body=bytes(5 * 1024 * 1024))])
-        assert service.store.parts.commit_log.max_offset == 0
+        assert service.store.components.commit_log.max_offset == 0
 
 
 async def test_a_store_that_refuses_tells_everybody_without_piling_up_tracebacks(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ async def stage(
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with FlushThread.running(message_store.flusher, settings.store) as flush_thread:
             service = StoreService(message_store, flush_thread, executor)
-            offsets = ConsumerOffsets(JsonTable(disk, message_store.parts.layout.config / "consumerOffset.json"))
+            offsets = ConsumerOffsets(JsonTable(disk, message_store.components.layout.config / "consumerOffset.json"))
             topics, clients = Topics(settings, None, clock), Clients()
             topics.ensure(TOPIC, 4)
             intake = MessageWriter(service, settings, clock)

@@ -79,7 +79,7 @@ def put(store: MessageStore, *drafts: Draft) -> list[Appended]:
 
 def records(store: MessageStore) -> Iterator[RecordView]:
     """Every record of the log, in order."""
-    log = store.parts.commit_log
+    log = store.components.commit_log
     position = log.min_offset
     while position < log.max_offset:
         segment = log.segments.find(position)
@@ -100,7 +100,7 @@ def entries(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
 def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
     """What a consumer reads from the queue's beginning to its end."""
     found: list[bytes] = []
-    queue = store.parts.queues.get(topic, queue_id)
+    queue = store.components.queues.get(topic, queue_id)
     offset = queue.min_offset if queue is not None else 0
     while True:
         result = store.reader.read(topic, queue_id, offset, 32)

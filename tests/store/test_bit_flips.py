@@ -81,7 +81,7 @@ def summed() -> tuple[SimulatedDisk, dict[int, list[range]]]:
     disk = SimulatedDisk()
     store = opened(disk, sum_block_bytes=StoreSettings().sum_block_bytes, segment_bytes=4096)
     fill(store, 5)
-    store.parts.commit_log.roll()
+    store.components.commit_log.roll()
     fill(store, 2)
     places: dict[int, list[range]] = {0: [], 4096: []}
     for view in records(store):

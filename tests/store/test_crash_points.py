@@ -91,7 +91,7 @@ def check(store: MessageStore, run: Run, survivors_min: int) -> None:
         mine = [view for view in found if view.queue_id == queue_id]
         assert [view.queue_offset for view in mine] == list(range(len(mine))), "offsets are not dense"
         assert bodies(store, "orders", queue_id) == [item.body for item in survivors if item.queue_id == queue_id]
-        queue = store.parts.queues.get("orders", queue_id)
+        queue = store.components.queues.get("orders", queue_id)
         places = [entry[0] for entry in entries(queue)] if queue is not None else []
         assert places == [view.physical_offset for view in mine], "the queue is not what a rebuild would give"
 
@@ -100,11 +100,11 @@ def recover(disk: SimulatedDisk, boot: str) -> MessageStore:
     """Opens the store and shows that it takes messages again. No block sum tells of damage, before or after."""
     assert check_sums(disk).faults == []
     store = opened(disk, FakeClock(), boot=boot)
-    assert is_covered(disk, store.parts.commit_log.max_offset)
+    assert is_covered(disk, store.components.commit_log.max_offset)
     (outcome,) = store.append([draft(b"after the crash", topic="later", key="later")])
     assert isinstance(outcome, Appended)
     assert bodies(store, "later", 0)[-1:] == [b"after the crash"]
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     return store
 
 
@@ -153,7 +153,7 @@ def test_a_torn_record_above_the_durable_offset_ends_the_log() -> None:
     crashed = disk.crash_process()
     torn_record(crashed, last.end)
     again = opened(crashed, FakeClock())
-    assert again.parts.commit_log.max_offset == last.physical_offset
+    assert again.components.commit_log.max_offset == last.physical_offset
     assert len(bodies(again, "orders", 0)) == 3
 
 
@@ -170,12 +170,12 @@ def test_stale_records_behind_a_torn_one_never_come_back() -> None:
     file.write(bytes(8), second.physical_offset)
     file.close()
     again = opened(crashed, FakeClock())
-    assert again.parts.commit_log.max_offset == second.physical_offset
+    assert again.components.commit_log.max_offset == second.physical_offset
     put_again = again.append([draft(bytes(700), key="kn")])[0]
     assert isinstance(put_again, Appended)
     assert put_again.end == third.physical_offset
     final = opened(crashed.crash_process(), FakeClock())
-    assert final.parts.commit_log.max_offset == put_again.end
+    assert final.components.commit_log.max_offset == put_again.end
 
 
 def test_corruption_below_the_durable_offset_is_put_aside_and_nothing_is_cut() -> None:
@@ -195,7 +195,7 @@ def test_corruption_below_the_durable_offset_is_put_aside_and_nothing_is_cut() -
     crashed = disk.cut_power(random.Random(1))
     crashed.flip_bit(COMMIT_LOG / crashed.names(COMMIT_LOG)[0], second.physical_offset + 400, 3)
     again = opened(crashed, FakeClock(), boot="another boot")
-    assert again.parts.commit_log.max_offset == third.end
+    assert again.components.commit_log.max_offset == third.end
     kept = crashed.names(Layout.under(ROOT).quarantine)
     assert kept == [f"{second.physical_offset:020d}-{second.size}"]
     assert again.lookup.record_at(third.physical_offset) is not None
@@ -216,4 +216,4 @@ def test_a_record_whose_last_page_was_lost_is_torn_though_its_checksum_holds() -
     file = crashed.open(COMMIT_LOG / crashed.names(COMMIT_LOG)[0], writable=True)
     file.write(bytes(2), 4096)
     file.close()
-    assert opened(crashed, FakeClock()).parts.commit_log.max_offset == first.end
+    assert opened(crashed, FakeClock()).components.commit_log.max_offset == first.end

@@ -80,7 +80,7 @@ def messages_in(root: Path) -> int:
     try:
         return survivors(store)
     finally:
-        end = store.parts.commit_log.max_offset
+        end = store.components.commit_log.max_offset
         store.close()
         assert is_covered(RealDisk(), end, root)
 

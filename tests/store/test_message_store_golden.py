@@ -107,7 +107,7 @@ def test_every_message_is_found_by_its_time(name: str, root: Path) -> None:
         topic, queue_id, stored_ms = message["topic"], message["queueId"], message["storeTimestamp"]
         offset = store.lookup.offset_by_time(topic, queue_id, stored_ms)
         assert offset <= message["queueOffset"]
-        queue = store.parts.queues.get(topic, queue_id)
+        queue = store.components.queues.get(topic, queue_id)
         assert queue is not None
         assert store.lookup.store_time(queue, offset) == stored_ms
         assert offset == 0 or (store.lookup.store_time(queue, offset - 1) or 0) < stored_ms
@@ -116,7 +116,7 @@ def test_every_message_is_found_by_its_time(name: str, root: Path) -> None:
 
 def test_queues_are_apaches(name: str, root: Path) -> None:
     store = opened(root)
-    assert {(queue.topic, queue.queue_id): entries(queue) for queue in store.parts.queues} == expected_queues(name)
+    assert {(queue.topic, queue.queue_id): entries(queue) for queue in store.components.queues} == expected_queues(name)
     store.close()
 
 
@@ -172,7 +172,7 @@ def content(root: Path) -> dict[str, bytes]:
 
 def test_new_messages_continue_the_offsets_of_every_queue(name: str, root: Path) -> None:
     store = opened(root)
-    ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in store.parts.queues}
+    ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in store.components.queues}
     for round_ in range(2):
         for (topic, queue_id), end in ends.items():
             (appended,) = put(store, draft(b"ours", topic=topic, queue_id=queue_id, key=f"ours-{round_}"))

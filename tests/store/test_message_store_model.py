@@ -77,7 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.store.close()
         self.durable = len(self.written)
-        assert is_covered(self.disk, self.store.parts.commit_log.max_offset)
+        assert is_covered(self.disk, self.store.components.commit_log.max_offset)
         self._reopen(self.disk)
         assert self._survivors() == len(self.written)
 
@@ -96,7 +96,7 @@ class StoreMachine(RuleBasedStateMachine):
         del self.written[survivors:]
         self.durable = survivors
 
-    @precondition(lambda self: len(self.store.parts.commit_log.segments) > 2)
+    @precondition(lambda self: len(self.store.components.commit_log.segments) > 2)
     @rule()
     def delete_the_oldest_file(self) -> None:
         self.clock._elapsed_s += 73 * 3600
@@ -108,7 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = opened(disk, self.clock, boot=f"boot-{self.boot}")
 
     def _survivors(self) -> int:
-        end = self.store.parts.commit_log.max_offset
+        end = self.store.components.commit_log.max_offset
         return sum(1 for appended, *_ in self.written if appended.end <= end)
 
     def _alive(self) -> list[tuple[Appended, str, int, bytes, str]]:
@@ -125,7 +125,7 @@ class StoreMachine(RuleBasedStateMachine):
         for topic in TOPICS:
             for queue_id in QUEUES:
                 mine = [item for item in self._alive() if item[1:3] == (topic, queue_id)]
-                queue = self.store.parts.queues.get(topic, queue_id)
+                queue = self.store.components.queues.get(topic, queue_id)
                 if queue is None:
                     assert not mine
                     continue
@@ -136,7 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_message_is_found_by_its_key_its_place_and_its_time(self) -> None:
-        self.store.parts.dispatcher.write_index()
+        self.store.components.dispatcher.write_index()
         for appended, topic, queue_id, _, key in self._alive()[-5:]:
             (record,) = self.store.lookup.by_key(topic, key, 10, 0, 2**62)
             assert bytes(record) == bytes(self.store.lookup.record_at(appended.physical_offset) or b"")
@@ -167,4 +167,4 @@ def test_a_message_outlives_its_process() -> None:
     (appended,) = put(opened(disk), draft(b"hello", key="k"))
     again = opened(disk.crash_process())
     assert bodies(again, "orders", 0) == [b"hello"]
-    assert again.parts.commit_log.max_offset == appended.end
+    assert again.components.commit_log.max_offset == appended.end

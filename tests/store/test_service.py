@@ -354,7 +354,7 @@ async def test_a_failed_sync_and_then_a_power_cut_lose_nothing_acknowledged() ->
     put(store, draft(b"acknowledged"))
     store.flusher.flushed(store.flusher.sync_now())
     put(store, draft(b"not"))
-    waiter = store.flusher.wait_durable(store.parts.commit_log.max_offset)
+    waiter = store.flusher.wait_durable(store.components.commit_log.max_offset)
     simulated.fail_syncs(IO_ERROR)
     with pytest.raises(OSError, match="Input/output") as caught:
         store.flusher.sync_now()
@@ -373,7 +373,7 @@ def test_two_threads_never_sync_at_once() -> None:
     put(store, draft(b"x"))
     inside: list[str] = []
     together: list[int] = []
-    segment = store.parts.commit_log.segments.first
+    segment = store.components.commit_log.segments.first
     assert segment is not None
     real = segment.file.sync
 
@@ -520,7 +520,7 @@ async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_siz
 
 
 def queue_of(service: StoreService) -> ConsumeQueue:
-    queue = service.store.parts.queues.get("orders", 0)
+    queue = service.store.components.queues.get("orders", 0)
     assert queue is not None
     return queue
 
@@ -570,10 +570,10 @@ async def test_a_topic_may_be_deleted_while_retention_is_at_work(settings: Store
         cleaning = asyncio.ensure_future(service.clean(by_hand=True))
         await until(lambda: bool(disk.removers))
         for number in range(3):
-            service.store.parts.queues.delete_topic(f"topic{number}")
+            service.store.components.queues.delete_topic(f"topic{number}")
             await asyncio.sleep(0)
         assert (await cleaning).files == FILES_PER_ROUND
-        queue = service.store.parts.queues.get("topic3", 0)
+        queue = service.store.components.queues.get("topic3", 0)
         assert queue is not None
         assert 0 < queue.min_offset < queue.max_offset
 

@@ -65,7 +65,7 @@ async def send(service: StoreService, numbers: "count[int]", rng: random.Random)
 
 async def main(root: Path, kind: FlushDiskType, seed: int) -> None:
     async with StoreService.open(settings_of(root, kind), Clock(), HOST) as service:
-        queues = service.store.parts.queues.of_topic(TOPIC).values()
+        queues = service.store.components.queues.of_topic(TOPIC).values()
         begin = sum(queue.max_offset for queue in queues)
         os.write(1, b"from %d\n" % begin)
         numbers, rng = count(begin), random.Random(seed)

@@ -43,7 +43,7 @@ def oldest_undelivered_offset(
     store: MessageStore, delayed: DelayedDelivery, transactions: Transactions
 ) -> IoSteps[int | None]:
     """The physical offset of the oldest delayed or half message; None when none waits."""
-    queues = store.parts.queues
+    queues = store.components.queues
     heads = [(queues.get(SCHEDULE, level - 1), offset) for level, (offset, _) in delayed.progress().items()]
     heads.append((queues.get(TRANS_HALF, HALF_QUEUE), transactions.open.first_open))
     places = []
@@ -86,11 +86,11 @@ class Components:
             _access(settings, clock) as access,
             StoreService.open(settings.store, clock, store_host) as store,
         ):
-            tables = _Tables(store.store.parts.disk, store.store.parts.layout)
+            tables = _Tables(store.store.components.disk, store.store.components.layout)
             topics = Topics(settings, tables.file("topics.json"), clock)
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
-            offsets.lower_to(partial(_queue_end, store.store.parts.queues))
+            offsets.lower_to(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
             intake = MessageWriter(store, settings, clock, counters)
@@ -113,7 +113,7 @@ class Components:
                 TimerDelivery.open(store, intake, clock) as timer,
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
-                store.store.parts.dispatcher.on_arrivals(parked.on_arrivals)
+                store.store.components.dispatcher.on_arrivals(parked.on_arrivals)
                 store.store.held_by(partial(oldest_undelivered_offset, store.store, delayed, transactions))
                 store.store.held_by(timer.oldest_waiting)
                 yield cls(

@@ -391,10 +391,10 @@ def store_error_response(error: StoreError, store: MessageStore) -> RequestFaile
 
 def _disks(store: MessageStore) -> str:
     """The ratios in Apache's form, which operators' scripts look for."""
-    layout = store.parts.layout
+    layout = store.components.layout
     with suppress(OSError):
         log, queues, index = (
-            store.parts.disk.used_ratio(path) for path in (layout.commit_log, layout.root, layout.root)
+            store.components.disk.used_ratio(path) for path in (layout.commit_log, layout.root, layout.root)
         )
         return f" (CL: {log:.2f} CQ: {queues:.2f} INDEX: {index:.2f})"
     return ""

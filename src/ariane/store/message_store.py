@@ -1,4 +1,4 @@
-"""The store's parts, opened in order and closed in reverse; the rest of the broker sees this.
+"""The store's components, opened in order and closed in reverse; the rest of the broker sees this.
 
 Everything here runs on the event loop, or in a test, and does not wait. What blocks is cut out: the steps of a
 `DurableRound` and `flusher.sync_now` may run in a thread, as service.py has them.
@@ -28,7 +28,7 @@ from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
 from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.flush import Flusher
-from ariane.store.maintenance.recovery import StoreComponents, open_parts
+from ariane.store.maintenance.recovery import StoreComponents, open_components
 from ariane.store.maintenance.retention import Cleaned, Holder, Retention
 from ariane.store.read.lookup import Lookup
 from ariane.store.read.reader import Reader
@@ -63,41 +63,41 @@ class DurableRound:
 class MessageStore:
     """Made by `open`, ended by `close` (or by a crash)."""
 
-    def __init__(self, parts: StoreComponents, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
+    def __init__(self, components: StoreComponents, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
         self.settings = settings
-        self.parts = parts
+        self.components = components
         self._clock = clock
         self._refusal: StoreError | None = None
         self._append_ended = 0.0
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
-        self._checkpoint = parts.checkpoint
-        self.derived = DerivedWriter(parts, clock)
-        self.flusher = Flusher(parts.commit_log, parts.checkpoint.flushed_to, self._sync_failed)
+        self._checkpoint = components.checkpoint
+        self.derived = DerivedWriter(components, clock)
+        self.flusher = Flusher(components.commit_log, components.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
-            parts.commit_log,
-            parts.queues,
+            components.commit_log,
+            components.queues,
             self._extended_tags_code,
             _memory_bytes(settings.memory_ratio),
             settings,
-            has_extensions=bool(parts.disk.names(parts.layout.consume_queue_extensions)),
+            has_extensions=bool(components.disk.names(components.layout.consume_queue_extensions)),
         )
-        self.lookup = Lookup(parts.commit_log, parts.queues, parts.index)
+        self.lookup = Lookup(components.commit_log, components.queues, components.index)
         self._appender = Appender(
-            parts.commit_log,
-            parts.queues,
-            parts.dispatcher,
+            components.commit_log,
+            components.queues,
+            components.dispatcher,
             clock,
             store_host,
             settings.max_message_bytes,
             settings.seal_records,
         )
-        self._appender.timestamp_ms = parts.last_timestamp_ms
+        self._appender.timestamp_ms = components.last_timestamp_ms
         self._retention = Retention(
-            parts.disk,
-            parts.commit_log,
-            parts.queues,
-            parts.index,
+            components.disk,
+            components.commit_log,
+            components.queues,
+            components.index,
             settings,
             lambda ms: time.localtime(ms / 1000).tm_hour,
         )
@@ -115,15 +115,15 @@ class MessageStore:
     ) -> "MessageStore":
         """Recovers what is there. The caller holds the store's lock."""
         boot = boot_id() if boot is None else boot
-        parts = open_parts(disk or RealDisk(), settings, clock, executor, boot)
-        store = cls(parts, settings, clock, store_host)
+        components = open_components(disk or RealDisk(), settings, clock, executor, boot)
+        store = cls(components, settings, clock, store_host)
         store.make_durable()
-        mark_running(parts.disk, parts.layout.abort, boot)
+        mark_running(components.disk, components.layout.abort, boot)
         return store
 
     def _extended_tags_code(self, queue: ConsumeQueue, offset: int) -> int:
-        directory = self.parts.layout.consume_queue_extensions / queue.topic / str(queue.queue_id)
-        return QueueExtension(self.parts.disk, directory).unit(offset).tags_code
+        directory = self.components.layout.consume_queue_extensions / queue.topic / str(queue.queue_id)
+        return QueueExtension(self.components.disk, directory).unit(offset).tags_code
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -181,43 +181,43 @@ class MessageStore:
     def durable_round(self) -> Iterator[DurableRound]:
         """Prepares, on the loop, what a thread will make durable while the block lasts."""
         self.derived.write()
-        with self.parts.index.syncing() if self.parts.index is not None else nullcontext() as plan:
+        with self.components.index.syncing() if self.components.index is not None else nullcontext() as plan:
             yield self._round([] if plan is None else [plan.run])
 
     def _round(self, index_syncs: list[Callable[[], None]]) -> DurableRound:
-        parts = self.parts
+        components = self.components
         stamp = self._appender.timestamp_ms
-        syncs = [*parts.queues.take_unsynced(), *index_syncs]
+        syncs = [*components.queues.take_unsynced(), *index_syncs]
         checkpoint = replace(
             self._checkpoint,
-            dispatched_to=parts.commit_log.max_offset,
+            dispatched_to=components.commit_log.max_offset,
             store_timestamp_ms=stamp,
             physic_timestamp_ms=stamp,
             logics_timestamp_ms=stamp,
             index_timestamp_ms=stamp,
         )
-        sum_log = parts.sums.make_durable if parts.sums is not None else _sum_nothing
+        sum_log = components.checksums.make_durable if components.checksums is not None else _sum_nothing
         return DurableRound(self.flusher.sync_now, syncs, sum_log, checkpoint)
 
     def finish_round(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self.parts.commit_log.fresh_from = checkpoint.dispatched_to
+        self.components.commit_log.fresh_from = checkpoint.dispatched_to
         self.derived.checkpointed()
         self.flusher.flushed(checkpoint.flushed_to)
 
     def sum_some(self, durable_to: int) -> bool:
         """Sums blocks of the log that are durable; whether there are more. For the flush thread."""
-        return self.parts.sums is not None and self.parts.sums.extend(durable_to)
+        return self.components.checksums is not None and self.components.checksums.extend(durable_to)
 
     @property
     def beyond_checkpoint(self) -> int:
         """Bytes of log that a start after a power cut would have to walk."""
-        return self.parts.commit_log.max_offset - self._checkpoint.dispatched_to
+        return self.components.commit_log.max_offset - self._checkpoint.dispatched_to
 
     def make_durable(self) -> None:
         """A whole round at once: at open, at close, in tests."""
         with self.durable_round() as work:
-            self.finish_round(work.run(self.parts.disk, self.parts.layout))
+            self.finish_round(work.run(self.components.disk, self.components.layout))
 
     def held_by(self, holder: Holder) -> None:
         """Who knows of messages that wait in the log: the disk being nearly full is no reason to delete them."""
@@ -233,8 +233,8 @@ class MessageStore:
             self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand
         )
         if cleaned.files:
-            sums = self.parts.layout.commit_log_sums
-            yield partial(drop_checksums_before, self.parts.disk, sums, cleaned.min_offset)
+            sums = self.components.layout.commit_log_sums
+            yield partial(drop_checksums_before, self.components.disk, sums, cleaned.min_offset)
         self._heed(cleaned)
         return cleaned
 
@@ -259,18 +259,18 @@ class MessageStore:
 
     def close(self) -> None:
         """Makes everything durable and says so. After a failed sync the abort marker stays: the next start recovers."""
-        parts = self.parts
+        components = self.components
         if not isinstance(self._refusal, StoreReadOnly):
             self.make_durable()
         self.derived.close()
-        if parts.sums is not None:
-            parts.sums.close()
-        parts.commit_log.close()
-        parts.queues.close()
-        if parts.index is not None:
-            parts.index.close()
+        if components.checksums is not None:
+            components.checksums.close()
+        components.commit_log.close()
+        components.queues.close()
+        if components.index is not None:
+            components.index.close()
         if not isinstance(self._refusal, StoreReadOnly):
-            mark_clean(parts.disk, parts.layout.abort)
+            mark_clean(components.disk, components.layout.abort)
 
 
 def _sum_nothing(flushed_to: int) -> None:

@@ -76,7 +76,7 @@ class StoreService:
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     async def _write_index(self) -> None:
-        if self.store.parts.dispatcher.keys_waiting:
+        if self.store.components.dispatcher.keys_waiting:
             await self._unless_full(self.store.derived.writing_index())
 
     async def _write_derived(self) -> None:
@@ -111,7 +111,7 @@ class StoreService:
         try:
             await self.run(store.derived.writing())  # so that the round finds little to write at once
             with store.durable_round() as work:
-                run = partial(work.run, store.parts.disk, store.parts.layout)
+                run = partial(work.run, store.components.disk, store.components.layout)
                 store.finish_round(await loop.run_in_executor(self._executor, run))
         except StoreFull as error:
             log.warning("no checkpoint", extra={"reason": str(error)})
@@ -152,14 +152,14 @@ class StoreService:
 
     async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
         """As `Lookup.by_key`, with keys just appended; index and records are fetched by a thread."""
-        index = self.store.parts.index
+        index = self.store.components.index
         if index is None:
             return []
         await self._write_index()
         loop = asyncio.get_running_loop()
         with index.lease():
             hits = await loop.run_in_executor(self._executor, index.query, topic, key, QUERY_MAX, begin_ms, end_ms)
-        await self.run(self.store.parts.commit_log.warm_records(hits.offsets))
+        await self.run(self.store.components.commit_log.warm_records(hits.offsets))
         return self.store.lookup.with_key(hits.offsets, topic, key, count_max)
 
     async def clean(self, *, by_hand: bool = False) -> Cleaned:

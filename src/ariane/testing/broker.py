@@ -132,7 +132,7 @@ class BrokerInspector:
         self._broker = broker
         self._parts = broker.parts
         self._arrived = asyncio.Event()
-        self._parts.store.store.parts.dispatcher.on_arrival(lambda *_: self._arrived.set())
+        self._parts.store.store.components.dispatcher.on_arrival(lambda *_: self._arrived.set())
 
     # --- making -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class BrokerInspector:
 
     def _lags(self, group: str, topic: str) -> list[int | None]:
         config = self._parts.topics.get(topic)
-        queues = self._parts.store.store.parts.queues
+        queues = self._parts.store.store.components.queues
         found = [(number, queues.get(topic, number)) for number in range(config.read_queue_nums if config else 0)]
         ends = {number: queue.max_offset for number, queue in found if queue is not None and queue.max_offset}
         offsets = {number: self._parts.offsets.get(group, topic, number) for number in ends}

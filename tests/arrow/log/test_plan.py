@@ -88,8 +88,8 @@ def test_messages_that_no_queue_shows_are_given_only_when_asked_for(tmp_path: Pa
 def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_anew(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, draft(b"old", "orders"), draft(b"other", "other"), draft(b"gone", "gone"))
-    store.parts.queues.delete_topic("orders")
-    store.parts.queues.delete_topic("gone")
+    store.components.queues.delete_topic("orders")
+    store.components.queues.delete_topic("gone")
     put(store, draft(b"new", "orders"))
     store.close()
     for wanted in ({}, {"topics": ["orders", "other", "gone"]}, {"bytes_per_split": 100}):
@@ -103,7 +103,7 @@ def test_each_queue_of_a_topic_shows_its_own_records_only(tmp_path: Path) -> Non
     """A queue that began anew hides what stood before it, whether rows lie before, behind or around its beginning."""
     store = open_store(tmp_path)
     put(store, *(draft(text(number), "orders", number % 2) for number in range(40)))
-    store.parts.queues.delete_topic("orders")
+    store.components.queues.delete_topic("orders")
     put(store, *(draft(text(number), "orders", 0) for number in range(40, 60)))
     put(store, *(draft(text(number), "orders", number % 2) for number in range(60, 80)))
     store.close()
@@ -151,7 +151,7 @@ def test_the_log_gives_what_the_queues_give(tmp_path: Path) -> None:
     """Row for row, and with the same bytes, what a consumer would be sent."""
     fill(tmp_path)
     store = open_store(tmp_path)
-    by_queue = {(queue.topic, queue.queue_id): pulled(store, queue) for queue in store.parts.queues}
+    by_queue = {(queue.topic, queue.queue_id): pulled(store, queue) for queue in store.components.queues}
     store.close()
     for (topic, queue_id), pulled_rows in by_queue.items():
         assert read_store(tmp_path, queues=[OffsetRange(topic, queue_id)]) == pulled_rows

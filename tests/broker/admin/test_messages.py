@@ -113,7 +113,7 @@ async def test_a_message_that_has_left_memory_is_fetched_by_a_thread(
 ) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
-        segment = broker.store.parts.commit_log.segments.first
+        segment = broker.store.components.commit_log.segments.first
         assert segment is not None
         broker.store.make_durable()  # what was written since then is taken to be in memory
         monkeypatch.setattr(type(segment.file), "read_cached", lambda self, length, position: None)

@@ -66,7 +66,7 @@ async def test_clients_of_5x_may_forbid_that() -> None:
 
 async def test_a_queue_that_has_lost_its_first_messages_makes_nobody_start_at_0() -> None:
     parts = with_messages()
-    queue = parts.store.parts.queues.get("orders", 0)
+    queue = parts.store.components.queues.get("orders", 0)
     assert queue is not None
     queue.min_offset = 4
     async with at_work(parts) as server, speaker(server) as client:

@@ -174,9 +174,9 @@ async def test_a_limit_from_before_clients_had_one_is_ignored(desk: Desk) -> Non
 
 async def test_a_group_without_retry_queues_gives_failed_messages_up(desk: Desk) -> None:
     desk.groups.put(GroupConfig(group_name=GROUP, retry_queue_nums=0))
-    end = desk.room.service.store.parts.commit_log.max_offset
+    end = desk.room.service.store.components.commit_log.max_offset
     assert await desk.send_back(12345) == ResponseCode.SUCCESS
-    assert desk.room.service.store.parts.commit_log.max_offset == end
+    assert desk.room.service.store.components.commit_log.max_offset == end
     assert desk.topics.get(RETRY) is None
 
 
@@ -229,7 +229,7 @@ async def test_success_means_that_the_copy_is_durable(desk: Desk) -> None:
     stored = desk.room.intake.put(message())
     await desk.send_back(stored)
     store = desk.room.service.store
-    assert store.flusher.flushed_to == store.parts.commit_log.max_offset
+    assert store.flusher.flushed_to == store.components.commit_log.max_offset
 
 
 # --- a client that sends to the retry topic itself ------------------------------------------------------------------

@@ -55,7 +55,7 @@ async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
         responses = await sent(broker, 3)
         await broker.call(a_send(b"y" * 5000, {"__SHARDINGKEY": "7"}))
         page = await broker.page()
-        log = broker.broker.parts.store.store.parts.commit_log
+        log = broker.broker.parts.store.store.components.commit_log
     assert page.value("rocketmq_messages_in_total", **IN) == 3
     assert page.value("rocketmq_messages_in_total", **{**IN, "message_type": "fifo"}) == 1
     of_three = physical(responses[2]) // 2 * 3
@@ -173,7 +173,7 @@ async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: 
             if (topic, queue_end) == (TOPIC, 2):
                 delivered.set()
 
-        broker.broker.parts.store.store.parts.dispatcher.on_arrival(arrived)
+        broker.broker.parts.store.store.components.dispatcher.on_arrival(arrived)
         await broker.call(a_send(properties={"DELAY": "1"}))
         await broker.call(a_send(properties={"TIMER_DELAY_SEC": "2"}))
         waiting = await broker.page()

@@ -135,7 +135,7 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
                 made = line(tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read)
                 lines.append(await stack.enter_async_context(made))
                 await fill(lines[-1])
-                lines[-1].broker.store.parts.commit_log.segments.drop_first()
+                lines[-1].broker.store.components.commit_log.segments.drop_first()
             return lines
 
         short, long = runner.run(opened())

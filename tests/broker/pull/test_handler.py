@@ -181,7 +181,7 @@ async def test_an_offset_behind_the_end_moves_and_is_told_to_operators(tmp_path:
 async def test_an_offset_before_the_beginning_moves_to_it(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 3)
-        queue = broker.store.parts.queues.get(TOPIC, 0)
+        queue = broker.store.components.queues.get(TOPIC, 0)
         assert queue is not None
         queue.min_offset = 2  # as retention leaves it
         response = await broker.call(a_pull(queue_offset=1))
@@ -311,7 +311,7 @@ async def test_the_offset_in_a_pull_is_committed_when_the_flag_says_so(tmp_path:
 async def test_what_has_left_memory_is_fetched_by_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with wired(tmp_path) as broker:
         await fill(broker, 5, TAGS="red")
-        segment = broker.store.parts.commit_log.segments.first
+        segment = broker.store.components.commit_log.segments.first
         assert segment is not None
         broker.store.make_durable()  # what was written since then is taken to be in memory
         monkeypatch.setattr(type(segment.file), "read_cached", lambda self, length, position: None)

@@ -170,7 +170,7 @@ async def test_a_damaged_body_is_not_delivered_with_a_new_checksum() -> None:
         record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
         position = stored.physical_offset + bytes(record).index(b"body")
-        (path,) = (segment.path for segment in room.service.store.parts.commit_log.segments)
+        (path,) = (segment.path for segment in room.service.store.components.commit_log.segments)
         room.disk.flip_bit(path, position, 0)
         await clock.advance(1)
         await delivery.deliver_due()

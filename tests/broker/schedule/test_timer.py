@@ -204,7 +204,7 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
         await delivery.work()
         assert room.bodies() == [b"far"]
         assert delivery.dropped == 0
-        queue = room.service.store.parts.queues.get(TIMER, 0)
+        queue = room.service.store.components.queues.get(TIMER, 0)
         assert queue is not None
         assert queue.max_offset == 4  # sent, and written anew every two days
 
@@ -340,7 +340,7 @@ async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pyt
         await delivery.work()
         record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
-        (path,) = (segment.path for segment in room.service.store.parts.commit_log.segments)
+        (path,) = (segment.path for segment in room.service.store.components.commit_log.segments)
         room.disk.flip_bit(path, stored.physical_offset + bytes(record).index(b"flipped"), 0)
         await clock.advance(2)
         await delivery.work()

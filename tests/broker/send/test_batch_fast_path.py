@@ -56,7 +56,7 @@ def failing_appends(broker: Wired, error: Exception) -> Iterator[None]:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker.store.parts.commit_log, "append", fail)
+        patch.setattr(broker.store.components.commit_log, "append", fail)
         yield
 
 
@@ -117,7 +117,7 @@ USUAL_CHUNK: list[Send] = [a_batch(*even(tag=tag), queue_id=n % 2) for n, tag in
 
 def left(broker: Line) -> Any:
     """All that a chunk leaves: the log's last files, the queues' last entries, keys for the index, counters."""
-    parts, counters = broker.broker.store.parts, broker.broker.intake.counters
+    parts, counters = broker.broker.store.components, broker.broker.intake.counters
     log = [
         bytes(segment.file.view()[: parts.commit_log.max_offset]) for segment in list(parts.commit_log.segments)[-3:]
     ]
@@ -183,7 +183,7 @@ async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_know
 async def test_batches_that_came_together_share_one_write(tmp_path: Path) -> None:
     async with line(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        log, writes = sender.broker.store.parts.commit_log, []
+        log, writes = sender.broker.store.components.commit_log, []
         real = log.append
         log.append = lambda records: writes.append(len(records)) or real(records)  # type: ignore[method-assign,func-returns-value]
         await sender.feed(frames(*[a_batch(*even(), queue_id=n % 2) for n in range(8)]))
@@ -223,7 +223,7 @@ async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error:
         with failing_appends(sender.broker, error):
             responses = await sender.feed(frames(*[a_batch(*even())] * 3))
         assert len({responses[opaque].code for opaque in (1, 2, 3)} - {0}) == 1
-        assert sender.broker.store.parts.queues.get(TOPIC, 0).max_offset == 1  # type: ignore[union-attr]
+        assert sender.broker.store.components.queues.get(TOPIC, 0).max_offset == 1  # type: ignore[union-attr]
 
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:

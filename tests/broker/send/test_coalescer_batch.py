@@ -59,7 +59,7 @@ def answers_to(one: Line) -> dict[int, Command]:
 
 def writes_to_the_log(broker: Wired) -> list[int]:
     """Grows by the size of each write."""
-    log, writes = broker.store.parts.commit_log, list[int]()
+    log, writes = broker.store.components.commit_log, list[int]()
     real = log.append
     log.append = lambda records: writes.append(len(records)) or real(records)  # type: ignore[method-assign,func-returns-value]
     return writes
@@ -67,7 +67,7 @@ def writes_to_the_log(broker: Wired) -> list[int]:
 
 def stored_in(broker: Wired) -> list[StoredMessage]:
     """All messages in the order of the log."""
-    log = broker.store.parts.commit_log
+    log = broker.store.components.commit_log
     return decode_all(bytes(log.read(0, log.max_offset) or b""))
 
 

@@ -85,7 +85,7 @@ class Line:
 
     def everything_stored(self) -> tuple[bytes, Any]:
         """The whole log, and what the counters say."""
-        log, counters = self.broker.store.parts.commit_log, self.broker.intake.counters
+        log, counters = self.broker.store.components.commit_log, self.broker.intake.counters
         tallies = {topic: (tally.messages, tally.bytes) for topic, tally in counters.puts.items()}
         ordered = {topic: (tally.messages, tally.bytes) for topic, tally in counters.ordered_puts.items()}
         record = log.read(0, log.max_offset) if log.max_offset else b""

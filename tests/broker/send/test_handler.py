@@ -357,7 +357,7 @@ async def test_after_a_failed_sync_sends_fail_and_never_look_sent(
 
 async def test_a_full_disk_is_told_with_its_ratios(tmp_path: Path) -> None:
     async with wired(tmp_path, store={"refuse_writes_ratio": 0.35, "clean_forcibly": False}) as broker:
-        disk = broker.store.parts.disk
+        disk = broker.store.components.disk
         disk.used_ratio = lambda path: 0.97  # type: ignore[method-assign]  # the disk is the machine's, not ours
         broker.store.clean()
         remark = await refusal(broker, code=ResponseCode.SERVICE_NOT_AVAILABLE)

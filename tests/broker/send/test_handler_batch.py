@@ -25,11 +25,11 @@ def a_batch(*items: BatchItem, body: bytes | None = None, **changes: Any) -> Sen
 
 
 async def refusal(broker: Wired, request: SendBatch) -> str:
-    before = broker.store.parts.commit_log.max_offset
+    before = broker.store.components.commit_log.max_offset
     with pytest.raises(RequestFailed) as caught:
         await broker.call(request)
     assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
-    assert broker.store.parts.commit_log.max_offset == before
+    assert broker.store.components.commit_log.max_offset == before
     return caught.value.remark
 
 

@@ -246,7 +246,7 @@ async def test_with_sync_flush_a_commit_is_answered_when_it_is_durable() -> None
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, COMMIT)
-        assert broker.store.flusher.flushed_to == broker.store.parts.commit_log.max_offset
+        assert broker.store.flusher.flushed_to == broker.store.components.commit_log.max_offset
 
 
 async def test_an_outcome_that_the_disk_does_not_take_may_be_told_again() -> None:
@@ -269,7 +269,7 @@ async def test_a_message_delivered_without_its_op_message_is_not_delivered_again
             if topic == TOPIC:
                 broker.disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
 
-        broker.store.parts.dispatcher.on_arrival(full_from_now_on)
+        broker.store.components.dispatcher.on_arrival(full_from_now_on)
         await producer.end(sent, COMMIT)
         broker.disk.fail_writes(None)
         await producer.end(sent, COMMIT)

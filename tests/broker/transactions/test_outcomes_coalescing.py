@@ -68,7 +68,7 @@ async def test_outcomes_of_one_chunk_are_each_taken_and_answered(flush: FlushDis
 async def test_outcomes_of_one_chunk_share_their_appends() -> None:
     async with stage() as broker, peer(broker) as producer:
         sent = await halves(producer)
-        log = broker.store.parts.layout.commit_log
+        log = broker.store.components.layout.commit_log
         before = len(broker.disk.journal)
         await together(producer, *(ending(one, COMMIT) for one in sent))
         writes = [one for one in broker.disk.journal[before:] if one.kind == "write" and one.path.parent == log]
@@ -126,9 +126,9 @@ async def test_no_op_message_is_written_where_its_real_message_found_no_space() 
     async with stage(disk, store={"index_enable": False}) as broker, peer(broker) as producer:
         sent = await producer.send_half(b"x" * 3000)
         filler = half_send(b"f" * 900)
-        while broker.store.parts.commit_log.room() > 2500:
+        while broker.store.components.commit_log.room() > 2500:
             await producer.ask(filler)
-        assert broker.store.parts.commit_log.room() > 1000, "an op message takes a fifth of that"
+        assert broker.store.components.commit_log.room() > 1000, "an op message takes a fifth of that"
         with pytest.raises(RequestFailed) as refused:
             await producer.end(sent, COMMIT)
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -144,7 +144,9 @@ async def moments() -> list[tuple[str, SimulatedDisk]]:
     found: list[tuple[str, SimulatedDisk]] = []
     async with stage() as broker, peer(broker) as producer:
         sent = await halves(producer)
-        broker.store.parts.dispatcher.on_arrival(lambda topic, *_: found.append((topic, broker.disk.crash_process())))
+        broker.store.components.dispatcher.on_arrival(
+            lambda topic, *_: found.append((topic, broker.disk.crash_process()))
+        )
         await together(producer, *(ending(one, decision_of(n)) for n, one in enumerate(sent)))
     return found
 

@@ -44,7 +44,7 @@ class Scenario:
 
     async def play(self) -> None:
         async with stage(self.disk, self.clock) as broker, peer(broker) as producer:
-            broker.store.parts.dispatcher.on_arrival(lambda topic, *_: self._note(broker, topic))
+            broker.store.components.dispatcher.on_arrival(lambda topic, *_: self._note(broker, topic))
             sent = {body: await self._send(producer, body) for body in TRUTH}
             await producer.end(sent[b"yes"], Decision.COMMIT)
             await producer.end(sent[b"no"], Decision.ROLLBACK)

@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageSto
 
 
 def saved_offsets(store: MessageStore) -> ConsumerOffsets:
-    return ConsumerOffsets(JsonTable(store.parts.disk, store.parts.layout.config / "consumerOffset.json"))
+    return ConsumerOffsets(JsonTable(store.components.disk, store.components.layout.config / "consumerOffset.json"))
 
 
 def halves(store: MessageStore) -> list[HalfMessage]:

@@ -70,7 +70,7 @@ def test_a_store_of_ours_is_rebuilt_from_stretches_that_begin_anywhere(spark: Sp
         key, tag = f"größe-{number % 70}", "ABÄ"[number % 3]
         topic = "orders" if number % 4 else f"topic-{number % 5}"
         # A body that holds a record of its own misleads no task.
-        body = bytes(store.parts.commit_log.read(0, 200) or b"") if number % 50 == 7 else b"%d" % number * 30
+        body = bytes(store.components.commit_log.read(0, 200) or b"") if number % 50 == 7 else b"%d" % number * 30
         put(store, draft(body, topic, number % 3, key, tag))
     store.close()
     layout = Layout.under(settings.root)

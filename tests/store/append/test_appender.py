@@ -31,7 +31,7 @@ def assert_whole(store: MessageStore, expected: list[bytes], queue_id: int = 0) 
     """The queue has these messages, densely, and each entry points to the record that says the same."""
     assert bodies(store, "orders", queue_id) == expected
     assert queue_offsets(store, queue_id) == list(range(len(expected)))
-    queue = store.parts.queues.get("orders", queue_id)
+    queue = store.components.queues.get("orders", queue_id)
     assert queue is not None
     places = [view.physical_offset for view in records(store) if view.queue_id == queue_id]
     assert [entry[0] for entry in entries(queue)] == places
@@ -58,7 +58,7 @@ def test_a_chunk_longer_than_a_file_goes_on_in_the_next() -> None:
     store = opened(SimulatedDisk())
     sent = [b"%02d" % n + bytes(1000) for n in range(20)]
     put(store, *[draft(body) for body in sent])
-    assert len(store.parts.commit_log.segments) > 2
+    assert len(store.components.commit_log.segments) > 2
     assert_whole(store, sent)
 
 
@@ -85,7 +85,7 @@ def test_keys_are_the_same_after_a_restart_whatever_the_transaction() -> None:
     flags = {"prepared": PREPARED, "committed": COMMITTED, "rolled-back": ROLLBACK, "plain": 0}
     put(store, *[draft(b"", key=key, sys_flag=flag) for key, flag in flags.items()])
     again = opened(disk.crash_process())  # the keys were in memory only: they come from the log
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     for now in (store, again):
         found = {key for key in flags if now.lookup.by_key("orders", key, 10, 0, 2**62)}
         assert found == {"prepared", "committed", "plain"}
@@ -118,12 +118,12 @@ def test_a_batch_begins_a_new_file_rather_than_span_two() -> None:
 def test_one_bad_message_refuses_its_whole_batch(bad: Draft) -> None:
     store = opened(SimulatedDisk())
     put(store, draft(b"before"))
-    end = store.parts.commit_log.max_offset
+    end = store.components.commit_log.max_offset
     outcomes = store.append_together([draft(b"good"), bad, draft(b"good")])
     assert kinds(outcomes) == [MessageRefused] * 3
     put(store, draft(b"after"))
     assert_whole(store, [b"before", b"after"])
-    assert store.parts.commit_log.max_offset > end
+    assert store.components.commit_log.max_offset > end
 
 
 def test_a_batch_whose_write_fails_is_not_there_at_all() -> None:
@@ -183,7 +183,7 @@ def test_store_times_never_go_back_when_the_clock_does() -> None:
     second = put(again, draft(b"the clock was set back"))[0]
     assert (first.store_timestamp_ms, second.store_timestamp_ms) == (2_000_000, 2_000_000)
     again.close()
-    third = put(opened(again.parts.disk, FakeClock(1_500_000)), draft(b"still"))[0]
+    third = put(opened(again.components.disk, FakeClock(1_500_000)), draft(b"still"))[0]
     assert third.store_timestamp_ms == 2_000_000
 
 
@@ -310,6 +310,6 @@ def test_the_entry_of_a_delayed_message_counts_from_its_store_time() -> None:
     message = draft(b"later")
     message.delay_ms = 5000
     (appended,) = put(store, message)
-    queue = store.parts.queues.get("orders", 0)
+    queue = store.components.queues.get("orders", 0)
     assert queue is not None
     assert ENTRY.unpack(queue.entries(1, 1))[2] == appended.store_timestamp_ms + 5000

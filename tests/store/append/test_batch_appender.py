@@ -22,17 +22,17 @@ FILE_BYTES = 8192
 
 
 def log_bytes(store: MessageStore) -> list[bytes]:
-    return [bytes(segment.file.view()) for segment in store.parts.commit_log.segments]
+    return [bytes(segment.file.view()) for segment in store.components.commit_log.segments]
 
 
 def found(store: MessageStore, key: str) -> list[int]:
-    store.parts.dispatcher.write_index()
-    assert store.parts.index is not None
-    return store.parts.index.query("orders", key, 10, 0, 2**62).offsets
+    store.components.dispatcher.write_index()
+    assert store.components.index is not None
+    return store.components.index.query("orders", key, 10, 0, 2**62).offsets
 
 
 def queue_entries(store: MessageStore) -> list[tuple[int, int, int]]:
-    queue = store.parts.queues.get("orders", 0)
+    queue = store.components.queues.get("orders", 0)
     return [] if queue is None else entries(queue)
 
 
@@ -68,7 +68,7 @@ def test_messages_of_a_batch_may_have_different_numbers_of_keys() -> None:
 def test_a_batch_without_keys_is_not_indexed() -> None:
     store = opened(SimulatedDisk())
     assert isinstance(store.append_batch(batch_of(b"a", b"b", keys=BatchKeys([], 0))), AppendedBatch)
-    assert store.parts.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.keys_waiting == 0
 
 
 def test_a_batch_begins_a_new_file_rather_than_span_two() -> None:
@@ -94,9 +94,9 @@ def test_a_batch_begins_a_new_file_rather_than_span_two() -> None:
 def test_a_batch_that_cannot_be_stored_is_refused_whole(bad: DraftBatch) -> None:
     store = opened(SimulatedDisk())
     put(store, draft(b"before"))
-    end = store.parts.commit_log.max_offset
+    end = store.components.commit_log.max_offset
     assert isinstance(store.append_batch(bad), MessageRefused)
-    assert store.parts.commit_log.max_offset == end
+    assert store.components.commit_log.max_offset == end
     put(store, draft(b"after"))
     assert bodies(store, "orders", 0) == [b"before", b"after"]
 
@@ -109,7 +109,7 @@ def test_a_batch_whose_write_fails_is_not_there_at_all(sealed: bool) -> None:
     disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
     assert isinstance(store.append_batch(batch_of(bytes(1500), bytes(1500))), StoreFull)
     disk.fail_writes(None)
-    assert store.parts.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.keys_waiting == 0
     put(store, draft(b"after"))
     assert bodies(store, "orders", 0) == [b"before", b"after"]
 
@@ -128,8 +128,8 @@ def test_listeners_learn_of_a_batch_once_for_each_tags_code() -> None:
     store = opened(SimulatedDisk())
     all_topics: list[tuple[str, int, int, int]] = []
     invoices: list[tuple[str, int, int, int]] = []
-    store.parts.dispatcher.on_arrival(lambda *arrival: all_topics.append(arrival))
-    store.parts.dispatcher.on_arrival(lambda *arrival: invoices.append(arrival), topic="invoices")
+    store.components.dispatcher.on_arrival(lambda *arrival: all_topics.append(arrival))
+    store.components.dispatcher.on_arrival(lambda *arrival: invoices.append(arrival), topic="invoices")
     store.append_batch(batch_of(b"a", b"b", b"c", tags_codes=[7, 8, 7]))
     put(store, draft(b"d", topic="invoices"), draft(b"e", topic="invoices"))
     assert sorted(all_topics) == [("invoices", 0, 2, 0), ("orders", 0, 3, 7), ("orders", 0, 3, 8)]

@@ -56,7 +56,7 @@ def table_of(drafts: DraftBatchGroup) -> DraftBatchGroup:
 
 def everything(disk: SimulatedDisk, store: MessageStore) -> Any:
     """The bytes of log and index, and the entries of all queues."""
-    parts = store.parts
+    parts = store.components
     parts.dispatcher.write_index()
     log = [bytes(segment.file.view()) for segment in parts.commit_log.segments]
     index = [
@@ -149,7 +149,7 @@ class TestEither:
         disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
         assert [type(one) for one in store.append_batches(make(columns_of([PLAN] * 2, [b"a"])))] == [StoreFull] * 2
         disk.fail_writes(None)
-        assert store.parts.dispatcher.keys_waiting == 0
+        assert store.components.dispatcher.keys_waiting == 0
         put(store, draft(b"after"))
         assert bodies(store, "orders", 0) == [b"before", b"after"]
 
@@ -159,16 +159,16 @@ class TestEither:
         (_, last) = store.append_batches(make(columns_of([PLAN] * 2, [b"a"])))
         again = opened(disk.crash_process(), boot=BOOT)
         assert bodies(again, "orders", 0) == [b"a"] * 4
-        again.parts.dispatcher.write_index()
-        assert again.parts.index is not None
-        found = again.parts.index.query("orders", "k003", 10, 0, 2**62).offsets
+        again.components.dispatcher.write_index()
+        assert again.components.index is not None
+        found = again.components.index.query("orders", "k003", 10, 0, 2**62).offsets
         assert found == [last.physical_offsets[1]]  # type: ignore[union-attr]
 
     def test_listeners_learn_once_for_each_queue_and_tags_code(self, make: Any) -> None:
         store = opened(SimulatedDisk())
         put(store, draft(b"before"))
         told: list[tuple[str, int, int, int]] = []
-        store.parts.dispatcher.on_arrival(lambda *arrival: told.append(arrival))
+        store.components.dispatcher.on_arrival(lambda *arrival: told.append(arrival))
         drafts = make(columns_of([PLAN, PLAN._replace(queue_id=1), PLAN], [b"a"]))
         drafts.tags_codes = 7
         store.append_batches(drafts)
@@ -179,5 +179,5 @@ class TestEither:
         drafts = make(columns_of([PLAN], [b"a"]))
         drafts.keys = BatchKeys([], 0) if isinstance(drafts.keys, BatchKeys) else []
         store.append_batches(drafts)
-        assert store.parts.dispatcher.keys_waiting == 0
+        assert store.components.dispatcher.keys_waiting == 0
         assert drafts.each()[0].keys.texts == []

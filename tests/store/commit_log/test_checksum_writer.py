@@ -38,7 +38,7 @@ def sync(store: MessageStore) -> int:
 
 
 def end_of(store: MessageStore) -> int:
-    return store.parts.commit_log.max_offset
+    return store.components.commit_log.max_offset
 
 
 def test_a_sync_is_followed_by_sums_of_whole_blocks() -> None:
@@ -74,7 +74,7 @@ def test_after_a_clean_stop_every_byte_is_covered_over_all_files() -> None:
     store = opened(disk)
     for _ in range(30):
         put(store, draft(bytes(900)))
-    assert len(store.parts.commit_log.segments) > 3
+    assert len(store.components.commit_log.segments) > 3
     store.close()
     assert is_covered(disk, end_of(store))
 

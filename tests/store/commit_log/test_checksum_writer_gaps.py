@@ -46,7 +46,7 @@ def stopped(count: int = 40) -> tuple[SimulatedDisk, int]:
 
 
 def end_of(store: MessageStore) -> int:
-    return store.parts.commit_log.max_offset
+    return store.components.commit_log.max_offset
 
 
 def test_a_power_cut_after_a_kill_leaves_no_block_without_a_sum() -> None:

@@ -42,22 +42,22 @@ def test_after_kill_9_sums_go_on_where_they_were() -> None:
     before = summed_to(disk)
     assert before == store.flusher.flushed_to // 1000 * 1000
     crashed = disk.crash_process()
-    assert is_covered(crashed, opened(crashed).parts.commit_log.max_offset)
+    assert is_covered(crashed, opened(crashed).components.commit_log.max_offset)
 
 
 def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_sums() -> None:
     """The one case in which recovery zeroes bytes that were durable: the sum of the blank's block must go first."""
     disk, store = with_records(9)
-    last_end = store.parts.commit_log.max_offset
+    last_end = store.components.commit_log.max_offset
     store.make_durable()
-    store.parts.commit_log.roll()
+    store.components.commit_log.roll()
     store.flusher.flushed(store.flusher.sync_now())
-    assert store.parts.sums is not None
-    store.parts.sums.make_durable(store.flusher.flushed_to)
+    assert store.components.checksums is not None
+    store.components.checksums.make_durable(store.flusher.flushed_to)
     assert summed_to(disk) == 8192
     crashed = disk.cut_power(random.Random(1))
     again = opened(crashed, boot="another boot")
-    assert again.parts.commit_log.max_offset == last_end
+    assert again.components.commit_log.max_offset == last_end
     assert summed_to(crashed) == last_end
     assert is_covered(crashed, last_end)
 
@@ -65,10 +65,10 @@ def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_sums() -> None:
 def test_sums_are_cut_and_durable_before_the_log_is_zeroed() -> None:
     disk, store = with_records(9)
     store.make_durable()
-    store.parts.commit_log.roll()
+    store.components.commit_log.roll()
     store.flusher.flushed(store.flusher.sync_now())
-    assert store.parts.sums is not None
-    store.parts.sums.make_durable(store.flusher.flushed_to)
+    assert store.components.checksums is not None
+    store.components.checksums.make_durable(store.flusher.flushed_to)
     crashed = disk.cut_power(random.Random(1))
     opened(crashed, boot="another boot")
     steps = [(operation.kind, operation.path.parent.name) for operation in crashed.journal]
@@ -85,7 +85,7 @@ def test_a_power_cut_that_keeps_a_later_sum_and_loses_an_earlier_one_leaves_no_g
         crashed = disk.cut_power(random.Random(seed))
         assert check_sums(crashed).faults == []
         again = opened(crashed, boot="another boot")
-        assert is_covered(crashed, again.parts.commit_log.max_offset)
+        assert is_covered(crashed, again.components.commit_log.max_offset)
 
 
 def test_a_changed_byte_is_not_summed_anew_when_its_sum_is_shortened() -> None:
@@ -125,7 +125,7 @@ def test_sums_are_cut_though_none_are_made_any_more() -> None:
     for path in (LAYOUT.checkpoint,):
         crashed.remove(path)
     again = opened(crashed, boot="another boot", sum_block_bytes=0)
-    assert again.parts.commit_log.max_offset == 0
+    assert again.components.commit_log.max_offset == 0
     assert crashed.names(LAYOUT.commit_log_sums) == []
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_was_begun_anew_does_not_meet_the_sums_of_the_old_one() -> No
     again = opened(disk)
     put(again, draft(b"another log altogether"))
     again.close()
-    assert is_covered(disk, again.parts.commit_log.max_offset)
+    assert is_covered(disk, again.components.commit_log.max_offset)
 
 
 def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
@@ -160,7 +160,7 @@ def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
 
 def test_a_start_does_not_read_an_old_log_to_sum_it() -> None:
     disk, store = with_records(9)
-    end = store.parts.commit_log.max_offset
+    end = store.components.commit_log.max_offset
     store.close()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
     for name in disk.names(LAYOUT.commit_log_sums):
@@ -192,7 +192,7 @@ def test_after_any_crash_and_a_clean_stop_the_whole_store_is_found_sound() -> No
 def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
     disk, store = with_records(20)
     store.flusher.flushed(store.flusher.sync_now())
-    segments = store.parts.commit_log.segments
+    segments = store.components.commit_log.segments
     sums = ChecksumWriter(disk, LAYOUT.commit_log_sums, segments, 1000, 0, store.flusher.flushed_to)
     segments.drop_first()
     sums.make_durable(store.flusher.flushed_to)

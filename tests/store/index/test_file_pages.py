@@ -83,7 +83,7 @@ def warmed(store: MessageStore) -> int:
 
 
 def offsets(store: MessageStore, key: str) -> list[int]:
-    index = store.parts.index
+    index = store.components.index
     assert index is not None
     return index.query("orders", key, 10, 0, 2**62).offsets
 
@@ -107,7 +107,7 @@ def test_the_first_keys_after_a_start_find_all_slots_in_memory() -> None:
     warmed(store)
     assert disk.read >= set(range(entries_position(SLOTS) // PAGE))
     disk.read.clear()
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     assert not disk.read
     assert len(offsets(store, "new")) == len(offsets(store, "old7")) == 1
 
@@ -128,7 +128,7 @@ def test_of_many_keys_all_slots_are_fetched_once() -> None:
     put(store, *[draft(b"x", key=key) for key in many_keys(1)])
     assert warmed(store) == 1
     assert disk.read >= set(range(entries_position(SLOTS) // PAGE))
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     disk.read.clear()
     put(store, *[draft(b"x", key=key) for key in many_keys(2)])
     assert warmed(store) == 0
@@ -154,9 +154,9 @@ def test_keys_that_come_while_a_thread_fetches_are_put_as_well() -> None:
         put(store, draft(b"x", key=f"meanwhile{number}"))
         assert errand is not None
         errand()
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     assert [len(offsets(store, key)) for key in ("before", "meanwhile0", "old1")] == [1, 1, 1]
-    assert store.parts.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.keys_waiting == 0
 
 
 def test_a_thread_that_takes_blocks_late_undoes_nothing() -> None:
@@ -165,7 +165,7 @@ def test_a_thread_that_takes_blocks_late_undoes_nothing() -> None:
     put(store, draft(b"x", key="new"))
     late = next(store.derived.warming_index())
     assert late is not None
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     late()
     assert len(offsets(store, "new")) == 1
     store.close()
@@ -179,10 +179,10 @@ def test_a_disk_that_cannot_read_keeps_the_keys_waiting() -> None:
     disk.is_failing = True
     with pytest.raises(StoreFull, match="Input/output error"):
         run_sync(store.derived.warming_index())
-    assert store.parts.dispatcher.keys_waiting == 1
+    assert store.components.dispatcher.keys_waiting == 1
     disk.is_failing = False
     run_sync(store.derived.warming_index())
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     assert len(offsets(store, "new")) == 1
 
 

@@ -67,9 +67,9 @@ def test_much_log_is_not_left_unwritten_meanwhile(monkeypatch: pytest.MonkeyPatc
     store = store_with(2, FakeClock())
     store.derived.write()
     store.append([draft(bytes(700))])
-    assert len(store.parts.queues.dirty) == 1
+    assert len(store.components.queues.dirty) == 1
     store.append([draft(bytes(700)), draft(bytes(700))])
-    assert not store.parts.queues.dirty
+    assert not store.components.queues.dirty
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
@@ -85,13 +85,13 @@ def test_many_small_messages_are_not_left_unwritten_either(monkeypatch: pytest.M
         store.append_batch(batch_of(*contents)) if is_batch else store.append([draft(body) for body in contents])
 
     append(3)
-    assert len(store.parts.queues.dirty) == 1
+    assert len(store.components.queues.dirty) == 1
     append(2)
-    assert len(store.parts.queues.dirty) == 1
+    assert len(store.components.queues.dirty) == 1
     append(1)
-    assert not store.parts.queues.dirty
+    assert not store.components.queues.dirty
     append(5)
-    assert len(store.parts.queues.dirty) == 1
+    assert len(store.components.queues.dirty) == 1
 
 
 @pytest.mark.parametrize("is_written_early", [False, True])
@@ -119,9 +119,9 @@ def test_a_mark_does_not_go_back_when_all_was_written_early_meanwhile() -> None:
     store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
     writing = store.derived.writing()
     go_on(writing, 3)
-    assert 0 < len(store.parts.queues.dirty) < 400
+    assert 0 < len(store.components.queues.dirty) < 400
     store.append([draft(b"second")])
     store.derived.write()
     run_sync(writing)
-    checkpoint = read_checkpoint(disk, store.parts.layout.checkpoint)
-    assert checkpoint.written_to == store.parts.commit_log.max_offset
+    checkpoint = read_checkpoint(disk, store.components.layout.checkpoint)
+    assert checkpoint.written_to == store.components.commit_log.max_offset

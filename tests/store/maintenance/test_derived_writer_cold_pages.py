@@ -14,7 +14,7 @@ def idle(queues: int = 1) -> tuple[SimulatedDisk, MessageStore, QueueEnds]:
     store.close()
     store = opened(disk)
     disk.is_cold = True
-    return disk, store, QueueEnds(disk, store.parts.queues)
+    return disk, store, QueueEnds(disk, store.components.queues)
 
 
 def fetched(ends: QueueEnds) -> bool:
@@ -40,7 +40,7 @@ def test_the_end_of_an_idle_queue_is_fetched_once() -> None:
     _, store, ends = idle()
     write(store)
     assert fetched(ends)
-    store.parts.queues.write_dirty()
+    store.components.queues.write_dirty()
     write(store)
     assert not fetched(ends)
 
@@ -59,7 +59,7 @@ def test_a_busy_queue_is_not_asked_for_again_and_an_idle_one_is() -> None:
     for _ in range(3):
         ends.checkpointed()
         assert not fetched(ends)  # written since the checkpoint before
-    store.parts.queues.write_dirty()
+    store.components.queues.write_dirty()
     ends.checkpointed()
     ends.checkpointed()
     write(store)
@@ -78,7 +78,7 @@ def test_a_queue_without_a_file_has_nothing_to_fetch() -> None:
     store = opened(disk)
     disk.is_cold = True
     write(store)
-    assert not fetched(QueueEnds(disk, store.parts.queues))
+    assert not fetched(QueueEnds(disk, store.components.queues))
 
 
 def test_a_queue_may_be_deleted_while_a_thread_fetches() -> None:
@@ -86,8 +86,8 @@ def test_a_queue_may_be_deleted_while_a_thread_fetches() -> None:
     write(store, queues=2)
     errand = ends.cold()
     assert errand is not None
-    store.parts.queues.delete_queue("orders", 0)
+    store.components.queues.delete_queue("orders", 0)
     errand()
     assert ends.cold() is None
-    store.parts.queues.write_dirty()
+    store.components.queues.write_dirty()
     assert bodies(store, "orders", 1) == [b"old", b"new"]

@@ -27,7 +27,7 @@ def _every_sync_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_running_store_sums_the_whole_blocks_of_what_it_syncs(tmp_path: Path) -> None:
     async with StoreService.open(small(tmp_path), Clock(), HOST) as service:
         await service.append([draft(bytes(700)) for _ in range(20)])
-        end = service.store.parts.commit_log.max_offset
+        end = service.store.components.commit_log.max_offset
         await until(lambda: check_sums(RealDisk(), root=tmp_path).summary.summed_bytes >= end - 1000)
         assert verify_store(RealDisk(), Layout.under(tmp_path)).is_sound
     assert is_covered(RealDisk(), end, tmp_path)

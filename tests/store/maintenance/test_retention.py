@@ -54,7 +54,7 @@ def age(clock: FakeClock, hours: float) -> None:
 
 
 def files_left(store: MessageStore) -> int:
-    return len(store.parts.commit_log.segments)
+    return len(store.components.commit_log.segments)
 
 
 # --- by age -----------------------------------------------------------------------------------------------------------
@@ -196,10 +196,10 @@ def test_queues_and_index_follow_the_log() -> None:
     age(clock, 72)
     while store.clean().files:
         pass
-    queue = store.parts.queues.get("orders", 0)
+    queue = store.components.queues.get("orders", 0)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (29, 30)
-    assert [entry[0] for entry in entries(queue)] == [store.parts.commit_log.min_offset]
+    assert [entry[0] for entry in entries(queue)] == [store.components.commit_log.min_offset]
     assert disk.names(Layout.under(ROOT).queue("orders", 0)) == ["00000000000000000400"]  # 10 entries of 20 a file
     assert store.lookup.by_key("orders", "k3", 10, 0, 2**62) == []
     assert len(store.lookup.by_key("orders", "k29", 10, 0, 2**62)) == 1
@@ -212,7 +212,7 @@ def test_a_restart_finds_the_queue_where_it_was() -> None:
     age(clock, 72)
     store.clean()
     for again in (opened(disk.crash_process(), clock), opened(disk.crash_process(), clock, boot="another")):
-        queue = again.parts.queues.get("orders", 0)
+        queue = again.components.queues.get("orders", 0)
         assert queue is not None
         assert (queue.min_offset, queue.max_offset) == (10, 12)
         assert put(again, draft(b"next"))[0].queue_offset == 12
@@ -251,7 +251,7 @@ def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
     disk = FullerDisk(clock)
     disk.freed_by_a_file = 0.0
     store = filled(disk, clock, 5)
-    held = None if held_file is None else list(store.parts.commit_log.segments)[held_file].base + 10
+    held = None if held_file is None else list(store.components.commit_log.segments)[held_file].base + 10
     store.held_by(holding(None))
     store.held_by(holding(held))
     disk.used = used

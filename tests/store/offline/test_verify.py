@@ -170,7 +170,7 @@ def test_records_of_a_queue_that_was_made_again_are_a_note() -> None:
     store = opened(disk)
     put(store, *(draft(b"old") for _ in range(30)))
     store.derived.write()
-    store.parts.queues.delete_topic("orders")
+    store.components.queues.delete_topic("orders")
     put(store, *(draft(b"new") for _ in range(5)))
     store.close()
     report = verify_store(disk, Layout.under(ROOT))

@@ -25,7 +25,7 @@ def store() -> MessageStore:
 
 
 def queue_of(store: MessageStore, queue_id: int = 0) -> ConsumeQueue:
-    queue = store.parts.queues.get("orders", queue_id)
+    queue = store.components.queues.get("orders", queue_id)
     assert queue is not None
     return queue
 

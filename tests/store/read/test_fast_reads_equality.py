@@ -25,7 +25,7 @@ def store() -> MessageStore:
 
 def places_of(store: MessageStore) -> list[tuple[int, int]]:
     """Every record, where it is and how long."""
-    queues = [store.parts.queues.get("orders", number) for number in (0, 1)]
+    queues = [store.components.queues.get("orders", number) for number in (0, 1)]
     entries = b"".join(queue.entries(0, 100) for queue in queues if queue is not None)
     return sorted((physical, size) for physical, size, _ in ENTRY.iter_unpack(entries))
 
@@ -41,7 +41,7 @@ def one_by_one(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes | No
 
 
 def test_records_of_one_file_are_given_as_they_are(store: MessageStore) -> None:
-    log = store.parts.commit_log
+    log = store.components.commit_log
     places = [place for place in places_of(store) if place[0] < FILE_BYTES][::3]
     run = run_of(log, places)
     assert run is not None
@@ -51,7 +51,7 @@ def test_records_of_one_file_are_given_as_they_are(store: MessageStore) -> None:
 
 def test_records_that_follow_each_other_are_one_piece(store: MessageStore) -> None:
     places = [place for place in places_of(store) if place[0] < FILE_BYTES][2:9]
-    run = run_of(store.parts.commit_log, places)
+    run = run_of(store.components.commit_log, places)
     assert run is not None
     assert len(run.pieces()) == 1
     assert bytes(run.pieces()[0]) == b"".join(run.slices())
@@ -59,7 +59,7 @@ def test_records_that_follow_each_other_are_one_piece(store: MessageStore) -> No
 
 def test_what_overlaps_and_leaves_a_gap_is_not_one_piece(store: MessageStore) -> None:
     (first, a), (second, b), (third, c) = places_of(store)[:3]
-    run = run_of(store.parts.commit_log, [(first, a), (second - 5, b), (third, c)])
+    run = run_of(store.components.commit_log, [(first, a), (second - 5, b), (third, c)])
     assert run is not None
     assert first + run.size == third + c
     assert len(run.pieces()) == 3
@@ -67,14 +67,14 @@ def test_what_overlaps_and_leaves_a_gap_is_not_one_piece(store: MessageStore) ->
 
 def test_no_entries_are_for_the_general_way_and_many_are_not(store: MessageStore) -> None:
     place = places_of(store)[0]
-    assert run_of(store.parts.commit_log, []) is None
-    run = run_of(store.parts.commit_log, [place] * 1024)
+    assert run_of(store.components.commit_log, []) is None
+    run = run_of(store.components.commit_log, [place] * 1024)
     assert run is not None
     assert len(run.slices()) == 1024
 
 
 def test_as_many_records_are_given_as_the_bytes_allow(store: MessageStore) -> None:
-    log, places = store.parts.commit_log, [place for place in places_of(store) if place[0] < FILE_BYTES]
+    log, places = store.components.commit_log, [place for place in places_of(store) if place[0] < FILE_BYTES]
     sizes = [size for _, size in places]
     for count in range(1, len(places)):
         for bytes_max in (sum(sizes[:count]), sum(sizes[: count + 1]) - 1):
@@ -85,14 +85,14 @@ def test_as_many_records_are_given_as_the_bytes_allow(store: MessageStore) -> No
 
 
 def test_a_first_record_that_is_too_large_and_a_size_that_none_has_are_for_the_general_way(store: MessageStore) -> None:
-    log, (first, second, *_) = store.parts.commit_log, places_of(store)
+    log, (first, second, *_) = store.components.commit_log, places_of(store)
     assert run_of(log, [first, second], bytes_max=first[1] - 1) is None
     assert run_of(log, [first, (second[0], -1)], bytes_max=first[1]) is None
     assert run_of(log, [first, (second[0], 2**31 - 1)], bytes_max=first[1]) is None
 
 
 def test_two_files_and_far_behind_are_for_the_general_way(store: MessageStore) -> None:
-    log, places = store.parts.commit_log, places_of(store)
+    log, places = store.components.commit_log, places_of(store)
     first = [place for place in places if place[0] < FILE_BYTES]
     assert run_of(log, [first[0], places[-1]]) is None
     assert run_of(log, first, memory=log.max_offset) is not None
@@ -100,7 +100,7 @@ def test_two_files_and_far_behind_are_for_the_general_way(store: MessageStore) -
 
 
 def test_a_record_that_reaches_past_the_end_of_the_log_is_for_the_general_way(store: MessageStore) -> None:
-    log, (*_, (before, _), (last, size)) = store.parts.commit_log, places_of(store)
+    log, (*_, (before, _), (last, size)) = store.components.commit_log, places_of(store)
     assert run_of(log, [(before, 1), (last, size)]) is not None
     assert run_of(log, [(before, log.max_offset - before), (last, size)]) is not None
     assert run_of(log, [(before, log.max_offset - before + 1), (last, size)]) is None
@@ -115,7 +115,7 @@ def test_a_record_that_reaches_past_the_end_of_the_log_is_for_the_general_way(st
     )
 )
 def test_any_entries_are_read_as_one_by_one_or_left(store: MessageStore, places: list[tuple[int, int]]) -> None:
-    log = store.parts.commit_log
+    log = store.components.commit_log
     for tried in (places, sorted(places)):
         run = run_of(log, tried)
         if run is not None:

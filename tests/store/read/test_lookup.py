@@ -50,7 +50,7 @@ def test_keys_whose_hashes_collide_do_not_get_each_others_messages() -> None:
     assert key_hash("orders", "Aa") == key_hash("orders", "BB")  # as in Java
     store = opened(SimulatedDisk())
     put(store, *[draft(key.encode(), key=key) for key in ("Aa", "BB", "Aa", "CC")])
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     for key, count in (("Aa", 2), ("BB", 1), ("CC", 1), ("DD", 0)):
         found = store.lookup.by_key("orders", key, 10, 0, EVER)
         assert [verify(record).body(record) for record in found] == [key.encode()] * count  # type: ignore[union-attr]
@@ -60,7 +60,7 @@ def test_a_key_belongs_to_its_topic_and_its_time() -> None:
     clock = FakeClock(10_000)
     store = opened(SimulatedDisk(clock), clock)
     put(store, draft(b"", key="k"), draft(b"", topic="payments", key="k"))
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     assert len(store.lookup.by_key("orders", "k", 10, 0, EVER)) == 1
     assert store.lookup.by_key("refunds", "k", 10, 0, EVER) == []
     assert store.lookup.by_key("orders", "k", 10, 0, 5_000) == []
@@ -70,7 +70,7 @@ def test_a_key_belongs_to_its_topic_and_its_time() -> None:
 def test_newest_first_and_no_more_than_asked_for() -> None:
     store = opened(SimulatedDisk())
     appended = put(store, *[draft(b"%d" % n, key="k") for n in range(5)])
-    store.parts.dispatcher.write_index()
+    store.components.dispatcher.write_index()
     found = store.lookup.by_key("orders", "k", 2, 0, EVER)
     assert [bytes(record) for record in found] == [
         bytes(store.lookup.record_at(item.physical_offset) or b"") for item in (appended[4], appended[3])
@@ -80,6 +80,6 @@ def test_newest_first_and_no_more_than_asked_for() -> None:
 def test_only_the_beginning_of_a_record_leads_to_it() -> None:
     store = opened(SimulatedDisk())
     begins = {appended.physical_offset for appended in put(store, draft(bytes(100)), draft(bytes(100)))}
-    end = store.parts.commit_log.max_offset
+    end = store.components.commit_log.max_offset
     for physical in (*range(-10, end + 10), 8191, 8192, 2**63 - 1, -(2**63)):
         assert (store.lookup.record_at(physical) is not None) == (physical in begins)

@@ -85,14 +85,14 @@ def test_offsets_of_a_queue_whose_beginning_was_deleted(case: Case) -> None:
 def test_messages_deleted_under_their_entries_are_passed_over() -> None:
     """Between the deletion of a log file and that of the entries: a reader meets entries without a record."""
     store = queue_of(5000, 5000, 5000)
-    store.parts.commit_log.segments.drop_first()
+    store.components.commit_log.segments.drop_first()
     result = read(store, 0)
     assert (result.status, result.next_offset, len(result.slices)) == (ReadStatus.FOUND, 3, 2)
 
 
 def test_nothing_but_deleted_messages() -> None:
     store = queue_of(5000, 5000)
-    store.parts.commit_log.segments.drop_first()
+    store.components.commit_log.segments.drop_first()
     put(store, draft(b"", queue_id=1))
     result = store.reader.read("orders", 0, 0, 32, tag_match=lambda code: False)
     assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 2)
@@ -170,7 +170,7 @@ def test_slices_are_the_records_themselves_and_ranges_tell_where() -> None:
 
 
 def far_behind(store: MessageStore, memory_bytes: int) -> Reader:
-    parts = store.parts
+    parts = store.components
     return Reader(parts.commit_log, parts.queues, lambda queue, place: 0, memory_bytes, store.settings)
 
 

@@ -65,7 +65,7 @@ class MessageHandlers:
 
     async def _index_end(self) -> tuple[int, int]:
         """Store time and offset of the last message in the index: how far the answer can be believed."""
-        index = self.service.store.parts.index
+        index = self.service.store.components.index
         physical = -1 if index is None else index.end_physical
         record = await self._record(physical)
         view = None if record is None else verify(record, 0, check_body_crc=False)
@@ -89,7 +89,7 @@ class MessageHandlers:
     @handles(QueryConsumeQueue)
     async def consume_queue(self, request: QueryConsumeQueue, call: Call) -> ConsumeQueueResponse:
         where = f"queue {request.queue_id} of topic {request.topic[:255]}"
-        queue = self.service.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.service.store.components.queues.get(request.topic, request.queue_id)
         if queue is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{where} does not exist")
         wanted, subscription, note = self._filter(request)
@@ -124,7 +124,7 @@ class MessageHandlers:
         entries = queue.entries(request.index, count)
         if wanted is not None and wanted.record_match is not None:
             places = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
-            yield from self.service.store.parts.commit_log.warm(places)
+            yield from self.service.store.components.commit_log.warm(places)
         return entries
 
     def _filter(self, request: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
@@ -143,7 +143,7 @@ class MessageHandlers:
     def _passes(self, wanted: MessageFilter | None, tags_code: int, physical: int, size: int) -> bool:
         if wanted is None:
             return False
-        record = None if wanted.record_match is None else self.service.store.parts.commit_log.read(physical, size)
+        record = None if wanted.record_match is None else self.service.store.components.commit_log.read(physical, size)
         return wanted.matches(tags_code, record)
 
 

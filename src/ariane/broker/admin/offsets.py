@@ -66,7 +66,7 @@ class ConsumerOffsetHandlers:
         A new group then starts at 0, whatever its clients say: what was sent while the first of them came up is not
         left out.
         """
-        queue = self.store.parts.queues.get(topic, queue_id)
+        queue = self.store.components.queues.get(topic, queue_id)
         if queue is None:
             return True
         yield from queue.warm(0)
@@ -75,7 +75,7 @@ class ConsumerOffsetHandlers:
     @handles(UpdateConsumerOffset)
     def update(self, request: UpdateConsumerOffset, call: Call) -> OffsetStored:
         self._check_target(request)
-        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.store.components.queues.get(request.topic, request.queue_id)
         end = 0 if queue is None else queue.max_offset
         if not can_be_committed(request.commit_offset, end):
             facts = {
@@ -97,7 +97,7 @@ class ConsumerOffsetHandlers:
         config = self.topics.get(request.topic)
         if config is None:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.topic} does not exist on this broker")
-        is_here = self.store.parts.queues.get(request.topic, request.queue_id) is not None
+        is_here = self.store.components.queues.get(request.topic, request.queue_id) is not None
         if not is_here and not 0 <= request.queue_id < queue_count(config):
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"topic {request.topic} has no queue {request.queue_id}"
@@ -113,7 +113,8 @@ class ConsumerOffsetHandlers:
         left_out = set((request.filter_groups or "").split(","))
         groups = self.offsets.groups_of(request.topic) - left_out
         begins = {
-            queue_id: queue.min_offset for queue_id, queue in self.store.parts.queues.of_topic(request.topic).items()
+            queue_id: queue.min_offset
+            for queue_id, queue in self.store.components.queues.of_topic(request.topic).items()
         }
         found = clamp_follower_offset(
             [self.offsets.of(group, request.topic) for group in groups],

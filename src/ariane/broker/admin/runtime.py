@@ -146,7 +146,7 @@ class RuntimeHandlers:
         }
 
     def _log(self, earliest_ms: int | None) -> dict[str, object]:
-        log_parts, flusher = self.store.parts.commit_log, self.store.flusher
+        log_parts, flusher = self.store.components.commit_log, self.store.flusher
         return {
             "commitLogMinOffset": log_parts.min_offset,
             "commitLogMaxOffset": log_parts.max_offset,
@@ -158,17 +158,17 @@ class RuntimeHandlers:
 
     async def _earliest_ms(self) -> int | None:
         """Of the record that the log begins with; None for an empty store."""
-        first = self.store.parts.commit_log.min_offset
+        first = self.store.components.commit_log.min_offset
         record = await self.service.run(self.store.lookup.finding_record(first))
         view = None if record is None else verify(record, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
     def _disk(self) -> dict[str, object]:
-        layout = self.store.parts.layout
+        layout = self.store.components.layout
         usage = shutil.disk_usage(layout.commit_log)
         return {
-            "commitLogDiskRatio": self.store.parts.disk.used_ratio(layout.commit_log),
-            "consumeQueueDiskRatio": self.store.parts.disk.used_ratio(layout.root),
+            "commitLogDiskRatio": self.store.components.disk.used_ratio(layout.commit_log),
+            "consumeQueueDiskRatio": self.store.components.disk.used_ratio(layout.root),
             "commitLogDirCapacity": f"Total : {usage.total / _GiB:.1f} GiB, Free : {usage.free / _GiB:.1f} GiB.",
         }
 
@@ -181,21 +181,21 @@ class RuntimeHandlers:
         Apache removes those of living topics, too; their offsets then begin again at 0, and consumers that are ahead of
         that lose their place.
         """
-        removed = [queue for queue in self.store.parts.queues if self._is_left_over(queue)]
+        removed = [queue for queue in self.store.components.queues if self._is_left_over(queue)]
         for queue in removed:
-            self.store.parts.queues.delete_queue(queue.topic, queue.queue_id)
+            self.store.components.queues.delete_queue(queue.topic, queue.queue_id)
         log.info("left-over queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
         return Response()
 
     def _is_left_over(self, queue: ConsumeQueue) -> bool:
-        if queue.max_physical > self.store.parts.commit_log.min_offset or self.topics.is_system(queue.topic):
+        if queue.max_physical > self.store.components.commit_log.min_offset or self.topics.is_system(queue.topic):
             return False
         config = self.topics.get(queue.topic)
         return config is None or queue.queue_id >= max(config.read_queue_nums, config.write_queue_nums)
 
     @handles(CleanUnusedTopics)
     def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
-        queues = self.store.parts.queues
+        queues = self.store.components.queues
         unused = [topic for topic in queues.topics() if self.topics.get(topic) is None]
         for topic in unused:
             if not self.topics.is_system(topic):

@@ -62,7 +62,7 @@ class TopicHandlers:
         """Tools ask every broker of a cluster, so a topic that is not here is no failure."""
         self._refuse_system_topic(request.topic, "deleted")
         if self.topics.delete(request.topic):
-            self.store.parts.queues.delete_topic(request.topic)
+            self.store.components.queues.delete_topic(request.topic)
             self.offsets.delete_topic(request.topic)  # or the topic's next life would begin behind its end
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
         return Response()
@@ -93,7 +93,7 @@ class TopicHandlers:
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             key = MessageQueue(topic=request.topic, broker_name=self.settings.name, queue_id=queue_id)
-            table[key] = await run_in_executor(self._offsets(self.store.parts.queues.get(request.topic, queue_id)))
+            table[key] = await run_in_executor(self._offsets(self.store.components.queues.get(request.topic, queue_id)))
         return TopicStatsResponse(body=TopicStats(offset_table=table))
 
     def _offsets(self, queue: ConsumeQueue | None) -> IoSteps[TopicOffset]:
@@ -145,12 +145,12 @@ class QueueHandlers:
 
     @handles(GetMaxOffset)
     def max_offset(self, request: GetMaxOffset, call: Call) -> OffsetResponse:
-        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.store.components.queues.get(request.topic, request.queue_id)
         return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.max_offset))
 
     @handles(GetMinOffset)
     def min_offset(self, request: GetMinOffset, call: Call) -> OffsetResponse:
-        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.store.components.queues.get(request.topic, request.queue_id)
         return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.min_offset))
 
     @handles(SearchOffset)
@@ -163,7 +163,7 @@ class QueueHandlers:
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"boundaryType {boundary[:40]!r} is unknown: LOWER or UPPER expected"
             )
-        queue = self.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.store.components.queues.get(request.topic, request.queue_id)
         later = await self._not_before(request, min(request.timestamp, _TIME_MAX_MS - 1) + 1)
         return OffsetResponse(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 

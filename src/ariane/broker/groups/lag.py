@@ -82,15 +82,15 @@ class ConsumeProgress:
         )
 
     def end(self, topic: str, queue_id: int) -> int:
-        queue = self.store.parts.queues.get(topic, queue_id)
+        queue = self.store.components.queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
     def start(self, topic: str, queue_id: int) -> int:
-        queue = self.store.parts.queues.get(topic, queue_id)
+        queue = self.store.components.queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
     def _stored_ms(self, topic: str, queue_id: int, offset: int) -> IoSteps[int | None]:
-        queue = self.store.parts.queues.get(topic, queue_id)
+        queue = self.store.components.queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
         return (yield from self.store.lookup.finding_store_time(queue, offset))

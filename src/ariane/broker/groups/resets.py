@@ -104,7 +104,7 @@ class OffsetResets:
         if request.queue_id is None or request.queue_id == _ANY:
             raise RequestFailed(ResponseCode.INVALID_PARAMETER, f"offset {offset} of which queue? queueId is missing")
         (queue_id,) = self._queues(request, config)
-        queue = self.store.parts.queues.get(request.topic, queue_id)
+        queue = self.store.components.queues.get(request.topic, queue_id)
         low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
         if not low <= offset <= high:
             raise RequestFailed(
@@ -125,7 +125,7 @@ class OffsetResets:
         return range(request.queue_id, request.queue_id + 1)
 
     async def _by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        queue = self.store.parts.queues.get(topic, queue_id)
+        queue = self.store.components.queues.get(topic, queue_id)
         if queue is None:
             return 0
         if timestamp_ms == TO_THE_END:

@@ -117,7 +117,7 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
     pulled = {} if tally is None else tally.pulled
     unconsumed: list[int] = []
     unpulled: list[int] = []
-    for queue_id, queue in tuple(progress.store.parts.queues.of_topic(topic).items()):
+    for queue_id, queue in tuple(progress.store.components.queues.of_topic(topic).items()):
         end = queue.max_offset
         committed = progress.offsets.get(group, topic, queue_id)
         consumed = end if committed < 0 else min(max(committed, queue.min_offset), end)
@@ -127,7 +127,7 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
         lag.ready += end - taken
         unconsumed += _where((yield from queue.finding_physical(consumed)))
         unpulled += _where((yield from queue.finding_physical(taken)))
-    log = progress.store.parts.commit_log
+    log = progress.store.components.commit_log
     lag.unconsumed = place_of(log, min(unconsumed, default=None))
     lag.unpulled = place_of(log, min(unpulled, default=None))
     return lag
@@ -210,7 +210,7 @@ class MetricsCollector:
 
     def _store(self, page: Exposition) -> None:
         parts, store = self._parts, self._parts.store.store
-        behind = store.parts.commit_log.max_offset - store.flusher.flushed_to
+        behind = store.components.commit_log.max_offset - store.flusher.flushed_to
         enqueued = self._counters.puts.get(TIMER)
         transactions = parts.transactions
         page.add(exposition.WRITABLE, store.refusal is None)
@@ -332,7 +332,7 @@ class MetricsCollector:
         page.add(exposition.READY, lag.ready, *labels)
 
     async def _disk(self, page: Exposition) -> None:
-        store = self._parts.store.store.parts
+        store = self._parts.store.store.components
         place = place_of(store.commit_log, store.commit_log.min_offset)
         (oldest_ms,) = await asyncio.to_thread(stored_ms, [place])
         if oldest_ms is not None:

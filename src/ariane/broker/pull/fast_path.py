@@ -39,7 +39,7 @@ class PullFastPath:
         self._settings = settings
         self._admissions = admissions
         self._offsets = offsets
-        self._queues = store.parts.queues
+        self._queues = store.components.queues
         self._reader = store.reader
         self._counters = counters
         self._answers = responses

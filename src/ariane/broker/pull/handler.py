@@ -69,7 +69,7 @@ class PullHandlers:
         return self._pull_cold(pull) if result is None else self._conclude(pull, result)
 
     def _commit(self, request: Pull) -> None:
-        queue = self.service.store.parts.queues.get(request.topic, request.queue_id)
+        queue = self.service.store.components.queues.get(request.topic, request.queue_id)
         if queue is not None and can_be_committed(request.commit_offset, queue.max_offset):
             self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
 
@@ -143,7 +143,7 @@ class PullHandlers:
             counters.got_nothing(request.topic, request.consumer_group, request.queue_id, result.next_offset)
 
     def _come_again(self, pull: PullWaiter) -> PullResponse | bytes:
-        queue = self.service.store.parts.queues.get(pull.request.topic, pull.request.queue_id)
+        queue = self.service.store.components.queues.get(pull.request.topic, pull.request.queue_id)
         result = ReadResult(
             status=ReadStatus.NO_MATCHED_MESSAGE,
             next_offset=pull.offset,

@@ -70,7 +70,7 @@ class LevelQueues:
 
     def of(self, level: Level) -> ConsumeQueue | None:
         """The level's queue, with `level.offset` inside it; None when nothing was ever put there."""
-        queue = self._store.parts.queues.get(SCHEDULE, level.queue_id)
+        queue = self._store.components.queues.get(SCHEDULE, level.queue_id)
         if queue is not None and not queue.min_offset <= level.offset <= queue.max_offset:
             # Below: retention took what came before. Above: this is another queue than the one that was followed.
             level.offset = queue.min_offset
@@ -105,7 +105,7 @@ class LevelQueues:
 
 def levels_of(store: MessageStore, delays_ms: tuple[int, ...], offsets: dict[int, int]) -> list[Level]:
     """The levels as the settings have them, and those of earlier settings whose messages still wait."""
-    used = max((queue_id + 1 for queue_id in store.parts.queues.of_topic(SCHEDULE)), default=0)
+    used = max((queue_id + 1 for queue_id in store.components.queues.of_topic(SCHEDULE)), default=0)
     forgotten = range(len(delays_ms) + 1, used + 1)
     levels = [*enumerate(delays_ms, 1), *((number, _DELAY_UNKNOWN_MS) for number in forgotten)]
     return [Level(number, delay_ms, offsets.get(number, 0)) for number, delay_ms in levels]
@@ -172,7 +172,7 @@ log = logging.getLogger(__name__)
 
 async def log_durable(service: StoreService) -> bool:
     """Waits until all that is in the log now is durable; whether it is. Not: nothing may be noted this time."""
-    end = service.store.parts.commit_log.max_offset
+    end = service.store.components.commit_log.max_offset
     try:
         await service.wait_durable([Appended(end, 0, 0, 0)])
     except (TimeoutError, StoreReadOnly) as error:
@@ -261,7 +261,7 @@ class DelayedDelivery:
         saved = _load(file)
         self._levels = levels_of(service.store, delays_ms, saved)
         self._saved = saved
-        service.store.parts.dispatcher.on_arrival(self._arrived, topic=SCHEDULE)
+        service.store.components.dispatcher.on_arrival(self._arrived, topic=SCHEDULE)
 
     @classmethod
     @asynccontextmanager

@@ -139,7 +139,7 @@ class TimerEnqueuer:
 
     async def step(self, now_ms: int) -> bool:
         """One batch; whether there was one. A StoreError says that the store cannot take more now."""
-        queue = self._service.store.parts.queues.get(TIMER, 0)
+        queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is None:
             return False
         if not queue.min_offset <= self.offset <= queue.max_offset:
@@ -268,7 +268,7 @@ class TimerDelivery:
     def __init__(
         self, service: StoreService, intake: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
     ) -> None:
-        parts = service.store.parts
+        parts = service.store.components
         self._service = service
         self._clock = clock
         self._wheel = wheel
@@ -306,7 +306,7 @@ class TimerDelivery:
         cls, service: StoreService, intake: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
     ) -> "TimerDelivery":
         """As the last checkpoint left it, without its jobs."""
-        parts = service.store.parts
+        parts = service.store.components
         end, now_ms = parts.commit_log.max_offset, clock.now_ms()
         wheel, checkpoint = await asyncio.to_thread(
             _restore, parts.disk, directory_of(service), parts.layout.config, end, now_ms, file_bytes
@@ -324,7 +324,7 @@ class TimerDelivery:
     @property
     def behind(self) -> int:
         """How many messages of the timer topic are still to be taken into the wheel."""
-        queue = self._service.store.parts.queues.get(TIMER, 0)
+        queue = self._service.store.components.queues.get(TIMER, 0)
         return 0 if queue is None else max(0, queue.max_offset - self._take.offset)
 
     @property
@@ -337,7 +337,7 @@ class TimerDelivery:
         found: list[int | None] = []
         since_ms = self._wheel.delivered_ms
         yield lambda: found.append(self._wheel.log.oldest_from(since_ms))
-        queue = self._service.store.parts.queues.get(TIMER, 0)
+        queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is not None:
             found.append((yield from queue.finding_physical(max(self._take.offset, queue.min_offset))))
         return min((place for place in found if place is not None), default=None)
@@ -399,7 +399,7 @@ class TimerDelivery:
         await self._write(checkpoint)
 
     async def _write(self, checkpoint: TimerCheckpoint) -> None:
-        disk, path = self._service.store.parts.disk, checkpoint_path(directory_of(self._service))
+        disk, path = self._service.store.components.disk, checkpoint_path(directory_of(self._service))
         try:
             await asyncio.to_thread(write_timer_checkpoint, disk, path, checkpoint)
         except OSError as error:
@@ -409,7 +409,7 @@ class TimerDelivery:
 
 
 def directory_of(service: StoreService) -> Path:
-    return service.store.parts.layout.root / "timer"
+    return service.store.components.layout.root / "timer"
 
 
 def checkpoint_path(directory: Path) -> Path:

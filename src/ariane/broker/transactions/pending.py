@@ -137,22 +137,22 @@ class StoredQueue:
 
     @property
     def begin(self) -> int:
-        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        queue = self._store.components.queues.get(self._topic, self._queue_id)
         return 0 if queue is None else queue.min_offset
 
     @property
     def end(self) -> int:
-        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        queue = self._store.components.queues.get(self._topic, self._queue_id)
         return 0 if queue is None else queue.max_offset
 
     def at(self, offset: int) -> memoryview | None:
         """The record of this queue offset; None when it is not there, or no longer."""
         place = self._place(offset)
-        return None if place is None else self._store.parts.commit_log.read(*place)
+        return None if place is None else self._store.components.commit_log.read(*place)
 
     def fresh_at(self, offset: int) -> memoryview | None:
         """The same for a message that was stored just now; None also for one that the disk may have to be asked for."""
-        parts = self._store.parts
+        parts = self._store.components
         queue = parts.queues.get(self._topic, self._queue_id)
         entry = None if queue is None else queue.cached_entries(offset, 1)
         if not entry:
@@ -162,16 +162,16 @@ class StoredQueue:
 
     def finding(self, offset: int) -> IoSteps[memoryview | None]:
         """As `at`."""
-        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        queue = self._store.components.queues.get(self._topic, self._queue_id)
         if queue is not None:
             yield from queue.warm(offset)
             place = self._place(offset)
             if place is not None:
-                yield from self._store.parts.commit_log.warm([place])
+                yield from self._store.components.commit_log.warm([place])
         return self.at(offset)
 
     def _place(self, offset: int) -> Place | None:
-        queue = self._store.parts.queues.get(self._topic, self._queue_id)
+        queue = self._store.components.queues.get(self._topic, self._queue_id)
         entry = b"" if queue is None else queue.entries(offset, 1)
         return ENTRY.unpack(entry)[:2] if entry else None
 

@@ -60,7 +60,7 @@ def clean(layout: "Layout", hours: int, index_slots: int | None) -> None:
             files = 0
             while dropped := store.clean(by_hand=True).files:
                 files += dropped
-            begin = store.parts.commit_log.min_offset
+            begin = store.components.commit_log.min_offset
         finally:
             store.close()
     click.echo(f"{files} commit log files deleted; the log begins at {begin} now")

@@ -76,34 +76,34 @@ With thousands of queues more at once is cheaper for each."""
 class DerivedWriter:
     """Of one store, for the event loop."""
 
-    def __init__(self, parts: StoreComponents, clock: Clock) -> None:
-        self._parts = parts
+    def __init__(self, components: StoreComponents, clock: Clock) -> None:
+        self._components = components
         self._clock = clock
-        self.written_to = parts.commit_log.max_offset
+        self.written_to = components.commit_log.max_offset
         """What of the log the files know of."""
-        self._entries_written = parts.queues.entries_added
+        self._entries_written = components.queues.entries_added
         self._due_from = 0.0
-        self._queue_ends = QueueEnds(parts.disk, parts.queues)
-        self._mark: File = parts.disk.open(parts.layout.checkpoint, writable=True)
+        self._queue_ends = QueueEnds(components.disk, components.queues)
+        self._mark: File = components.disk.open(components.layout.checkpoint, writable=True)
 
     def warming_index(self) -> IoSteps[None]:
         """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
-        return _warming(self._parts.dispatcher.cold_index)
+        return _warming(self._components.dispatcher.cold_index)
 
     def writing_index(self) -> IoSteps[None]:
         """Puts the keys that wait, as `writing` does it."""
         yield from self.warming_index()
-        self._parts.dispatcher.write_index()
+        self._components.dispatcher.write_index()
 
     def warming(self) -> IoSteps[None]:
         """So that `write` does not; and the next append, which may come after an hour without any."""
-        log_end = self._parts.commit_log.max_offset
+        log_end = self._components.commit_log.max_offset
         with suppress(OSError):  # it is the append that tells
-            yield from self._parts.commit_log.warm([(log_end - 1, 1)])
+            yield from self._components.commit_log.warm([(log_end - 1, 1)])
         yield from _warming(self._cold)
 
     def _cold(self) -> Errand | None:
-        return self._queue_ends.cold() or self._parts.dispatcher.cold_index()
+        return self._queue_ends.cold() or self._components.dispatcher.cold_index()
 
     @property
     def is_due(self) -> bool:
@@ -115,8 +115,8 @@ class DerivedWriter:
     def is_overdue(self) -> bool:
         """Whether so much is unwritten that a start after a kill would take seconds."""
         return (
-            self._parts.commit_log.max_offset - self.written_to > _UNWRITTEN_BYTES_MAX
-            or self._parts.queues.entries_added - self._entries_written > _UNWRITTEN_ENTRIES_MAX
+            self._components.commit_log.max_offset - self.written_to > _UNWRITTEN_BYTES_MAX
+            or self._components.queues.entries_added - self._entries_written > _UNWRITTEN_ENTRIES_MAX
         )
 
     def write(self) -> None:
@@ -134,17 +134,17 @@ class DerivedWriter:
             self.write()
         except StoreFull as error:  # the next round tries again, and tells
             log.debug("queues or index not written", extra={"reason": str(error)})
-            self._note_written(self._parts.commit_log.max_offset, self._parts.queues.entries_added)
+            self._note_written(self._components.commit_log.max_offset, self._components.queues.entries_added)
 
     def _note_written(self, log_offset: int, entries: int) -> None:
         self.written_to, self._entries_written = log_offset, entries
 
     def _writing(self) -> IoSteps[None]:
-        parts, written_to = self._parts, self._parts.commit_log.max_offset
-        entries = parts.queues.entries_added
-        self._due_from = self._clock.monotonic() + min(len(parts.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
-        parts.dispatcher.write_index()
-        yield from parts.queues.writing_dirty()
+        components, written_to = self._components, self._components.commit_log.max_offset
+        entries = components.queues.entries_added
+        self._due_from = self._clock.monotonic() + min(len(components.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
+        components.dispatcher.write_index()
+        yield from components.queues.writing_dirty()
         if written_to >= self.written_to:  # or all was written early meanwhile, and more
             write_mark(self._mark, written_to)
             self._note_written(written_to, entries)

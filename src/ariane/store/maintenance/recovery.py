@@ -45,10 +45,10 @@ class StoreComponents:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     last_timestamp_ms: int
-    sums: ChecksumWriter | None
+    checksums: ChecksumWriter | None
 
 
-def open_parts(
+def open_components(
     disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str
 ) -> StoreComponents:
     layout = Layout.under(settings.root, settings.commit_log_path)
