@@ -33,7 +33,7 @@ def run_tasks(
     if not pieces:
         return []
     frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
-        partial(_answers, work, list(pieces)), "piece long, answer string"
+        partial(_answers, work, list(pieces)), "piece long, response string"
     )
     rows = frame.collect() if meanwhile is None else _watched(frame.collect, meanwhile)
     return [json.loads(row.response) for row in sorted(rows, key=lambda row: row.piece)]
@@ -46,7 +46,7 @@ def _answers(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             response = json.dumps(work(pieces[number]))
-            yield pa.RecordBatch.from_pydict({"piece": pa.array([number], pa.int64()), "answer": pa.array([response])})
+            yield pa.RecordBatch.from_pydict({"piece": pa.array([number], pa.int64()), "response": pa.array([response])})
 
 
 def _watched(collect: Callable[[], list[Any]], meanwhile: Callable[[], None]) -> list[Any]:
