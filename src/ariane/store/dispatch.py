@@ -51,6 +51,13 @@ def is_queued(sys_flag: int) -> bool:
     return transaction_type(sys_flag) not in (_PREPARED, _ROLLBACK)
 
 
+def delivery_ms(levels_ms: tuple[int, ...], level: str, stored_ms: int) -> int | None:
+    """When a message of the schedule topic is delivered, by the text of its property DELAY; None without a level."""
+    if not level.isdigit() or not int(level):
+        return None
+    return delivery_time_ms(levels_ms, min(int(level), len(levels_ms)), stored_ms)
+
+
 def _facts(view: RecordView) -> DispatchFacts:
     """Without tags and keys when another writer's properties are no text: one such record must not stop the walk."""
     try:
@@ -204,9 +211,4 @@ class Dispatcher:
         """A delayed message's entry carries its delivery time in place of the tags code."""
         if view.topic != SCHEDULE_TOPIC:
             return None
-        level = view.properties().get(_DELAY, "")
-        if not level.isdigit() or not int(level):
-            return None
-        return delivery_time_ms(
-            self._delay_levels_ms, min(int(level), len(self._delay_levels_ms)), view.store_timestamp_ms
-        )
+        return delivery_ms(self._delay_levels_ms, view.properties().get(_DELAY, ""), view.store_timestamp_ms)

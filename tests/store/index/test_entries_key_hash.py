@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.store.index.entries import column_hashes, key_hash, key_hashes, topic_hash
+from ariane.store.index.entries import buffer_key_hashes, column_hashes, key_hash, key_hashes, topic_hash
 from ariane.wire.hashes import java_hash
 
 # Every code point, lone surrogates too: a key is whatever a peer put into a property.
@@ -70,3 +70,21 @@ def test_a_column_of_keys_hashes_like_each_alone(topic: str, keys: list[str]) ->
 def test_the_hash_whose_size_java_cannot_hold_is_zero_in_a_column_too() -> None:
     column = np.frombuffer(b"abydncvw", np.uint8).reshape(1, -1)
     assert column_hashes("orders", column).tolist() == [0]
+
+
+def in_a_buffer(pairs: Sequence[tuple[str, str]], before: bytes = b"") -> list[int]:
+    topics = np.array([topic_hash(topic) for topic, _ in pairs], np.uint32)
+    data = np.frombuffer(before + "".join(key for _, key in pairs).encode("ascii"), np.uint8)
+    offsets = np.cumsum([len(before), *(len(key) for _, key in pairs)], dtype=np.int64)
+    return [int(value) for value in buffer_key_hashes(topics, data, offsets)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ANY_TEXT, st.text(ASCII, min_size=1, max_size=30)), max_size=60), st.binary(max_size=5))
+def test_keys_in_a_buffer_hash_like_each_alone(pairs: list[tuple[str, str]], before: bytes) -> None:
+    assert in_a_buffer(pairs, before) == one_by_one(pairs)
+
+
+def test_a_buffer_with_more_text_than_one_pass_holds_is_hashed_in_parts() -> None:
+    pairs = [("topic", f"{number}" * 4000) for number in range(200)] + [("orders", "abydncvw"), ("topic", "last")]
+    assert in_a_buffer(pairs) == one_by_one(pairs)

@@ -46,7 +46,9 @@ def _answers(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             response = json.dumps(work(pieces[number]))
-            yield pa.RecordBatch.from_pydict({"piece": pa.array([number], pa.int64()), "response": pa.array([response])})
+            yield pa.RecordBatch.from_pydict(
+                {"piece": pa.array([number], pa.int64()), "response": pa.array([response])}
+            )
 
 
 def _watched(collect: Callable[[], list[Any]], meanwhile: Callable[[], None]) -> list[Any]:

@@ -104,8 +104,7 @@ def column_hashes(topic: str, keys: NDArray[np.uint8]) -> Int32s:
     """The hashes of keys of one length, a row for each, in ASCII: no text is made of them."""
     length = keys.shape[1]
     before = topic_hash(topic) * 31 + _HASH_SIGN  # of `topic#`, and so the same for all
-    hashes = row_hashes(keys) + np.uint32(before * pow(31, length, _MODULUS) % _MODULUS)
-    return np.maximum(np.abs(hashes.view(np.int32)), 0)
+    return _absolute(row_hashes(keys) + np.uint32(before * pow(31, length, _MODULUS) % _MODULUS))
 
 
 def row_hashes(rows: NDArray[np.uint8]) -> Uint32s:
@@ -123,8 +122,36 @@ def _falling_powers(count: int) -> Uint32s:
 
 def key_hashes(topics: Uint32s, keys: Sequence[str]) -> Int32s:
     """The hashes of many keys; `topics` holds the topic_hash that belongs to each."""
-    signed = _joined_hashes(topics, keys).view(np.int32)
-    return np.maximum(np.abs(signed), 0)
+    return _absolute(_joined_hashes(topics, keys))
+
+
+def buffer_key_hashes(topics: Uint32s, data: NDArray[np.uint8], offsets: Int64s) -> Int32s:
+    """The same as key_hashes for ASCII keys that lie one behind the other in `data`: no text is made of them.
+
+    Key n is data[offsets[n]:offsets[n + 1]]. No key is empty or longer than _UNITS_MAX.
+    """
+    hashes = np.empty(len(topics), np.uint32)
+    begin = 0
+    while begin < len(topics):
+        first = offsets[begin]
+        end = max(begin + 1, int(np.searchsorted(offsets, first + _UNITS_MAX, side="right")) - 1)
+        units = data[first : offsets[end]]
+        hashes[begin:end] = _span_hashes(units, offsets[begin:end] - first, offsets[begin + 1 : end + 1] - first)
+        begin = end
+    powers = _POWERS[np.diff(offsets)]
+    return _absolute(topics * (powers * np.uint32(31)) + powers * np.uint32(_HASH_SIGN) + hashes)
+
+
+def _absolute(hashes: Uint32s) -> Int32s:
+    """Java's Math.abs, and 0 for the smallest number, which stays negative there."""
+    return np.maximum(np.abs(hashes.view(np.int32)), 0)
+
+
+def _span_hashes(units: _Units, starts: Int64s, ends: Int64s) -> Uint32s:
+    """Java's hash of each span of the units, unsigned. Spans follow each other and none is empty."""
+    sums = np.add.reduceat(units * _INVERSE_POWERS[: len(units)], starts, dtype=np.uint32)
+    hashes: Uint32s = sums * _POWERS[ends - 1]
+    return hashes
 
 
 def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
@@ -138,8 +165,7 @@ def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     if len(units) > _UNITS_MAX:
         return _hashes_in_parts(topics, keys)
     ends = lengths.cumsum()
-    sums = np.add.reduceat(units * _INVERSE_POWERS[: len(units)], ends - lengths, dtype=np.uint32)
-    hashes: Uint32s = sums * _POWERS[ends - 1] + topics * _POWERS[lengths]
+    hashes: Uint32s = _span_hashes(units, ends - lengths, ends) + topics * _POWERS[lengths]
     return hashes
 
 
