@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-long demo fuzz chaos bench spark-bench parts interop docs clean
+.PHONY: help install check test test-long coverage demo fuzz chaos bench spark-bench parts interop docs release-check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Create .venv with Ariane and its development tools (uv when it is there, else venv + pip)
 
@@ -28,6 +28,12 @@ test: check ## Everything CI runs: check, then the tests
 
 test-long: $(STAMP) ## The tests that take minutes: Spark clusters and Connect, killed drivers, all lessons
 	@ARIANE_LONG=1 $(BIN)/pytest -m long
+
+coverage: $(STAMP) ## The tests of `make test` with branch coverage; the figure is in CONTRIBUTING.md
+	@$(BIN)/coverage erase
+	@PYTEST="$(BIN)/coverage run --parallel-mode -m pytest" sh scripts/test
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --skip-covered --sort=cover | tail -n 40
 
 demo: $(STAMP) ## The main job end to end
 	@$(BIN)/python -m examples.demo
@@ -57,6 +63,9 @@ interop: $(STAMP) ## Apache's clients, brokers and mqadmin against ours, both wa
 
 docs: $(STAMP) ## The documentation as a site, in docs/_build (warnings are errors)
 	@VENV="$(VENV)" sh scripts/docs
+
+release-check: $(STAMP) ## Build sdist and wheel; install the wheel in an empty environment; run the README with it
+	@$(BIN)/python scripts/release_check.py
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

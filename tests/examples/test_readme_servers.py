@@ -1,4 +1,4 @@
-"""The `console` blocks of the README: servers by themselves, and the commands for who operates them, as they stand."""
+"""The `console` blocks of the README and of docs/operations.md: servers, and the commands that operate them."""
 
 import os
 import re
@@ -13,7 +13,9 @@ from tests.cli.command_line import ENVIRONMENT, HANG_S, PROGRAM, CommandLine
 from tests.examples.snippets import ADDRESS, ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-TRY, FIRST, SERVERS, OPERATE = re.findall(r"^```console\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TRY, FIRST, SERVERS = _CONSOLE.findall(TEXT)
+OPERATE = _CONSOLE.findall((ROOT / "docs" / "operations.md").read_text(encoding="utf-8"))[-1]
 FREE = ("--listen", "127.0.0.1:0")
 NOT_RUN = {
     "make demo": "runs for a minute: tests/examples/test_demo.py runs its parts",
