@@ -69,7 +69,7 @@ def check_version(wheel: Path, programs: Path) -> None:
 def running_up(programs: Path, work: Path) -> Iterator[str]:
     """The nameserver's address, while `ariane up --tmp` runs."""
     step("ariane up --tmp")
-    command = [programs / "ariane", "up", "--tmp", "--port", "0", "--broker-port", "0"]
+    command = [str(programs / "ariane"), "up", "--tmp", "--port", "0", "--broker-port", "0"]
     with subprocess.Popen(command, cwd=work, env=environment(programs), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
