@@ -153,7 +153,7 @@ def write_to_a_topic(desk: Desk) -> None:
 def each_row_once(desk: Desk) -> None:
     before = len(everything(desk.stage, "orders-out"))
     desk.names["frame"] = desk.stream()
-    desk.run(only("Each row once"))
+    desk.run(only("Exactly once"))
     desk.names["query"].processAllAvailable()
     desk.names["query"].stop()
     assert len(everything(desk.stage, "orders-out")) == before + desk.orders
@@ -186,7 +186,7 @@ TESTED: dict[str, Callable[[Desk], None]] = {
     "Read a store directory": read_a_store_directory,
     "Archive and replay": archive_and_replay,
     "Write to a topic": write_to_a_topic,
-    "Each row once": each_row_once,
+    "Exactly once": each_row_once,
     "Write to a Delta table": write_to_a_delta_table,
     "Write to an Iceberg table": write_to_an_iceberg_table,
 }
