@@ -25,7 +25,7 @@ from ariane.store.index.entries import (
     key_hash,
 )
 from ariane.store.index.file import IndexCapacity, IndexFile
-from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.index.pending_keys import PendingKeys
 from ariane.store.settings import StoreSettings
 from bench.timing import us_per_call
 
@@ -66,10 +66,10 @@ def _message(number: int) -> KeyedMessage:
 def _batches(path: Path, shape: IndexCapacity, batches: list[list[KeyedMessage]]) -> Callable[[], None]:
     """As `Index.put_columns` does, but round and round over the same offsets."""
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
-    following = cycle([KeyColumns.of(batch) for batch in batches])
+    following = cycle([PendingKeys.of(batch) for batch in batches])
 
     def put() -> None:
-        file.publish(file.stage(next(following).rows(-1)))
+        file.publish(file.write_entries(next(following).rows(-1)))
 
     return put
 

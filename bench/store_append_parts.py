@@ -8,7 +8,7 @@ from ariane.store.append.draft import Appended, Draft
 from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header
 from ariane.store.index.file import IndexCapacity, IndexFile
-from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.index.pending_keys import PendingKeys
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import StoreSettings
 from ariane.wire.hashes import crc32
@@ -68,9 +68,9 @@ def _put(path: Path, messages: list[Draft]) -> Callable[[], None]:
     file = IndexFile.create(RealDisk(), path, shape, Header.following(0, 0))
     keyed = [(number, 1, draft.topic, draft.keys) for number, draft in enumerate(messages)]
     parts = [keyed[begin : begin + INDEX_BATCH] for begin in range(0, len(keyed), INDEX_BATCH)]
-    following = cycle([KeyColumns.of(part) for part in parts])
+    following = cycle([PendingKeys.of(part) for part in parts])
 
     def put() -> None:
-        file.publish(file.stage(next(following).rows(-1)))
+        file.publish(file.write_entries(next(following).rows(-1)))
 
     return put

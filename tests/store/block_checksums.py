@@ -5,11 +5,11 @@ from pathlib import Path
 from ariane.store.commit_log.scan import list_files
 from ariane.store.disk import Disk
 from ariane.store.layout import Layout
-from ariane.store.offline.verify_log import ChecksumCheck, LogFacts
+from ariane.store.offline.verify_log import ChecksumCheck, FactCollector
 from ariane.store.offline.verify_report import Report
 from tests.store.stores import ROOT
 
-NO_RECORDS = LogFacts().take()
+NO_RECORDS = FactCollector().take()
 
 
 def check_sums(disk: Disk, log_end: int = 0, root: Path = ROOT) -> Report:

@@ -121,5 +121,5 @@ def shortened() -> MessageStore:
     clock._elapsed_s += 73 * 3600
     put(store, draft(bytes(5000)))
     store.make_durable()
-    assert store.clean(by_hand=True).files == 2
+    assert store.clean(manual=True).files == 2
     return store

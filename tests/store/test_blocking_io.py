@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ariane.store.blocking_io import IoSteps, run_if_cached, run_in_executor, run_sync, until_warm
+from ariane.store.blocking_io import IoSteps, run_if_cached, run_in_executor, run_sync, until_cached
 
 Run = Callable[[IoSteps[list[str]]], Awaitable[list[str]]]
 
@@ -69,11 +69,11 @@ def test_what_the_steps_do_not_expect_is_the_callers() -> None:
 
 def test_errands_are_run_until_there_is_none() -> None:
     left = [1, 2, 3]
-    run_sync(until_warm(lambda: left.pop if left else None))
+    run_sync(until_cached(lambda: left.pop if left else None))
     assert left == []
 
 
 def test_errands_that_never_end_are_given_up() -> None:
     done: list[int] = []
-    run_sync(until_warm(lambda: lambda: done.append(1)))
+    run_sync(until_cached(lambda: lambda: done.append(1)))
     assert 1 < len(done) < 100

@@ -53,7 +53,7 @@ def test_what_was_written_is_read() -> None:
     made = disk()
     written = write_checkpoint(made, PATH, SAVED)
     assert read_checkpoint(made, PATH) == replace(written, written_to=30)
-    assert written.is_ours
+    assert written.has_ariane_slot
 
 
 def test_a_missing_or_short_or_foreign_checkpoint_says_only_what_it_can() -> None:

@@ -44,7 +44,7 @@ class Run:
                 flusher = store.flusher
                 flusher.flushed(flusher.sync_now())
                 self.acknowledged = self.appended
-                store.sum_some(flusher.flushed_to)
+                store.extend_checksums(flusher.flushed_to)
             if step % 3 == 2:
                 store.derived.write()
             if step % 5 == 4:

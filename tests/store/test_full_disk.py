@@ -121,7 +121,7 @@ def test_deleting_old_files_makes_room_without_a_restart(settings: StoreSettings
     with pytest.raises(StoreFull):
         store.make_durable()
     clock._elapsed_s += 3600
-    assert store.clean(by_hand=True).files == 3
+    assert store.clean(manual=True).files == 3
     store.make_durable()
     put(store, draft(b"room again" + BODY * 5))
     left = bodies(store, "orders", 0)

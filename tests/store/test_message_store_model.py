@@ -100,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def delete_the_oldest_file(self) -> None:
         self.clock._elapsed_s += 73 * 3600
-        cleaned = self.store.clean(by_hand=True)
+        cleaned = self.store.clean(manual=True)
         self.dropped_below = cleaned.min_offset
 
     def _reopen(self, disk: SimulatedDisk) -> None:
@@ -145,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def sum_whole_blocks(self) -> None:
-        self.store.sum_some(self.store.flusher.flushed_to)
+        self.store.extend_checksums(self.store.flusher.flushed_to)
 
     @invariant()
     def every_block_sum_is_right(self) -> None:

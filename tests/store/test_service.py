@@ -23,7 +23,7 @@ from ariane.store.checkpoint import read_checkpoint
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.layout import Layout
-from ariane.store.maintenance.retention import FILES_PER_ROUND
+from ariane.store.maintenance.retention import FILES_PER_PASS
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
@@ -194,7 +194,7 @@ async def test_a_sync_that_takes_too_long_leaves_the_outcome_unknown(
             await service.append([draft(b"who knows")])
         disk.gate.set()
         assert len(bodies(service.store, "orders", 0)) == before + 1
-        assert service.store.refusal is None
+        assert service.store.write_error is None
 
 
 @pytest.mark.parametrize("kind", list(FlushDiskType))
@@ -252,7 +252,7 @@ async def test_the_first_failed_sync_ends_all_writing(settings: StoreSettings, d
         for waiter in waiters:
             with pytest.raises(StoreReadOnly):
                 await waiter
-        assert isinstance(service.store.refusal, StoreReadOnly)
+        assert isinstance(service.store.write_error, StoreReadOnly)
         (refused,) = await service.append([draft(b"refused")])
         assert isinstance(refused, StoreReadOnly)
         assert bodies(service.store, "orders", 0)[0] == b"durable"  # reads go on
@@ -287,7 +287,7 @@ async def test_a_failed_sync_of_a_round_ends_all_writing_too(settings: StoreSett
         await clock.advance(settings.queue_flush_thorough_interval_ms / 1000)
         with pytest.raises(StoreReadOnly):
             await service.store.flusher.wait_durable(2**40)
-        assert isinstance(service.store.refusal, StoreReadOnly)
+        assert isinstance(service.store.write_error, StoreReadOnly)
 
 
 @pytest.mark.parametrize(("size", "is_early"), [(1000, False), (5000, True)])
@@ -295,7 +295,7 @@ async def test_a_checkpoint_comes_before_its_interval_when_much_was_written(
     settings: StoreSettings, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, size: int, is_early: bool
 ) -> None:
     """A start after a power cut is bounded by bytes, too."""
-    monkeypatch.setattr(service_module, "EARLY_BYTES", 4000)
+    monkeypatch.setattr(service_module, "EARLY_CHECKPOINT_BYTES", 4000)
     clock, path = FakeClock(), Layout.under(settings.root).checkpoint
     async with running(settings, clock) as service:
         (appended,) = await service.append([draft(bytes(size))])
@@ -304,7 +304,7 @@ async def test_a_checkpoint_comes_before_its_interval_when_much_was_written(
         await clock.advance(1)
         if is_early:
             await until(lambda: read_checkpoint(disk, path).dispatched_to == appended.end)
-            await until(lambda: service.store.beyond_checkpoint == 0)
+            await until(lambda: service.store.bytes_since_checkpoint == 0)
         else:
             await clock.advance(settings.queue_flush_thorough_interval_ms / 1000 / 2)
             assert read_checkpoint(disk, path).dispatched_to == before
@@ -463,7 +463,7 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
         assert stored_ms is not None
         disk.readers.clear()
         service.store.make_durable()
-        search = partial(service.store.lookup.searching_by_time, "orders", 0, stored_ms)
+        search = partial(service.store.lookup.offset_by_time_steps, "orders", 0, stored_ms)
         assert await run_in_executor(search()) == 13
         assert disk.readers == []
         disk.is_cached = False
@@ -485,7 +485,7 @@ async def test_a_search_by_time_fetches_each_cold_entry_by_a_thread_first(
         assert stored_ms is not None
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, stored_ms)) == 13
+        assert await run_in_executor(service.store.lookup.offset_by_time_steps("orders", 0, stored_ms)) == 13
         reads = list(disk.entry_readers)
         assert len(reads) >= 8
         for (first, *place), (second, *again) in zip(reads[::2], reads[1::2], strict=True):
@@ -500,7 +500,7 @@ async def test_a_read_fetches_cold_entries_by_a_thread_first(settings: StoreSett
         service.store.make_durable()
         disk.is_cached = False
         disk.entry_readers.clear()
-        assert service.store.reader.straight_reads().find(queue_of(service), 13, 8, 1 << 20) is None
+        assert service.store.reader.read_ahead().find(queue_of(service), 13, 8, 1 << 20) is None
         found = await service.read("orders", 0, 13, 8)
         assert found.next_offset == 21
         first, second, *others = [thread for thread, _, _ in disk.entry_readers]  # one for each of two files
@@ -515,8 +515,8 @@ async def test_a_search_by_time_goes_on_when_a_damaged_entry_names_an_absurd_siz
         queue.append(0, 2**31 - 1, 0)
         queue.append(0, -5, 0)
         service.store.make_durable()
-        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, 0)) == 0
-        assert await run_in_executor(service.store.lookup.searching_by_time("orders", 0, 2**62)) == 5
+        assert await run_in_executor(service.store.lookup.offset_by_time_steps("orders", 0, 0)) == 0
+        assert await run_in_executor(service.store.lookup.offset_by_time_steps("orders", 0, 2**62)) == 5
 
 
 def queue_of(service: StoreService) -> ConsumeQueue:
@@ -543,14 +543,14 @@ async def test_files_are_removed_by_threads_while_others_are_served(settings: St
             service.store.append([draft(b"%d" % number + bytes(700), "orders", number % 3, f"k{number}")])
         service.store.make_durable()
         disk.removers.clear()
-        cleaning = asyncio.ensure_future(service.clean(by_hand=True))
+        cleaning = asyncio.ensure_future(service.clean(manual=True))
         served = 0
         while not cleaning.done():
             await service.read("orders", 2, 60, 1)
             await asyncio.sleep(0)
             served += 1
-        assert (await cleaning).files == FILES_PER_ROUND
-        assert served > FILES_PER_ROUND
+        assert (await cleaning).files == FILES_PER_PASS
+        assert served > FILES_PER_PASS
         queue = queue_of(service)
         assert queue.min_offset > 0
         assert service.store.lookup.store_time(queue, queue.min_offset) is not None
@@ -567,12 +567,12 @@ async def test_a_topic_may_be_deleted_while_retention_is_at_work(settings: Store
             service.store.append([draft(b"%d" % number + bytes(700), f"topic{number % 4}")])
         service.store.make_durable()
         disk.is_cached = False  # so every look at an entry is one at which others have their turn
-        cleaning = asyncio.ensure_future(service.clean(by_hand=True))
+        cleaning = asyncio.ensure_future(service.clean(manual=True))
         await until(lambda: bool(disk.removers))
         for number in range(3):
             service.store.components.queues.delete_topic(f"topic{number}")
             await asyncio.sleep(0)
-        assert (await cleaning).files == FILES_PER_ROUND
+        assert (await cleaning).files == FILES_PER_PASS
         queue = service.store.components.queues.get("topic3", 0)
         assert queue is not None
         assert 0 < queue.min_offset < queue.max_offset

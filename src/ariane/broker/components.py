@@ -49,7 +49,7 @@ def oldest_undelivered_offset(
     places = []
     for queue, offset in heads:
         if queue is not None:
-            places.append((yield from queue.finding_physical(max(offset, queue.min_offset))))
+            places.append((yield from queue.physical_offset_steps(max(offset, queue.min_offset))))
     return min((place for place in places if place is not None), default=None)
 
 
@@ -114,8 +114,8 @@ class Components:
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
                 store.store.components.dispatcher.on_arrivals(parked.on_arrivals)
-                store.store.held_by(partial(oldest_undelivered_offset, store.store, delayed, transactions))
-                store.store.held_by(timer.oldest_waiting)
+                store.store.add_retention_hold(partial(oldest_undelivered_offset, store.store, delayed, transactions))
+                store.store.add_retention_hold(timer.oldest_waiting)
                 yield cls(
                     settings=settings,
                     clock=clock,

@@ -21,22 +21,22 @@ from ariane.store.disk import Disk, File
 
 T = TypeVar("T")
 
-Errand = Callable[[], object]
-IoSteps = Generator[Errand | None, None, T]
+BlockingCall = Callable[[], object]
+IoSteps = Generator[BlockingCall | None, None, T]
 
-_ERRANDS_MAX = 8
+_CALLS_MAX = 8
 
 
-class _Walk(Generic[T]):
+class _StepDriver(Generic[T]):
     def __init__(self, steps: IoSteps[T]) -> None:
         self._steps = steps
-        self.errand: Errand | None = None
+        self.call: BlockingCall | None = None
         self.result: T
 
-    def goes_on(self, failure: Exception | None) -> bool:
+    def advance(self, error_before: Exception | None) -> bool:
         """Whether there is another errand; `failure` is what came of the last one."""
         try:
-            self.errand = next(self._steps) if failure is None else self._steps.throw(failure)
+            self.call = next(self._steps) if error_before is None else self._steps.throw(error_before)
         except StopIteration as done:
             self.result = done.value
             return False
@@ -45,46 +45,46 @@ class _Walk(Generic[T]):
 
 def run_sync(steps: IoSteps[T]) -> T:
     """What the steps come to. Blocks: for a start, for tools and for tests."""
-    walk, failure = _Walk(steps), None
-    while walk.goes_on(failure):
-        failure = None if walk.errand is None else _failure_of(walk.errand)
-    return walk.result
+    driver, error_before = _StepDriver(steps), None
+    while driver.advance(error_before):
+        error_before = None if driver.call is None else _error_of(driver.call)
+    return driver.result
 
 
 async def run_in_executor(steps: IoSteps[T], executor: Executor | None = None) -> T:
     """The same, with each errand done by a thread. Without an errand it does not suspend."""
-    walk, failure = _Walk(steps), None
+    driver, error_before = _StepDriver(steps), None
     loop = asyncio.get_running_loop()
-    while walk.goes_on(failure):
-        if walk.errand is None:
-            failure = None
+    while driver.advance(error_before):
+        if driver.call is None:
+            error_before = None
             await asyncio.sleep(0)
         else:
-            failure = await loop.run_in_executor(executor, _failure_of, walk.errand)
-    return walk.result
+            error_before = await loop.run_in_executor(executor, _error_of, driver.call)
+    return driver.result
 
 
 def run_if_cached(steps: IoSteps[T]) -> T | None:
     """What the steps come to, when there is no errand; otherwise they are given up, and it is None."""
-    walk = _Walk(steps)
-    return None if walk.goes_on(None) else walk.result
+    driver = _StepDriver(steps)
+    return None if driver.advance(None) else driver.result
 
 
-def until_warm(cold: Callable[[], Errand | None]) -> IoSteps[None]:
+def until_cached(cold: Callable[[], BlockingCall | None]) -> IoSteps[None]:
     """Has done what `cold` tells, until that is nothing: while an errand is run, more may have come to touch old bytes.
 
     Gives up where that does not end, as on a machine without any memory left: to wait is better than never to get on.
     """
-    for _ in range(_ERRANDS_MAX):
-        errand = cold()
-        if errand is None:
+    for _ in range(_CALLS_MAX):
+        call = cold()
+        if call is None:
             return
-        yield errand
+        yield call
 
 
-def _failure_of(errand: Errand) -> Exception | None:
+def _error_of(call: BlockingCall) -> Exception | None:
     try:
-        errand()
+        call()
     except Exception as error:
         return error
     return None
@@ -100,19 +100,19 @@ def _failure_of(errand: Errand) -> Exception | None:
 #     yield from queue.warm(offset, count)             entries of a queue
 #     yield from commit_log.warm(places)               records
 #     yield from commit_log.warm_records(offsets)      records of unknown size
-#     yield from store.derived.warming()               pages of queues and index that a round writes to
+#     yield from store.derived.warm_steps()               pages of queues and index that a round writes to
 #
 # When all is in memory these yield nothing, and cost a system call or none; see steps.py for what drives them.
 
-LOOKED_AT_BYTES_MAX = 64 * 1024
+CACHE_PROBE_BYTES_MAX = 64 * 1024
 """Whether more than this is in memory is not even asked: a thread reads it, which takes its time in any case."""
 
-_AHEAD_BYTES = 20 * 1024
+_READ_AHEAD_BYTES = 20 * 1024
 """What is brought in with an entry: the thousand behind it, which a reader wants next."""
 
 _SIZE_BYTES = 4
 
-Place = tuple[int, int]
+RecordLocation = tuple[int, int]
 """Of a record: its physical offset and its size."""
 
 
@@ -127,11 +127,11 @@ class UncachedBytes(NamedTuple):
 # --- for the loop -----------------------------------------------------------------------------------------------------
 
 
-def joined(places: Sequence[Place]) -> Iterator[Place]:
+def merge_adjacent(places: Sequence[RecordLocation]) -> Iterator[RecordLocation]:
     """Records that follow each other as one place: those of a batch are read at once."""
     begin = end = 0
     for offset, size in places:
-        if offset == end and end + size - begin <= LOOKED_AT_BYTES_MAX:
+        if offset == end and end + size - begin <= CACHE_PROBE_BYTES_MAX:
             end += size
         else:
             if end > begin:
@@ -143,7 +143,7 @@ def joined(places: Sequence[Place]) -> Iterator[Place]:
 
 def are_cached(part: UncachedBytes) -> bool:
     """Whether a look at all of these bytes would not wait for the disk."""
-    return part.size <= LOOKED_AT_BYTES_MAX and part.file.read_cached(part.size, part.position) is not None
+    return part.size <= CACHE_PROBE_BYTES_MAX and part.file.read_cached(part.size, part.position) is not None
 
 
 def is_record_cached(part: UncachedBytes) -> bool:
@@ -179,7 +179,7 @@ def fetch_entries(disk: Disk, path: str, position: int, size: int) -> None:
     goes wrong here goes wrong again when the queue reads it, which tells.
     """
     with suppress(OSError), closing(disk.open(Path(path), writable=False)) as file:
-        file.read(max(size, _AHEAD_BYTES), position)
+        file.read(max(size, _READ_AHEAD_BYTES), position)
 
 
 def _read_ahead(part: UncachedBytes) -> bytes:

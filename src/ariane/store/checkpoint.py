@@ -55,7 +55,7 @@ class Checkpoint:
     """Only to be believed after a crash of the process; at least `dispatched_to`."""
     store_timestamp_ms: int = 0
     sequence: int = 0
-    is_ours: bool = False
+    has_ariane_slot: bool = False
     """Whether a slot of ours was found whole: Apache's own checkpoints have timestamps only."""
 
 
@@ -91,7 +91,7 @@ def _decode_slot(data: bytes, position: int, apache: Checkpoint) -> Checkpoint |
         flushed_to=flushed_to,
         dispatched_to=dispatched_to,
         store_timestamp_ms=timestamp_ms,
-        is_ours=True,
+        has_ariane_slot=True,
     )
 
 
@@ -101,7 +101,7 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
 
 def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Writes and syncs it; the one with its new sequence number. Blocks: call it in a thread."""
-    following = replace(checkpoint, sequence=checkpoint.sequence + 1, is_ours=True)
+    following = replace(checkpoint, sequence=checkpoint.sequence + 1, has_ariane_slot=True)
     if disk.size(path) != CHECKPOINT_BYTES:
         replace_all(disk, path, bytes(CHECKPOINT_BYTES))
     slot = _SLOT.pack(

@@ -400,8 +400,8 @@ def sync_together(file_system: WholeFileSystem, unsynced: Sequence[PendingSync],
     except OSError as error:
         log.warning("the file system lost something: files are synced one by one", extra={"error": str(error)})
         trust = False
-    for one in unsynced:
+    for pending in unsynced:
         if trust:
-            one.is_synced = True
+            pending.is_synced = True
         else:
-            one.sync()
+            pending.sync()

@@ -16,13 +16,13 @@ import numpy as np
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE_TOPIC, delivery_time_ms
-from ariane.store.blocking_io import Errand
+from ariane.store.blocking_io import BlockingCall
 from ariane.store.commit_log.recovery import SimpleRecords
 from ariane.store.consume_queue.new_entries import pack_all
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.index.index import Index
-from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.index.pending_keys import PendingKeys
 from ariane.wire.record.read import DispatchFacts, RecordView
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -36,10 +36,10 @@ _DELAY = Property.DELAY
 _KEYS_MAX = 4096
 _ENTRIES_MAX = 100_000
 
-_NONE: dict[int, ConsumeQueue] = {}
+_NO_QUEUES: dict[int, ConsumeQueue] = {}
 
 
-Arrival = Callable[[str, int, int, int], None]
+ArrivalListener = Callable[[str, int, int, int], None]
 """Told of a new message: topic, queue id, the queue's new end, tags code."""
 
 Arrivals = dict[tuple[ConsumeQueue, int], int]
@@ -72,16 +72,16 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._delay_levels_ms = delay_levels_ms
-        self.keys = KeyColumns()
+        self.keys = PendingKeys()
         """Those that wait; nobody adds to them when `has_index` is False."""
         self.has_index = index is not None
         self.new_entries = queues.new_entries
         """For the hot path to add to (new_entries.py)."""
         self._chunk_listeners: list[Callable[[Arrivals], None]] = []
-        self._listeners: list[Arrival] = []
-        self._topic_listeners: dict[str, list[Arrival]] = {}
+        self._listeners: list[ArrivalListener] = []
+        self._topic_listeners: dict[str, list[ArrivalListener]] = {}
 
-    def on_arrival(self, listener: Arrival, *, topic: str | None = None) -> None:
+    def on_arrival(self, listener: ArrivalListener, *, topic: str | None = None) -> None:
         """`topic`: the only one that the listener is told of. Of messages that came together it learns once for each
         queue and tags code."""
         if topic is None:
@@ -98,47 +98,47 @@ class Dispatcher:
     def has_listeners(self) -> bool:
         return bool(self._chunk_listeners or self._listeners or self._topic_listeners)
 
-    def tell_all(self, arrivals: Arrivals) -> None:
+    def notify(self, arrivals: Arrivals) -> None:
         for listener_of_all in self._chunk_listeners:
             listener_of_all(arrivals)
         if self._listeners:
-            self._tell_each(arrivals)
+            self._notify_listeners(arrivals)
         of_topics = self._topic_listeners
         for (queue, tags_code), end in arrivals.items():
             if queue.topic in of_topics:
                 for listener in of_topics[queue.topic]:
                     listener(queue.topic, queue.queue_id, end, tags_code)
 
-    def _tell_each(self, arrivals: Arrivals) -> None:
+    def _notify_listeners(self, arrivals: Arrivals) -> None:
         for (queue, tags_code), end in arrivals.items():
             for listener in self._listeners:
                 listener(queue.topic, queue.queue_id, end, tags_code)
 
     @property
-    def keys_waiting(self) -> int:
+    def pending_key_count(self) -> int:
         """How many are not in the index yet."""
         return len(self.keys)
 
-    def cold_index(self) -> Errand | None:
+    def cold_index_fetch(self) -> BlockingCall | None:
         """What a thread has to do so that `write_index` does not wait for old bytes; None if nothing."""
-        return self._index.cold(self.keys) if self.keys and self._index is not None else None
+        return self._index.cold_fetch(self.keys) if self.keys and self._index is not None else None
 
     def write_index(self) -> None:
         """Puts the collected keys; StoreFull, with all of them kept, when the disk is full."""
         if self.keys and self._index is not None:
             self._index.put_columns(self.keys)
-            self.keys = KeyColumns()
+            self.keys = PendingKeys()
 
-    def follow(self, records: Iterable[RecordView | SimpleRecords]) -> int:
+    def replay(self, records: Iterable[RecordView | SimpleRecords]) -> int:
         """Feeds records read from the log; how many. Those that a queue already has are passed over."""
         number, written, known_to = 0, 0, self._queues.max_physical
         for some in records:
             if isinstance(some, RecordView):
-                self._follow(some)
+                self._replay_record(some)
                 number += 1
             else:
-                self._queue_usual(some, are_new=some.physical[0] >= known_to)
-                self._index_usual(some)
+                self._queue_simple(some, are_new=some.physical[0] >= known_to)
+                self._index_simple(some)
                 number += len(some.physical)
             if len(self.keys) >= _KEYS_MAX:
                 self.write_index()
@@ -148,7 +148,7 @@ class Dispatcher:
         self.write_index()
         return number
 
-    def _follow(self, view: RecordView) -> None:
+    def _replay_record(self, view: RecordView) -> None:
         facts = _facts(view)
         if not view.sys_flag & _PREPARED:  # neither prepared nor, which has that bit too, rolled back
             tags_code = self._delivery_ms(view) or facts.tags_code
@@ -168,9 +168,9 @@ class Dispatcher:
             return
         queue.append_at(queue_offset, physical, size, tags_code)
         if self.has_listeners:
-            self.tell_all({(queue, tags_code): queue.max_offset})
+            self.notify({(queue, tags_code): queue.max_offset})
 
-    def _queue_usual(self, records: SimpleRecords, are_new: bool) -> None:
+    def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
         """`are_new`: behind all that queues knew of when the walk began, so that only their numbers are in doubt."""
         by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
         kept, owners = list[int](), list[int]()
@@ -178,7 +178,7 @@ class Dispatcher:
         for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
             if sys_flag & _PREPARED:
                 continue
-            queue = by_topic.get(topic, _NONE).get(queue_id)
+            queue = by_topic.get(topic, _NO_QUEUES).get(queue_id)
             if queue is not None and queue.max_offset == queue_offset and is_plain:
                 queue.max_offset = queue_offset + 1
                 kept.append(number)
@@ -196,7 +196,7 @@ class Dispatcher:
             columns = (records.physical, records.sizes, records.facts.tags_codes)
             self.new_entries += pack_all(owners, *(np.array(column, np.int64)[kept] for column in columns))
 
-    def _index_usual(self, records: SimpleRecords) -> None:
+    def _index_simple(self, records: SimpleRecords) -> None:
         if self._index is None:
             return
         keys: Sequence[Sequence[str]] = records.facts.keys

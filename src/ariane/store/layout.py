@@ -26,7 +26,7 @@ class Layout:
         return cls(root, commit_log if commit_log is not None else root / "commitlog")
 
     @property
-    def commit_log_sums(self) -> Path:
+    def commit_log_checksums(self) -> Path:
         """Ours alone, beside the log wherever that is: Apache passes over directories it does not know."""
         return self.commit_log.with_name(f"{self.commit_log.name}_sums")
 

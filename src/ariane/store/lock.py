@@ -16,7 +16,7 @@ _held: set[tuple[int, int]] = set()
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    _check_not_ours(path)
+    _check_not_held(path)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
     identity = (status.st_dev, status.st_ino)
@@ -39,7 +39,7 @@ def _take(descriptor: int, identity: tuple[int, int], path: Path) -> None:
     _held.add(identity)
 
 
-def _check_not_ours(path: Path) -> None:
+def _check_not_held(path: Path) -> None:
     """Before the file is opened: closing any descriptor of it would drop the lock that this process holds."""
     try:
         status = path.stat()

@@ -1,7 +1,7 @@
 """The store's components, opened in order and closed in reverse; the rest of the broker sees this.
 
 Everything here runs on the event loop, or in a test, and does not wait. What blocks is cut out: the steps of a
-`DurableRound` and `flusher.sync_now` may run in a thread, as service.py has them.
+`CheckpointPass` and `flusher.sync_now` may run in a thread, as service.py has them.
 """
 
 import logging
@@ -29,7 +29,7 @@ from ariane.store.layout import Layout
 from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.flush import Flusher
 from ariane.store.maintenance.recovery import StoreComponents, open_components
-from ariane.store.maintenance.retention import Cleaned, Holder, Retention
+from ariane.store.maintenance.retention import CleanupResult, RetentionHold, Retention
 from ariane.store.read.lookup import Lookup
 from ariane.store.read.reader import Reader
 from ariane.store.settings import StoreSettings
@@ -43,12 +43,12 @@ _BUSY_FOR_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class DurableRound:
+class CheckpointPass:
     """What a thread has to do so that `checkpoint` becomes true: sync the log, the queues, the index, then write it."""
 
     sync_log: Callable[[], int]
     syncs: Sequence[Callable[[], None]]
-    sum_log: Callable[[int], None]
+    checksum_log: Callable[[int], None]
     """Behind all syncs, and before the checkpoint: retention deletes what that covers."""
     checkpoint: Checkpoint
 
@@ -56,7 +56,7 @@ class DurableRound:
         flushed_to = self.sync_log()
         for sync in self.syncs:
             sync()
-        self.sum_log(flushed_to)
+        self.checksum_log(flushed_to)
         return write_checkpoint(disk, layout.checkpoint, replace(self.checkpoint, flushed_to=flushed_to))
 
 
@@ -67,7 +67,7 @@ class MessageStore:
         self.settings = settings
         self.components = components
         self._clock = clock
-        self._refusal: StoreError | None = None
+        self._write_error: StoreError | None = None
         self._append_ended = 0.0
         self.append_s = 0.0
         """How long the last append took: the page cache under pressure shows here first."""
@@ -138,16 +138,16 @@ class MessageStore:
     def _append(
         self, append: Callable[[Sequence[Draft]], list[AppendResult]], drafts: Sequence[Draft]
     ) -> list[AppendResult]:
-        return [self._refusal] * len(drafts) if self._refusal is not None else self._timed(append, drafts)
+        return [self._write_error] * len(drafts) if self._write_error is not None else self._timed(append, drafts)
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, of at least one message: all or none."""
-        return self._refusal if self._refusal is not None else self._timed(self._appender.append_batch, batch)
+        return self._write_error if self._write_error is not None else self._timed(self._appender.append_batch, batch)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none."""
-        if self._refusal is not None:
-            return [self._refusal] * len(drafts.plans)
+        if self._write_error is not None:
+            return [self._write_error] * len(drafts.plans)
         return self._timed(self._appender.append_batches, drafts)
 
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
@@ -165,12 +165,12 @@ class MessageStore:
         return self.append_s > limit_s and time.monotonic() - self._append_ended < _BUSY_FOR_S
 
     @property
-    def refusal(self) -> StoreError | None:
+    def write_error(self) -> StoreError | None:
         """Why writes are refused, None when they are taken."""
-        return self._refusal
+        return self._write_error
 
     def _sync_failed(self, error: OSError) -> None:
-        self._refusal = StoreReadOnly(
+        self._write_error = StoreReadOnly(
             f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
         )
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
@@ -178,13 +178,13 @@ class MessageStore:
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def durable_round(self) -> Iterator[DurableRound]:
+    def checkpoint_pass(self) -> Iterator[CheckpointPass]:
         """Prepares, on the loop, what a thread will make durable while the block lasts."""
         self.derived.write()
         with self.components.index.syncing() if self.components.index is not None else nullcontext() as plan:
-            yield self._round([] if plan is None else [plan.run])
+            yield self._plan_checkpoint([] if plan is None else [plan.run])
 
-    def _round(self, index_syncs: list[Callable[[], None]]) -> DurableRound:
+    def _plan_checkpoint(self, index_syncs: list[Callable[[], None]]) -> CheckpointPass:
         components = self.components
         stamp = self._appender.timestamp_ms
         syncs = [*components.queues.take_unsynced(), *index_syncs]
@@ -196,60 +196,60 @@ class MessageStore:
             logics_timestamp_ms=stamp,
             index_timestamp_ms=stamp,
         )
-        sum_log = components.checksums.make_durable if components.checksums is not None else _sum_nothing
-        return DurableRound(self.flusher.sync_now, syncs, sum_log, checkpoint)
+        checksum_log = components.checksums.make_durable if components.checksums is not None else _no_checksums
+        return CheckpointPass(self.flusher.sync_now, syncs, checksum_log, checkpoint)
 
-    def finish_round(self, checkpoint: Checkpoint) -> None:
+    def finish_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self.components.commit_log.fresh_from = checkpoint.dispatched_to
+        self.components.commit_log.assume_cached_from = checkpoint.dispatched_to
         self.derived.checkpointed()
         self.flusher.flushed(checkpoint.flushed_to)
 
-    def sum_some(self, durable_to: int) -> bool:
+    def extend_checksums(self, durable_to: int) -> bool:
         """Sums blocks of the log that are durable; whether there are more. For the flush thread."""
         return self.components.checksums is not None and self.components.checksums.extend(durable_to)
 
     @property
-    def beyond_checkpoint(self) -> int:
+    def bytes_since_checkpoint(self) -> int:
         """Bytes of log that a start after a power cut would have to walk."""
         return self.components.commit_log.max_offset - self._checkpoint.dispatched_to
 
     def make_durable(self) -> None:
         """A whole round at once: at open, at close, in tests."""
-        with self.durable_round() as work:
-            self.finish_round(work.run(self.components.disk, self.components.layout))
+        with self.checkpoint_pass() as work:
+            self.finish_checkpoint(work.run(self.components.disk, self.components.layout))
 
-    def held_by(self, holder: Holder) -> None:
+    def add_retention_hold(self, hold: RetentionHold) -> None:
         """Who knows of messages that wait in the log: the disk being nearly full is no reason to delete them."""
-        self._retention.held_by(holder)
+        self._retention.add_retention_hold(hold)
 
-    def clean(self, *, by_hand: bool = False) -> Cleaned:
+    def clean(self, *, manual: bool = False) -> CleanupResult:
         """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
-        return run_sync(self.cleaning(by_hand=by_hand))
+        return run_sync(self.clean_steps(manual=manual))
 
-    def cleaning(self, *, by_hand: bool = False) -> IoSteps[Cleaned]:
+    def clean_steps(self, *, manual: bool = False) -> IoSteps[CleanupResult]:
         """The same step by step; one at a time."""
         cleaned = yield from self._retention.clean(
-            self._clock.now_ms(), self._checkpoint.dispatched_to, by_hand=by_hand
+            self._clock.now_ms(), self._checkpoint.dispatched_to, manual=manual
         )
         if cleaned.files:
-            sums = self.components.layout.commit_log_sums
-            yield partial(drop_checksums_before, self.components.disk, sums, cleaned.min_offset)
-        self._heed(cleaned)
+            checksums = self.components.layout.commit_log_checksums
+            yield partial(drop_checksums_before, self.components.disk, checksums, cleaned.min_offset)
+        self._update_write_error(cleaned)
         return cleaned
 
-    def _heed(self, cleaned: Cleaned) -> None:
-        if isinstance(self._refusal, StoreReadOnly):
+    def _update_write_error(self, cleaned: CleanupResult) -> None:
+        if isinstance(self._write_error, StoreReadOnly):
             return
-        was_full, is_full = self._refusal is not None, not cleaned.writes_allowed
+        was_full, is_full = self._write_error is not None, not cleaned.writes_allowed
         if is_full and not was_full:
             limit = self.settings.refuse_writes_ratio
-            self._refusal = StoreFull(
+            self._write_error = StoreFull(
                 f"the disk is {cleaned.used_ratio:.0%} full, writes are refused above {limit:.0%} "
                 "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
             )
         elif was_full and not is_full:
-            self._refusal = None
+            self._write_error = None
         if was_full != is_full:
             log.warning(
                 "writes refused: disk full" if is_full else "writes taken again", extra={"used": cleaned.used_ratio}
@@ -260,7 +260,7 @@ class MessageStore:
     def close(self) -> None:
         """Makes everything durable and says so. After a failed sync the abort marker stays: the next start recovers."""
         components = self.components
-        if not isinstance(self._refusal, StoreReadOnly):
+        if not isinstance(self._write_error, StoreReadOnly):
             self.make_durable()
         self.derived.close()
         if components.checksums is not None:
@@ -269,11 +269,11 @@ class MessageStore:
         components.queues.close()
         if components.index is not None:
             components.index.close()
-        if not isinstance(self._refusal, StoreReadOnly):
+        if not isinstance(self._write_error, StoreReadOnly):
             mark_clean(components.disk, components.layout.abort)
 
 
-def _sum_nothing(flushed_to: int) -> None:
+def _no_checksums(flushed_to: int) -> None:
     """The settings want no sums."""
 
 

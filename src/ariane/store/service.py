@@ -18,7 +18,7 @@ from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.maintenance.flush import FlushThread
-from ariane.store.maintenance.retention import Cleaned
+from ariane.store.maintenance.retention import CleanupResult
 from ariane.store.message_store import MessageStore
 from ariane.store.read.lookup import QUERY_MAX
 from ariane.store.read.reader import BYTES_ANY, TagMatch
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _INDEX_INTERVAL_MS = 50  # how late a key may be found
-_EARLY_INTERVAL_MS = 1000
-EARLY_BYTES = 128 * 1024 * 1024
+_EARLY_CHECKPOINT_INTERVAL_MS = 1000
+EARLY_CHECKPOINT_BYTES = 128 * 1024 * 1024
 """Of log behind the checkpoint, when the next one does not wait for its interval: they are walked in two seconds."""
 
 
@@ -43,9 +43,9 @@ class StoreService:
         self._flush_thread = flush_thread
         self._executor = executor
         self._is_sync = store.settings.flush_disk_type is FlushDiskType.SYNC
-        self._one_round = asyncio.Lock()
-        self._one_cleaning = asyncio.Lock()
-        self._early_from = 0.0
+        self._checkpoint_lock = asyncio.Lock()
+        self._clean_lock = asyncio.Lock()
+        self._early_checkpoint_from = 0.0
 
     @classmethod
     @asynccontextmanager
@@ -56,32 +56,32 @@ class StoreService:
         with locked(layout.lock), ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor:
             store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
             try:
-                async with FlushThread.running(store.flusher, settings, store.sum_some) as flush_thread:
+                async with FlushThread.running(store.flusher, settings, store.extend_checksums) as flush_thread:
                     service = cls(store, flush_thread, executor)
-                    async with background(*service._rounds(settings, clock)):
+                    async with background(*service._maintenance_jobs(settings, clock)):
                         yield service
             finally:
                 store.close()
 
-    def _rounds(self, settings: StoreSettings, clock: Clock) -> list[Job]:
-        rounds: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
+    def _maintenance_jobs(self, settings: StoreSettings, clock: Clock) -> list[Job]:
+        jobs: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
             (_INDEX_INTERVAL_MS, self._write_index),
             (settings.queue_flush_interval_ms, self._write_derived),
             (settings.queue_flush_thorough_interval_ms, self._make_durable),
-            (_EARLY_INTERVAL_MS, self._make_durable_early),
+            (_EARLY_CHECKPOINT_INTERVAL_MS, self._make_durable_early),
             (settings.clean_interval_ms, self._clean),
         ]
-        return [partial(every, clock, ms / 1000, action, ms / 1000) for ms, action in rounds]
+        return [partial(every, clock, ms / 1000, action, ms / 1000) for ms, action in jobs]
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     async def _write_index(self) -> None:
-        if self.store.components.dispatcher.keys_waiting:
-            await self._unless_full(self.store.derived.writing_index())
+        if self.store.components.dispatcher.pending_key_count:
+            await self._unless_full(self.store.derived.write_index_steps())
 
     async def _write_derived(self) -> None:
         if self.store.derived.is_due:
-            await self._unless_full(self.store.derived.writing())
+            await self._unless_full(self.store.derived.write_steps())
 
     async def _unless_full(self, writing: IoSteps[None]) -> None:
         try:
@@ -95,24 +95,24 @@ class StoreService:
         At most a tenth of the time goes into this: a round syncs every queue that changed, and may take a while.
         """
         loop = asyncio.get_running_loop()
-        if self.store.beyond_checkpoint < EARLY_BYTES or loop.time() < self._early_from or self.store.refusal:
+        if self.store.bytes_since_checkpoint < EARLY_CHECKPOINT_BYTES or loop.time() < self._early_checkpoint_from or self.store.write_error:
             return
         began = loop.time()
         await self._make_durable()
-        self._early_from = loop.time() + 9 * (loop.time() - began)
+        self._early_checkpoint_from = loop.time() + 9 * (loop.time() - began)
 
     async def _make_durable(self) -> None:
-        async with self._one_round:
-            await self._run_round()
+        async with self._checkpoint_lock:
+            await self._checkpoint()
 
-    async def _run_round(self) -> None:
+    async def _checkpoint(self) -> None:
         store = self.store
         loop = asyncio.get_running_loop()
         try:
-            await self.run(store.derived.writing())  # so that the round finds little to write at once
-            with store.durable_round() as work:
+            await self.run(store.derived.write_steps())  # so that the round finds little to write at once
+            with store.checkpoint_pass() as work:
                 run = partial(work.run, store.components.disk, store.components.layout)
-                store.finish_round(await loop.run_in_executor(self._executor, run))
+                store.finish_checkpoint(await loop.run_in_executor(self._executor, run))
         except StoreFull as error:
             log.warning("no checkpoint", extra={"reason": str(error)})
         except (OSError, StoreReadOnly) as error:  # the index tells its own failures as StoreReadOnly
@@ -125,13 +125,13 @@ class StoreService:
 
     async def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Appends and, with SYNC_FLUSH, waits until all of it is durable. TimeoutError: the outcome is unknown."""
-        outcomes = self.store.append(drafts)
+        results = self.store.append(drafts)
         if self._is_sync:
-            await self.wait_durable(outcomes)
-        return outcomes
+            await self.wait_durable(results)
+        return results
 
-    async def wait_durable(self, outcomes: Sequence[AppendResult]) -> None:
-        end = max((outcome.end for outcome in outcomes if isinstance(outcome, Appended)), default=0)
+    async def wait_durable(self, results: Sequence[AppendResult]) -> None:
+        end = max((result.end for result in results if isinstance(result, Appended)), default=0)
         if end > self.store.flusher.flushed_to:
             durable = self.store.flusher.wait_durable(end)
             self._flush_thread.wake()
@@ -148,7 +148,7 @@ class StoreService:
         tag_match: TagMatch | None = None,
     ) -> ReadResult:
         """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
-        return await self.run(self.store.reader.reading(topic, queue_id, offset, count_max, bytes_max, tag_match))
+        return await self.run(self.store.reader.read_steps(topic, queue_id, offset, count_max, bytes_max, tag_match))
 
     async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
         """As `Lookup.by_key`, with keys just appended; index and records are fetched by a thread."""
@@ -162,10 +162,10 @@ class StoreService:
         await self.run(self.store.components.commit_log.warm_records(hits.offsets))
         return self.store.lookup.with_key(hits.offsets, topic, key, count_max)
 
-    async def clean(self, *, by_hand: bool = False) -> Cleaned:
+    async def clean(self, *, manual: bool = False) -> CleanupResult:
         """As `MessageStore.clean`; old entries are looked up, and files removed, by threads."""
-        async with self._one_cleaning:
-            return await self.run(self.store.cleaning(by_hand=by_hand))
+        async with self._clean_lock:
+            return await self.run(self.store.clean_steps(manual=manual))
 
     async def run(self, steps: IoSteps[T]) -> T:
         """What the steps come to; what blocks is done by the store's threads."""

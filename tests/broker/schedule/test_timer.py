@@ -196,7 +196,7 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
                 room.intake.put(message(b"%d" % filler * 900, topic="filler"))
             await delivery.work()
             room.service.store.make_durable()
-            files += room.service.store.clean(by_hand=True).files
+            files += room.service.store.clean(manual=True).files
             await clock.advance(HOUR_S)
         assert files > 10  # the record that was sent is long gone
         assert room.bodies() == []
@@ -313,7 +313,7 @@ async def test_a_failed_sync_writes_no_checkpoint_and_closes_the_store() -> None
         room.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
         await delivery.note()
         assert room.disk.size(CHECKPOINT) is None
-        assert room.service.store.refusal is not None
+        assert room.service.store.write_error is not None
 
 
 async def test_a_message_is_called_off_by_its_unique_key() -> None:

@@ -68,7 +68,7 @@ def test_messages_of_a_batch_may_have_different_numbers_of_keys() -> None:
 def test_a_batch_without_keys_is_not_indexed() -> None:
     store = opened(SimulatedDisk())
     assert isinstance(store.append_batch(batch_of(b"a", b"b", keys=BatchKeys([], 0))), AppendedBatch)
-    assert store.components.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.pending_key_count == 0
 
 
 def test_a_batch_begins_a_new_file_rather_than_span_two() -> None:
@@ -109,7 +109,7 @@ def test_a_batch_whose_write_fails_is_not_there_at_all(sealed: bool) -> None:
     disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
     assert isinstance(store.append_batch(batch_of(bytes(1500), bytes(1500))), StoreFull)
     disk.fail_writes(None)
-    assert store.components.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.pending_key_count == 0
     put(store, draft(b"after"))
     assert bodies(store, "orders", 0) == [b"before", b"after"]
 

@@ -149,7 +149,7 @@ class TestEither:
         disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
         assert [type(one) for one in store.append_batches(make(columns_of([PLAN] * 2, [b"a"])))] == [StoreFull] * 2
         disk.fail_writes(None)
-        assert store.components.dispatcher.keys_waiting == 0
+        assert store.components.dispatcher.pending_key_count == 0
         put(store, draft(b"after"))
         assert bodies(store, "orders", 0) == [b"before", b"after"]
 
@@ -179,5 +179,5 @@ class TestEither:
         drafts = make(columns_of([PLAN], [b"a"]))
         drafts.keys = BatchKeys([], 0) if isinstance(drafts.keys, BatchKeys) else []
         store.append_batches(drafts)
-        assert store.components.dispatcher.keys_waiting == 0
+        assert store.components.dispatcher.pending_key_count == 0
         assert drafts.each()[0].keys.texts == []

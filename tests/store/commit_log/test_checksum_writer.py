@@ -16,12 +16,12 @@ from tests.store.stores import ROOT, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
 LOG = LAYOUT.commit_log / offset_name(0)
-SUMS = LAYOUT.commit_log_sums / offset_name(0)
+SUMS = LAYOUT.commit_log_checksums / offset_name(0)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def sums_of(disk: SimulatedDisk, base: int = 0) -> list[BlockChecksum]:
-    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
+    file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, 8192)
     if file is None:
         return []
     found = file.read()
@@ -47,7 +47,7 @@ def test_a_sync_is_followed_by_sums_of_whole_blocks() -> None:
     put(store, *[draft(bytes(700)) for _ in range(3)])
     durable_to = sync(store)
     assert covered(disk) == 0
-    assert not store.sum_some(durable_to)
+    assert not store.extend_checksums(durable_to)
     assert [one.covered_to for one in sums_of(disk)[:3]] == [1000, 2000, 0]
 
 
@@ -55,7 +55,7 @@ def test_less_than_a_block_is_not_summed_before_a_checkpoint() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, draft(bytes(100)))
-    store.sum_some(sync(store))
+    store.extend_checksums(sync(store))
     assert covered(disk) == 0
     store.make_durable()
     assert is_covered(disk, end_of(store))
@@ -66,7 +66,7 @@ def test_an_append_touches_no_sum() -> None:
     store = opened(disk)
     before = disk.operations
     put(store, *[draft(bytes(700)) for _ in range(5)])
-    assert all(operation.path.parent != LAYOUT.commit_log_sums for operation in disk.journal[before:])
+    assert all(operation.path.parent != LAYOUT.commit_log_checksums for operation in disk.journal[before:])
 
 
 def test_after_a_clean_stop_every_byte_is_covered_over_all_files() -> None:
@@ -99,7 +99,7 @@ def test_large_steps_end_between_blocks_and_say_that_there_is_more(monkeypatch: 
     put(store, *[draft(bytes(700)) for _ in range(9)])
     durable_to = sync(store)
     steps = 1
-    while store.sum_some(durable_to):
+    while store.extend_checksums(durable_to):
         steps += 1
     assert steps == 4
     assert covered(disk) == durable_to // 1000 * 1000
@@ -109,13 +109,13 @@ def test_without_the_setting_there_is_no_directory() -> None:
     disk = SimulatedDisk()
     store = opened(disk, sum_block_bytes=0)
     put(store, draft(bytes(700)))
-    assert not store.sum_some(sync(store))
+    assert not store.extend_checksums(sync(store))
     store.close()
-    assert LAYOUT.commit_log_sums.name not in disk.names(ROOT)
+    assert LAYOUT.commit_log_checksums.name not in disk.names(ROOT)
 
 
 def test_a_store_from_before_is_summed_as_far_back_as_a_start_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.store.commit_log.checksum_writer.LOOK_BACK_BYTES", 1500)
+    monkeypatch.setattr("ariane.store.commit_log.checksum_writer.BACKFILL_BYTES", 1500)
     disk = SimulatedDisk()
     store = opened(disk, sum_block_bytes=0)
     put(store, *[draft(bytes(700)) for _ in range(4)])
@@ -149,9 +149,9 @@ def test_deleted_files_take_their_sums_along() -> None:
         put(store, draft(bytes(900)))
     store.make_durable()
     clock._elapsed_s += 73 * 3600
-    assert store.clean(by_hand=True).files == 3
+    assert store.clean(manual=True).files == 3
     assert (
-        disk.names(LAYOUT.commit_log_sums) == disk.names(LAYOUT.commit_log)[: len(disk.names(LAYOUT.commit_log_sums))]
+        disk.names(LAYOUT.commit_log_checksums) == disk.names(LAYOUT.commit_log)[: len(disk.names(LAYOUT.commit_log_checksums))]
     )
 
 
@@ -161,8 +161,8 @@ def test_a_disk_that_refuses_sums_takes_messages_and_leaves_a_gap(caplog: pytest
     put(store, *[draft(bytes(700)) for _ in range(3)])
     durable_to = sync(store)
     disk.fail_writes(FULL)
-    assert not store.sum_some(durable_to)
-    assert not store.sum_some(durable_to + 1)
+    assert not store.extend_checksums(durable_to)
+    assert not store.extend_checksums(durable_to + 1)
     assert [record.message for record in caplog.records].count("block sums of the commit log are not written") == 1
     disk.fail_writes(None)
     put(store, *[draft(bytes(700)) for _ in range(3)])
@@ -177,7 +177,7 @@ class NoSumsDisk(SimulatedDisk):
     is_failing = False
 
     def open(self, path: Path, *, writable: bool) -> SimulatedFile:
-        if path.parent == LAYOUT.commit_log_sums and self.is_failing:
+        if path.parent == LAYOUT.commit_log_checksums and self.is_failing:
             raise OSError(errno.EIO, "Input/output error")
         return super().open(path, writable=writable)
 
@@ -190,7 +190,7 @@ def test_a_sync_of_sums_that_fails_does_not_stop_the_store() -> None:
     disk.is_failing = True
     put(store, draft(bytes(700)))
     store.make_durable()
-    assert store.refusal is None
+    assert store.write_error is None
     disk.is_failing = False
     put(store, draft(bytes(700)))
     store.close()
@@ -230,7 +230,7 @@ def test_any_mix_of_syncs_steps_and_checkpoints_gives_the_same_sums() -> None:
         for number in range(25):
             put(store, draft(random.Random(number).randbytes(600)))
             if rng.random() < 0.5:
-                store.sum_some(sync(store))
+                store.extend_checksums(sync(store))
             if rng.random() < 0.2:
                 store.make_durable()
         store.close()

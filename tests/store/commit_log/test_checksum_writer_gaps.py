@@ -21,13 +21,13 @@ SEGMENT = 8192
 
 
 def sums_of(disk: SimulatedDisk, base: int) -> list[BlockChecksum]:
-    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT)
+    file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, SEGMENT)
     assert file is not None
     return file.read()
 
 
 def forget(disk: SimulatedDisk, base: int, *numbers: int) -> None:
-    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, SEGMENT, writable=True)
+    file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, SEGMENT, writable=True)
     assert file is not None
     for number in numbers:
         file.write(number, [NOT_KNOWN])
@@ -57,7 +57,7 @@ def test_a_power_cut_after_a_kill_leaves_no_block_without_a_sum() -> None:
         for _ in range(14):
             put(store, draft(bytes(600)))
         store.flusher.flushed(store.flusher.sync_now())
-        store.sum_some(store.flusher.flushed_to)
+        store.extend_checksums(store.flusher.flushed_to)
         disk = disk.crash_process()
         opened(disk)
         disk = disk.cut_power(random.Random(seed))
@@ -73,7 +73,7 @@ def test_sums_of_a_killed_process_are_durable_with_the_next_checkpoint() -> None
     store = opened(disk)
     for _ in range(14):
         put(store, draft(bytes(600)))
-    store.sum_some(store.flusher.sync_now())
+    store.extend_checksums(store.flusher.sync_now())
     disk = disk.crash_process()
     end = end_of(opened(disk))
     for seed in range(20):
@@ -93,7 +93,7 @@ def test_a_gap_between_known_sums_is_filled() -> None:
 
 def test_a_sums_file_that_is_gone_is_made_again() -> None:
     disk, end = stopped()
-    disk.remove(LAYOUT.commit_log_sums / offset_name(SEGMENT))
+    disk.remove(LAYOUT.commit_log_checksums / offset_name(SEGMENT))
     opened(disk)
     assert is_covered(disk, end)
 
@@ -104,7 +104,7 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
     disk, end = stopped()
     log = LAYOUT.commit_log / offset_name(0)
     view = disk.open(log, writable=False).view()
-    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(0), 0, SEGMENT, writable=True)
+    file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(0), 0, SEGMENT, writable=True)
     assert file is not None
     file.write(0, [BlockChecksum(500, crc32_onward(view[:500]))])
     if is_changed:
@@ -117,7 +117,7 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
 
 def test_a_damaged_sum_is_no_gap_and_stays_to_be_told() -> None:
     disk, _ = stopped()
-    disk.flip_bit(LAYOUT.commit_log_sums / offset_name(0), 32 + 3 * 16, 0)
+    disk.flip_bit(LAYOUT.commit_log_checksums / offset_name(0), 32 + 3 * 16, 0)
     opened(disk).close()
     assert sums_of(disk, 0)[3] == DAMAGED
     assert not check_sums(disk).is_sound
@@ -131,21 +131,21 @@ def test_damage_in_a_gap_is_not_vouched_for(position: int, caplog: pytest.LogCap
     disk.flip_bit(LAYOUT.commit_log / offset_name(0), position, 0)
     store = opened(disk)
     store.close()
-    sums = sums_of(disk, 0)
-    assert sums[position // 1000] == NOT_KNOWN
-    assert sums[2] != NOT_KNOWN
+    checksums = sums_of(disk, 0)
+    assert checksums[position // 1000] == NOT_KNOWN
+    assert checksums[2] != NOT_KNOWN
     assert "get no block sum" in caplog.text
     assert not verify_store(disk, LAYOUT).is_sound
 
 
 def test_a_gap_over_the_whole_log_is_filled_up_to_damage_and_behind_it() -> None:
     disk, _ = stopped()
-    for name in disk.names(LAYOUT.commit_log_sums):
-        disk.remove(LAYOUT.commit_log_sums / name)
+    for name in disk.names(LAYOUT.commit_log_checksums):
+        disk.remove(LAYOUT.commit_log_checksums / name)
     disk.flip_bit(LAYOUT.commit_log / offset_name(0), 3700, 0)
     opened(disk).close()
-    sums = sums_of(disk, 0)
-    assert [number for number, one in enumerate(sums) if one == NOT_KNOWN] == [3, 4]
+    checksums = sums_of(disk, 0)
+    assert [number for number, one in enumerate(checksums) if one == NOT_KNOWN] == [3, 4]
     assert check_sums(disk).faults == []
 
 
@@ -153,7 +153,7 @@ def test_sums_that_are_missing_at_the_end_are_a_gap_like_others() -> None:
     """As when a power cut took the newest sums file: what a start has not walked is not vouched for unseen."""
     disk, end = stopped()
     last = end // SEGMENT * SEGMENT
-    disk.remove(LAYOUT.commit_log_sums / offset_name(last))
+    disk.remove(LAYOUT.commit_log_checksums / offset_name(last))
     disk.flip_bit(LAYOUT.commit_log / offset_name(last), 400, 0)
     opened(disk).close()
     assert sums_of(disk, last)[0] == NOT_KNOWN
@@ -163,22 +163,22 @@ def test_sums_that_are_missing_at_the_end_are_a_gap_like_others() -> None:
 def test_a_damaged_sum_before_missing_ones_stays_damaged() -> None:
     disk, end = stopped()
     last = end // SEGMENT * SEGMENT
-    disk.flip_bit(LAYOUT.commit_log_sums / offset_name(last), 32 + 16, 0)
+    disk.flip_bit(LAYOUT.commit_log_checksums / offset_name(last), 32 + 16, 0)
     forget(disk, last, *range(2, 8))
     opened(disk).close()
-    sums = sums_of(disk, last)
-    assert [number for number, one in enumerate(sums) if one == DAMAGED] == [1]
-    assert NOT_KNOWN not in sums
+    checksums = sums_of(disk, last)
+    assert [number for number, one in enumerate(checksums) if one == DAMAGED] == [1]
+    assert NOT_KNOWN not in checksums
 
 
 def test_a_gap_that_cannot_be_filled_waits_for_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
     disk, end = stopped()
     forget(disk, 0, 3)
     segments = Segments(disk, LAYOUT.commit_log, SEGMENT, writable=True)
-    sums = ChecksumWriter(disk, LAYOUT.commit_log_sums, segments, 1000, end, end)
+    checksums = ChecksumWriter(disk, LAYOUT.commit_log_checksums, segments, 1000, end, end)
     disk.fail_writes(OSError(errno.EIO, "Input/output error"))
-    sums.make_durable(end)
-    sums.close()
+    checksums.make_durable(end)
+    checksums.close()
     assert "block sums that are missing cannot be made again" in caplog.text
     disk.fail_writes(None)
     opened(disk).close()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ariane.store.append.draft import Appended
 from ariane.store.checkpoint import read_checkpoint
-from ariane.store.commit_log.checksum_writer import LOOK_BACK_BYTES, ChecksumWriter, newest_checksum, truncate_checksums
+from ariane.store.commit_log.checksum_writer import BACKFILL_BYTES, ChecksumWriter, newest_checksum, truncate_checksums
 from ariane.store.commit_log.checksums import open_checksums
 from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
@@ -28,11 +28,11 @@ def with_records(count: int = 6) -> tuple[SimulatedDisk, MessageStore]:
 
 def durable(store: MessageStore) -> None:
     store.flusher.flushed(store.flusher.sync_now())
-    store.sum_some(store.flusher.flushed_to)
+    store.extend_checksums(store.flusher.flushed_to)
 
 
 def summed_to(disk: SimulatedDisk, base: int = 0) -> int:
-    file = open_checksums(disk, LAYOUT.commit_log_sums / offset_name(base), base, 8192)
+    file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, 8192)
     return max((one.covered_to for one in file.read()), default=0) if file is not None else 0
 
 
@@ -93,10 +93,10 @@ def test_a_changed_byte_is_not_summed_anew_when_its_sum_is_shortened() -> None:
     store.make_durable()
     disk.flip_bit(LOG, 3050, 1)
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 3100)
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 3100)
     assert summed_to(disk) == 3000
     disk.flip_bit(LOG, 2050, 1)
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2500)
     assert summed_to(disk) == 2000
 
 
@@ -104,13 +104,13 @@ def test_a_sum_is_shortened_to_the_end_of_the_log() -> None:
     disk, store = with_records(4)
     store.make_durable()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2500)
     assert summed_to(disk) == 2500
     assert check_sums(disk).is_sound
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2000)
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2000)
     assert summed_to(disk) == 2000
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 0)
-    assert disk.names(LAYOUT.commit_log_sums) == []
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 0)
+    assert disk.names(LAYOUT.commit_log_checksums) == []
 
 
 def test_sums_are_cut_though_none_are_made_any_more() -> None:
@@ -126,16 +126,16 @@ def test_sums_are_cut_though_none_are_made_any_more() -> None:
         crashed.remove(path)
     again = opened(crashed, boot="another boot", sum_block_bytes=0)
     assert again.components.commit_log.max_offset == 0
-    assert crashed.names(LAYOUT.commit_log_sums) == []
+    assert crashed.names(LAYOUT.commit_log_checksums) == []
 
 
 def test_sums_of_files_that_are_gone_go_and_what_is_not_ours_stays() -> None:
     disk, store = with_records(4)
     store.close()
     for name in ("00000000000000016384", "notes.txt"):
-        disk.create(LAYOUT.commit_log_sums / name, 100, allocated=0)
+        disk.create(LAYOUT.commit_log_checksums / name, 100, allocated=0)
     opened(disk)
-    assert disk.names(LAYOUT.commit_log_sums) == [offset_name(0), "notes.txt"]
+    assert disk.names(LAYOUT.commit_log_checksums) == [offset_name(0), "notes.txt"]
 
 
 def test_a_log_that_was_begun_anew_does_not_meet_the_sums_of_the_old_one() -> None:
@@ -154,8 +154,8 @@ def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
     store.make_durable()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
     disk.fail_writes(OSError(5, "Input/output error"))
-    truncate_checksums(disk, LAYOUT.commit_log_sums, segments, 2500)
-    assert disk.names(LAYOUT.commit_log_sums) == []
+    truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2500)
+    assert disk.names(LAYOUT.commit_log_checksums) == []
 
 
 def test_a_start_does_not_read_an_old_log_to_sum_it() -> None:
@@ -163,11 +163,11 @@ def test_a_start_does_not_read_an_old_log_to_sum_it() -> None:
     end = store.components.commit_log.max_offset
     store.close()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
-    for name in disk.names(LAYOUT.commit_log_sums):
-        disk.remove(LAYOUT.commit_log_sums / name)
-    assert newest_checksum(disk, LAYOUT.commit_log_sums, segments, 1000, end, end).covered_to == end // 1000 * 1000
+    for name in disk.names(LAYOUT.commit_log_checksums):
+        disk.remove(LAYOUT.commit_log_checksums / name)
+    assert newest_checksum(disk, LAYOUT.commit_log_checksums, segments, 1000, end, end).covered_to == end // 1000 * 1000
     assert (
-        newest_checksum(disk, LAYOUT.commit_log_sums, segments, 1000, 0, end + LOOK_BACK_BYTES).covered_to
+        newest_checksum(disk, LAYOUT.commit_log_checksums, segments, 1000, 0, end + BACKFILL_BYTES).covered_to
         == end // 1000 * 1000
     )
 
@@ -193,8 +193,8 @@ def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
     disk, store = with_records(20)
     store.flusher.flushed(store.flusher.sync_now())
     segments = store.components.commit_log.segments
-    sums = ChecksumWriter(disk, LAYOUT.commit_log_sums, segments, 1000, 0, store.flusher.flushed_to)
+    checksums = ChecksumWriter(disk, LAYOUT.commit_log_checksums, segments, 1000, 0, store.flusher.flushed_to)
     segments.drop_first()
-    sums.make_durable(store.flusher.flushed_to)
-    sums.close()
+    checksums.make_durable(store.flusher.flushed_to)
+    checksums.close()
     assert check_sums(disk).is_sound

@@ -10,7 +10,7 @@ from ariane.store.commit_log.checksums import (
     BLOCK_BYTES_MIN,
     DAMAGED,
     NOT_KNOWN,
-    SUM_BYTES,
+    CHECKSUM_BYTES,
     BlockChecksum,
     Blocks,
     ChecksumFile,
@@ -48,16 +48,16 @@ def blocks_with_sums(draw: st.DrawFn) -> tuple[Blocks, list[BlockChecksum]]:
 
 @given(blocks_with_sums())
 def test_sums_are_read_as_they_were_written(case: tuple[Blocks, list[BlockChecksum]]) -> None:
-    blocks, sums = case
+    blocks, checksums = case
     disk = SimulatedDisk()
-    made(disk, blocks).write(0, sums)
+    made(disk, blocks).write(0, checksums)
     file = open_checksums(disk, PATH, blocks.base, blocks.file_bytes)
     assert file is not None
     assert file.blocks == blocks
-    while sums and sums[-1] == NOT_KNOWN:
-        sums.pop()
-    assert file.read() == sums
-    assert file.read(1) == sums[1:]
+    while checksums and checksums[-1] == NOT_KNOWN:
+        checksums.pop()
+    assert file.read() == checksums
+    assert file.read(1) == checksums[1:]
 
 
 def test_the_last_block_of_a_file_may_be_shorter() -> None:
@@ -80,7 +80,7 @@ def test_every_flipped_bit_of_a_sum_shows() -> None:
     disk = SimulatedDisk()
     made(disk).write(0, [WHOLE])
     begin = BLOCKS.position_of(0)
-    for position in range(begin, begin + SUM_BYTES):
+    for position in range(begin, begin + CHECKSUM_BYTES):
         for bit in range(8):
             disk.flip_bit(PATH, position, bit)
             assert again(disk).read()[0] == DAMAGED

@@ -30,16 +30,16 @@ def test_each_queue_gets_its_entries_in_their_order(rounds: list[list[int]], own
     new: NewEntries[Queue] = NewEntries()
     shared = Queue()
     for _ in range(owners - 12):  # so many that their numbers take more than two bytes
-        new.join(shared)
+        new.register(shared)
     queues = [Queue() for _ in range(12)]
-    places = [new.join(queue) for queue in queues]
+    places = [new.register(queue) for queue in queues]
     model: list[list[tuple[int, int, int]]] = [[] for _ in queues]
     for number, chosen in enumerate(rounds):
         for place, one in enumerate(chosen):
             fields = (place << 40, number, -place)
             new.packed += pack_numbered(places[one], *fields)
             model[one].append(fields)
-        new.deal()
+        new.distribute()
         assert not new.packed
         assert [queue.entries() for queue in queues] == model
     assert new.dirty == {queue for queue, entries in zip(queues, model, strict=True) if entries}
@@ -48,11 +48,11 @@ def test_each_queue_gets_its_entries_in_their_order(rounds: list[list[int]], own
 def test_a_number_that_is_free_is_given_again() -> None:
     new: NewEntries[Queue] = NewEntries()
     first, second, third = Queue(), Queue(), Queue()
-    assert [new.join(first), new.join(second)] == [0, 1]
-    new.leave(0)
-    assert new.join(third) == 0
+    assert [new.register(first), new.register(second)] == [0, 1]
+    new.unregister(0)
+    assert new.register(third) == 0
     new.packed += pack_numbered(0, *entry(7))
-    new.deal()
+    new.distribute()
     assert third.entries() == [entry(7)]
     assert not first.tail
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
-from ariane.store.consume_queue.queue import Last, ascending
+from ariane.store.consume_queue.queue import LastRecord, ascending
 from tests.store.queues import (
     FILE_BYTES,
     PER_FILE,
@@ -48,15 +48,15 @@ def packed(*entries: Entry) -> bytes:
     ],
 )  # fmt: skip
 def test_entries_count_as_long_as_they_are_whole_and_ascend(chunk: bytes, count: int) -> None:
-    assert ascending(chunk, Last())[0] == count
+    assert ascending(chunk, LastRecord())[0] == count
 
 
 def test_a_chunk_goes_on_where_the_last_one_ended() -> None:
-    _, last = ascending(packed((0, 100, 5), (700, 100, 5)), Last())
-    assert last == Last(700, 800)
+    _, last = ascending(packed((0, 100, 5), (700, 100, 5)), LastRecord())
+    assert last == LastRecord(700, 800)
     assert ascending(packed((799, 100, 5)), last) == (0, last)
-    assert ascending(packed((800, 100, 5)), last) == (1, Last(800, 900))
-    assert ascending(FILLER, Last()) == (1, Last())
+    assert ascending(packed((800, 100, 5)), last) == (1, LastRecord(800, 900))
+    assert ascending(FILLER, LastRecord()) == (1, LastRecord())
 
 
 @settings(deadline=None)

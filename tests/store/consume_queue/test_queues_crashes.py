@@ -80,7 +80,7 @@ class Run:
     def recover(self, disk: SimulatedDisk) -> ConsumeQueues:
         queues = open_queues(STORE, disk)
         queues.truncate(self.durable_to)
-        queues.doubt_from(self.durable_to)
+        queues.mark_unsynced_from(self.durable_to)
         for topic, queue_offset, entry in self.log[self.durable_to // RECORD_BYTES :]:
             queues.get_or_create(topic, 0).append_at(queue_offset, *entry)
         queues.drop_before(self.log_min)

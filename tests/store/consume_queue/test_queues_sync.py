@@ -78,7 +78,7 @@ def test_what_a_dead_process_wrote_is_synced_file_by_file_as_well() -> None:
     written(open_queues(STORE, disk))
     disk = disk.crash_process()
     queues = open_queues(STORE, disk)
-    queues.doubt_from(0)
+    queues.mark_unsynced_from(0)
     assert syncs(disk, queues) == {"sync_file_system", "sync", "sync_directory"}
     check_durable(disk)
     written(queues, queue_id=1)

@@ -38,9 +38,9 @@ def names_from(first: int) -> Callable[[], str]:
     return lambda: f"{next(numbers):017d}"
 
 
-def opened(disk: Disk, shape: IndexCapacity = TINY, root: Path = ROOT, name: Callable[[], str] | None = None) -> Index:
+def opened(disk: Disk, capacity: IndexCapacity = TINY, root: Path = ROOT, name: Callable[[], str] | None = None) -> Index:
     """An index that nothing is said about yet."""
-    settings = StoreSettings(index_slots=shape.slots, index_entries=shape.entries)
+    settings = StoreSettings(index_slots=capacity.slots, index_entries=capacity.entries)
     return Index.open(disk, Layout.under(root), settings, name or names_from(20261115212619400))
 
 
@@ -73,25 +73,25 @@ def _content(disk: Disk, path: Path) -> bytes:
         file.close()
 
 
-def checked(data: bytes, shape: IndexCapacity) -> list[Entry]:
+def checked(data: bytes, capacity: IndexCapacity) -> list[Entry]:
     """The entries of a file, after a look at every slot, link and count of it."""
     *_, slot_count, entry_count = header = HEADER.unpack_from(data)
-    slots = struct.unpack_from(f">{shape.slots}i", data, HEADER.size)
-    position = HEADER.size + 4 * shape.slots
+    slots = struct.unpack_from(f">{capacity.slots}i", data, HEADER.size)
+    position = HEADER.size + 4 * capacity.slots
     entries = [Entry(*ENTRY.unpack_from(data, position + ENTRY.size * number)) for number in range(1, entry_count)]
-    heads = [0] * shape.slots
+    heads = [0] * capacity.slots
     for number, entry in enumerate(entries, 1):
-        assert entry.previous == heads[entry.hash % shape.slots]
-        heads[entry.hash % shape.slots] = number
+        assert entry.previous == heads[entry.hash % capacity.slots]
+        heads[entry.hash % capacity.slots] = number
     assert list(slots) == heads
     assert slot_count == sum(head > 0 for head in heads)
     assert header[2:4] == (entries[0].physical, entries[-1].physical)
     return entries
 
 
-def indexed(disk: Disk, shape: IndexCapacity = TINY, root: Path = ROOT) -> list[tuple[int, int]]:
+def indexed(disk: Disk, capacity: IndexCapacity = TINY, root: Path = ROOT) -> list[tuple[int, int]]:
     """Hash and physical offset of every entry in the index, in order; each file is checked."""
-    return [entry[:2] for data in contents(disk, root) for entry in checked(data, shape)]
+    return [entry[:2] for data in contents(disk, root) for entry in checked(data, capacity)]
 
 
 def expected(messages: Iterable[KeyedMessage]) -> list[tuple[int, int]]:
@@ -106,9 +106,9 @@ def book_hash(topic: str, key: str) -> int:
 class BookFile:
     """One file, entry by entry, as Apache's IndexFile.putKey writes it."""
 
-    def __init__(self, shape: IndexCapacity, end_timestamp_ms: int, end_physical: int) -> None:
-        self._shape = shape
-        self.data = bytearray(HEADER.size + 4 * shape.slots + ENTRY.size * shape.entries)
+    def __init__(self, capacity: IndexCapacity, end_timestamp_ms: int, end_physical: int) -> None:
+        self._shape = capacity
+        self.data = bytearray(HEADER.size + 4 * capacity.slots + ENTRY.size * capacity.entries)
         HEADER.pack_into(self.data, 0, end_timestamp_ms, end_timestamp_ms, end_physical, end_physical, 0, 1)
 
     @property
@@ -133,14 +133,14 @@ class BookFile:
         return True
 
 
-def by_the_book(messages: Sequence[KeyedMessage], shape: IndexCapacity) -> list[bytes]:
+def by_the_book(messages: Sequence[KeyedMessage], capacity: IndexCapacity) -> list[bytes]:
     """The files that Apache would write."""
     files: list[BookFile] = []
     for physical, timestamp_ms, topic, keys in messages:
         for key in keys:
             if not files or not files[-1].put(topic, key, physical, timestamp_ms):
                 _, end_timestamp_ms, _, end_physical, *_ = files[-1].header if files else (0, 0, 0, 0, 0, 0)
-                files.append(BookFile(shape, end_timestamp_ms, end_physical))
+                files.append(BookFile(capacity, end_timestamp_ms, end_physical))
                 assert files[-1].put(topic, key, physical, timestamp_ms)
     return [bytes(file.data) for file in files]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ariane.errors import StoreMismatch
 from ariane.store.index.entries import Header, KeyedMessage, entries_position, file_bytes
 from ariane.store.index.file import IndexCapacity, IndexFile
-from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.index.pending_keys import PendingKeys
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.index.index_files import PATH, SHAPE, content, found, new_file, put, reopened
 from tests.store.index.indexes import NOW_MS, TINY, by_the_book, checked, logs, message
@@ -18,15 +18,15 @@ from tests.store.index.indexes import NOW_MS, TINY, by_the_book, checked, logs, 
 def test_batches_write_the_bytes_that_apache_writes_one_by_one(
     messages: list[KeyedMessage], batch: int, slots: int
 ) -> None:
-    shape = IndexCapacity(slots, entries=400)
+    capacity = IndexCapacity(slots, entries=400)
     disk = SimulatedDisk()
-    file = new_file(disk, shape)
+    file = new_file(disk, capacity)
     for begin in range(0, len(messages), batch):
         put(file, *messages[begin : begin + batch])
     if file.is_empty:
         assert not any(content(disk))
     else:
-        assert [content(disk)] == by_the_book(messages, shape)
+        assert [content(disk)] == by_the_book(messages, capacity)
 
 
 def test_a_full_file_has_no_room_and_is_still_read() -> None:
@@ -84,7 +84,7 @@ def test_what_was_staged_is_not_seen_before_it_is_published() -> None:
     file = new_file(disk)
     put(file, message(0, "a"))
     before = file.header
-    staged = file.stage(KeyColumns.of([message(10, "a")]).rows(-1))
+    staged = file.write_entries(PendingKeys.of([message(10, "a")]).rows(-1))
     assert found(file, "a") == [0]
     assert file.header == before == reopened(disk).header
     file.publish(staged)
@@ -108,7 +108,7 @@ def test_a_file_whose_making_was_cut_off_is_none(size: int) -> None:
 def test_a_new_file_of_apache_that_counts_from_zero_is_empty() -> None:
     disk = SimulatedDisk()
     disk.create(PATH, file_bytes(*TINY), allocated=0)
-    file = reopened(disk, shape=TINY)
+    file = reopened(disk, capacity=TINY)
     assert file.is_empty
     assert file.end_physical == -1
     put(file, message(0, "a"), message(10, "a"))
@@ -116,11 +116,11 @@ def test_a_new_file_of_apache_that_counts_from_zero_is_empty() -> None:
 
 
 def test_the_holes_of_an_opened_file_are_filled_before_its_slots_are_mapped() -> None:
-    shape = IndexCapacity(slots=600_000, entries=10)
+    capacity = IndexCapacity(slots=600_000, entries=10)
     disk = SimulatedDisk()
-    disk.create(PATH, file_bytes(*shape), allocated=0).sync()
+    disk.create(PATH, file_bytes(*capacity), allocated=0).sync()
     disk.space_left = 100_000
-    file = reopened(disk, shape=shape)
+    file = reopened(disk, capacity=capacity)
     with pytest.raises(OSError, match="No space left") as full:
         put(file, message(0, "a"))
     assert full.value.errno == errno.ENOSPC

@@ -115,7 +115,7 @@ def test_a_file_cut_short_while_it_is_open_is_corrupt(tmp_path: Path) -> None:
 def test_random_bytes_end_every_walk(data: bytes, code: int, limit: int) -> None:
     disk = SimulatedDisk()
     disk.create(PATH, len(data), allocated=len(data)).write(data, 0)
-    file = reopened(disk, shape=TINY)
+    file = reopened(disk, capacity=TINY)
     with suppress(StoreCorrupt):
         assert len(list(file.find(code, *EVER))) < TINY.entries
     file.is_sound()

@@ -74,7 +74,7 @@ def many_keys(seed: int) -> list[str]:
 
 def warmed(store: MessageStore) -> int:
     """How many errands it took."""
-    steps, count = store.derived.warming_index(), 0
+    steps, count = store.derived.warm_index_steps(), 0
     for errand in steps:
         assert errand is not None
         errand()
@@ -149,21 +149,21 @@ def test_what_was_touched_is_asked_for_again_behind_a_sync() -> None:
 def test_keys_that_come_while_a_thread_fetches_are_put_as_well() -> None:
     _, store = with_keys()
     put(store, draft(b"x", key="before"))
-    steps = store.derived.warming_index()
+    steps = store.derived.warm_index_steps()
     for number, errand in enumerate(steps):
         put(store, draft(b"x", key=f"meanwhile{number}"))
         assert errand is not None
         errand()
     store.components.dispatcher.write_index()
     assert [len(offsets(store, key)) for key in ("before", "meanwhile0", "old1")] == [1, 1, 1]
-    assert store.components.dispatcher.keys_waiting == 0
+    assert store.components.dispatcher.pending_key_count == 0
 
 
 def test_a_thread_that_takes_blocks_late_undoes_nothing() -> None:
     """Keys were put before its turn came: what it would write over them is old."""
     disk, store = with_keys()
     put(store, draft(b"x", key="new"))
-    late = next(store.derived.warming_index())
+    late = next(store.derived.warm_index_steps())
     assert late is not None
     store.components.dispatcher.write_index()
     late()
@@ -178,10 +178,10 @@ def test_a_disk_that_cannot_read_keeps_the_keys_waiting() -> None:
     put(store, draft(b"x", key="new"))
     disk.is_failing = True
     with pytest.raises(StoreFull, match="Input/output error"):
-        run_sync(store.derived.warming_index())
-    assert store.components.dispatcher.keys_waiting == 1
+        run_sync(store.derived.warm_index_steps())
+    assert store.components.dispatcher.pending_key_count == 1
     disk.is_failing = False
-    run_sync(store.derived.warming_index())
+    run_sync(store.derived.warm_index_steps())
     store.components.dispatcher.write_index()
     assert len(offsets(store, "new")) == 1
 
@@ -190,7 +190,7 @@ def test_a_disk_on_which_nothing_stays_in_memory_is_written_all_the_same() -> No
     disk, store = with_keys()
     settled(disk, store)
     put(store, draft(b"x", key="new"))
-    steps: IoSteps[None] = store.derived.warming()
+    steps: IoSteps[None] = store.derived.warm_steps()
     for errand in steps:
         assert errand is not None
         errand()

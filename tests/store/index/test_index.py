@@ -39,9 +39,9 @@ def put_in_batches(index: Index, messages: Sequence[KeyedMessage], size: int) ->
         index.put(messages[begin : begin + size])
 
 
-def reopened(index: Index, disk: SimulatedDisk, shape: IndexCapacity = TINY) -> Index:
+def reopened(index: Index, disk: SimulatedDisk, capacity: IndexCapacity = TINY) -> Index:
     index.close()
-    again = opened(disk, shape)
+    again = opened(disk, capacity)
     again.after_clean_stop()
     return again
 
@@ -49,10 +49,10 @@ def reopened(index: Index, disk: SimulatedDisk, shape: IndexCapacity = TINY) -> 
 @settings(deadline=None)
 @given(logs(), st.integers(1, 50), st.sampled_from([2, 3, 8, 1000]))
 def test_files_are_those_that_apache_writes(messages: list[KeyedMessage], batch: int, entries: int) -> None:
-    shape = IndexCapacity(slots=3, entries=entries)
+    capacity = IndexCapacity(slots=3, entries=entries)
     disk = SimulatedDisk()
-    put_in_batches(opened(disk, shape), messages, batch)
-    assert contents(disk) == by_the_book(messages, shape)
+    put_in_batches(opened(disk, capacity), messages, batch)
+    assert contents(disk) == by_the_book(messages, capacity)
 
 
 @settings(deadline=None)
@@ -137,8 +137,8 @@ def test_messages_without_keys_leave_nothing() -> None:
 @pytest.mark.parametrize("space", [0, 4096, 8192])
 def test_a_full_disk_takes_nothing_of_a_batch_and_all_of_it_later(space: int) -> None:
     disk = SimulatedDisk()
-    shape = IndexCapacity(slots=3, entries=300)
-    index = opened(disk, shape)
+    capacity = IndexCapacity(slots=3, entries=300)
+    index = opened(disk, capacity)
     first = [message(number, f"k{number}") for number in range(250)]
     index.put(first)
     before = contents(disk)
@@ -152,8 +152,8 @@ def test_a_full_disk_takes_nothing_of_a_batch_and_all_of_it_later(space: int) ->
         assert [data[:52] for data in contents(disk)] == [data[:52] for data in before]  # header and slots
     disk.space_left = None
     index.put(more)
-    assert contents(disk) == by_the_book(first + more, shape)
-    assert indexed(disk, shape) == expected(first + more)
+    assert contents(disk) == by_the_book(first + more, capacity)
+    assert indexed(disk, capacity) == expected(first + more)
 
 
 def test_a_disk_that_fails_to_write_leaves_the_index_as_it_was() -> None:

@@ -101,7 +101,7 @@ def test_what_comes_between_the_writes_of_many_queues_is_not_lost(turns: int, is
     disk = SimulatedDisk()
     store = opened(disk)
     store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
-    writing = store.derived.writing()
+    writing = store.derived.write_steps()
     go_on(writing, turns)
     store.append([draft(b"second", queue_id=queue_id) for queue_id in range(0, 600, 3)])
     if is_written_early:
@@ -117,7 +117,7 @@ def test_a_mark_does_not_go_back_when_all_was_written_early_meanwhile() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     store.append([draft(b"first", queue_id=queue_id) for queue_id in range(400)])
-    writing = store.derived.writing()
+    writing = store.derived.write_steps()
     go_on(writing, 3)
     assert 0 < len(store.components.queues.dirty) < 400
     store.append([draft(b"second")])

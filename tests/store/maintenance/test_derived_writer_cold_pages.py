@@ -1,12 +1,12 @@
 """When the last page of a queue's file is fetched before entries are written to it."""
 
-from ariane.store.maintenance.derived_writer import QueueEnds
+from ariane.store.maintenance.derived_writer import QueueEndPages
 from ariane.store.message_store import MessageStore
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import bodies, draft, opened, put
 
 
-def idle(queues: int = 1) -> tuple[SimulatedDisk, MessageStore, QueueEnds]:
+def idle(queues: int = 1) -> tuple[SimulatedDisk, MessageStore, QueueEndPages]:
     """A store whose queues hold a message each, written by another process; nothing is in memory."""
     disk = SimulatedDisk()
     store = opened(disk)
@@ -14,16 +14,16 @@ def idle(queues: int = 1) -> tuple[SimulatedDisk, MessageStore, QueueEnds]:
     store.close()
     store = opened(disk)
     disk.is_cold = True
-    return disk, store, QueueEnds(disk, store.components.queues)
+    return disk, store, QueueEndPages(disk, store.components.queues)
 
 
-def fetched(ends: QueueEnds) -> bool:
+def fetched(ends: QueueEndPages) -> bool:
     """Whether a thread was needed; it needs to come once."""
-    errand = ends.cold()
+    errand = ends.cold_fetch()
     if errand is None:
         return False
     errand()
-    assert ends.cold() is None
+    assert ends.cold_fetch() is None
     return True
 
 
@@ -78,16 +78,16 @@ def test_a_queue_without_a_file_has_nothing_to_fetch() -> None:
     store = opened(disk)
     disk.is_cold = True
     write(store)
-    assert not fetched(QueueEnds(disk, store.components.queues))
+    assert not fetched(QueueEndPages(disk, store.components.queues))
 
 
 def test_a_queue_may_be_deleted_while_a_thread_fetches() -> None:
     _, store, ends = idle(queues=2)
     write(store, queues=2)
-    errand = ends.cold()
+    errand = ends.cold_fetch()
     assert errand is not None
     store.components.queues.delete_queue("orders", 0)
     errand()
-    assert ends.cold() is None
+    assert ends.cold_fetch() is None
     store.components.queues.write_dirty()
     assert bodies(store, "orders", 1) == [b"old", b"new"]

@@ -11,7 +11,7 @@ from ariane.store.append.draft import Appended
 from ariane.store.blocking_io import IoSteps
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.maintenance.retention import FILES_PER_ROUND, Holder
+from ariane.store.maintenance.retention import FILES_PER_PASS, RetentionHold
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -99,16 +99,16 @@ def test_a_file_ages_from_its_last_write() -> None:
 def test_by_hand_old_files_go_at_any_hour_and_young_ones_stay() -> None:
     clock = at_hour(12)
     store = filled(FullerDisk(clock), clock, 3)
-    assert store.clean(by_hand=True).files == 0
+    assert store.clean(manual=True).files == 0
     age(clock, 72)
-    assert store.clean(by_hand=True).files == 2
+    assert store.clean(manual=True).files == 2
 
 
 def test_a_round_deletes_no_more_than_ten() -> None:
     clock = at_hour(4)
     store = filled(FullerDisk(clock), clock, 15)
     age(clock, 72)
-    assert [store.clean().files, store.clean().files] == [FILES_PER_ROUND, 4]
+    assert [store.clean().files, store.clean().files] == [FILES_PER_PASS, 4]
 
 
 # --- by use of the disk -----------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_the_active_file_is_never_deleted() -> None:
     store = filled(disk, clock, 1)
     age(clock, 10_000)
     disk.used = 0.99
-    assert [store.clean().files, store.clean(by_hand=True).files] == [0, 0]
+    assert [store.clean().files, store.clean(manual=True).files] == [0, 0]
     assert bodies(store, "orders", 0) == [b"0" + bytes(5000)]
 
 
@@ -226,7 +226,7 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
     held = store.reader.read("orders", 0, 0, 1).slices[0]
     before = bytes(held)
     age(clock, 73)
-    assert store.clean(by_hand=True).files == 2
+    assert store.clean(manual=True).files == 2
     assert not (tmp_path / "store" / "commitlog" / f"{0:020d}").exists()
     store.close()
     assert bytes(held) == before
@@ -235,7 +235,7 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
 # --- what still waits -------------------------------------------------------------------------------------------------
 
 
-def holding(place: int | None) -> Holder:
+def holding(place: int | None) -> RetentionHold:
     def looked_up() -> IoSteps[int | None]:
         yield None
         return place
@@ -252,8 +252,8 @@ def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
     disk.freed_by_a_file = 0.0
     store = filled(disk, clock, 5)
     held = None if held_file is None else list(store.components.commit_log.segments)[held_file].base + 10
-    store.held_by(holding(None))
-    store.held_by(holding(held))
+    store.add_retention_hold(holding(None))
+    store.add_retention_hold(holding(held))
     disk.used = used
     assert store.clean().files == files
     told = [record.levelname for record in caplog.records if "wait" in record.getMessage()]
@@ -265,7 +265,7 @@ def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -
     clock = at_hour(12)
     disk = FullerDisk(clock)
     store = filled(disk, clock, 3)
-    store.held_by(holding(0))
+    store.add_retention_hold(holding(0))
     disk.used = 0.88
     for _ in range(3):
         assert store.clean().files == 0
@@ -275,6 +275,6 @@ def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -
 def test_a_file_that_is_old_enough_goes_whatever_waits_in_it() -> None:
     clock = at_hour(4)
     store = filled(FullerDisk(clock), clock, 3)
-    store.held_by(holding(0))
+    store.add_retention_hold(holding(0))
     age(clock, 72)
     assert store.clean().files == 2

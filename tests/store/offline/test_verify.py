@@ -9,7 +9,7 @@ import pytest
 
 from ariane.errors import StoreMismatch
 from ariane.store.checkpoint import Checkpoint, write_checkpoint
-from ariane.store.commit_log.scan import FoundRecord, list_files, walk_records
+from ariane.store.commit_log.scan import LocatedRecord, list_files, walk_records
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.index.entries import entries_position
@@ -41,7 +41,7 @@ def check(layout: Layout) -> Report:
     return verify_store(DISK, layout)
 
 
-def records(layout: Layout) -> list[FoundRecord]:
+def records(layout: Layout) -> list[LocatedRecord]:
     return list(walk_records(DISK, list_files(DISK, layout.commit_log)))
 
 

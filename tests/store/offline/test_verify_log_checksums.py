@@ -16,7 +16,7 @@ from tests.store.stores import HOST, ROOT, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
 LOG = LAYOUT.commit_log / offset_name(0)
-SUMS = LAYOUT.commit_log_sums / offset_name(0)
+SUMS = LAYOUT.commit_log_checksums / offset_name(0)
 
 
 def stopped() -> SimulatedDisk:
@@ -81,7 +81,7 @@ def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -
 
 def test_sums_of_a_file_that_is_gone_are_a_note() -> None:
     disk = stopped()
-    disk.create(LAYOUT.commit_log_sums / offset_name(8192 * 7), 100, allocated=0)
+    disk.create(LAYOUT.commit_log_checksums / offset_name(8192 * 7), 100, allocated=0)
     report = check(disk)
     assert report.is_sound
     assert "sums of 1 log files that are gone" in report.notes[0]
@@ -92,7 +92,7 @@ def test_a_running_store_is_checked_up_to_what_is_durable() -> None:
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     store.flusher.flushed(store.flusher.sync_now())
-    store.sum_some(store.flusher.flushed_to)
+    store.extend_checksums(store.flusher.flushed_to)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     report = check(disk)
     assert report.is_sound

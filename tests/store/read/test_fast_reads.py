@@ -35,7 +35,7 @@ def queue_of(store: MessageStore, queue_id: int = 0) -> ConsumeQueue:
 def test_reads_in_a_row_find_what_reads_by_themselves_find(asks: list[tuple[int, int, int]]) -> None:
     store = opened(SimulatedDisk(), segment_bytes=16 * 1024, queue_segment_bytes=400)
     put(store, *[draft(bytes(1 + number % 90), queue_id=number // 5 % 2) for number in range(2 * MESSAGES)])
-    reads = store.reader.straight_reads()
+    reads = store.reader.read_ahead()
     for queue_id, offset, count in asks:
         queue = queue_of(store, queue_id)
         for at in range(offset, offset + 12 * count, count):
@@ -43,7 +43,7 @@ def test_reads_in_a_row_find_what_reads_by_themselves_find(asks: list[tuple[int,
             if run is not None:
                 whole = store.reader.read("orders", queue_id, at, count)
                 assert [bytes(piece) for piece in run.slices()] == [bytes(piece) for piece in whole.slices]
-                assert at + len(run.places) == whole.next_offset
+                assert at + len(run.offsets) == whole.next_offset
 
 
 def test_a_row_asks_the_disk_less_often_than_its_reads_by_themselves(
@@ -58,10 +58,10 @@ def test_a_row_asks_the_disk_less_often_than_its_reads_by_themselves(
 
     monkeypatch.setattr(SimulatedFile, "read_cached", counting)
     offsets = range(0, 160, 10)
-    by_themselves = [store.reader.straight_reads().find(queue_of(store), at, 10, 10**6) for at in offsets]
+    by_themselves = [store.reader.read_ahead().find(queue_of(store), at, 10, 10**6) for at in offsets]
     one_by_one = len(asked)
     asked.clear()
-    reads = store.reader.straight_reads()
+    reads = store.reader.read_ahead()
     in_a_row = [reads.find(queue_of(store), at, 10, 10**6) for at in offsets]
     assert in_a_row == by_themselves
     assert None not in in_a_row
@@ -71,7 +71,7 @@ def test_a_row_asks_the_disk_less_often_than_its_reads_by_themselves(
 def test_a_row_that_has_left_the_page_cache_is_for_the_general_way(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads = store.reader.straight_reads()
+    reads = store.reader.read_ahead()
     assert reads.find(queue_of(store), 0, 10, 10**6) is not None
     monkeypatch.setattr(SimulatedFile, "read_cached", lambda self, length, position: None)
     assert reads.find(queue_of(store), 10, 10, 10**6) is None
@@ -85,7 +85,7 @@ def test_between_two_records_that_are_in_memory_and_far_apart_others_are_asked_f
     cold = range(*(ENTRY.unpack(queue.entries(offset, 1))[0] for offset in (100, 140)))
     monkeypatch.setattr(fast_reads, "_ASKED_SPAN", 2000)
     monkeypatch.setattr(CommitLog, "is_cached", lambda log, places: all(place not in cold for place, _ in places))
-    reads = store.reader.straight_reads()
+    reads = store.reader.read_ahead()
     found = [reads.find(queue, offset, 10, 10**6) is not None for offset in range(0, 200, 10)]
     assert found[:10] == [True] * 10
     assert not any(found[10:14])

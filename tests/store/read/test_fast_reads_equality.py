@@ -46,7 +46,7 @@ def test_records_of_one_file_are_given_as_they_are(store: MessageStore) -> None:
     run = run_of(log, places)
     assert run is not None
     assert [bytes(piece) for piece in run.slices()] == one_by_one(log, places)
-    assert (run.size, len(run.places)) == (sum(size for _, size in places), len(places))
+    assert (run.size, len(run.offsets)) == (sum(size for _, size in places), len(places))
 
 
 def test_records_that_follow_each_other_are_one_piece(store: MessageStore) -> None:
@@ -80,7 +80,7 @@ def test_as_many_records_are_given_as_the_bytes_allow(store: MessageStore) -> No
         for bytes_max in (sum(sizes[:count]), sum(sizes[: count + 1]) - 1):
             run = run_of(log, places, bytes_max=bytes_max)
             assert run is not None
-            assert (len(run.places), run.size) == (count, sum(sizes[:count]))
+            assert (len(run.offsets), run.size) == (count, sum(sizes[:count]))
             assert [bytes(piece) for piece in run.slices()] == one_by_one(log, places[:count])
 
 

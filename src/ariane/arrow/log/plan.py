@@ -73,12 +73,12 @@ def log_bounds(layout: Layout, files: LogFiles, live: bool | None = None, disk: 
 
 def _is_current(checkpoint: Checkpoint) -> bool:
     """Whether a broker of ours wrote it last: Apache moves its own times on, and leaves our mark as it was."""
-    return checkpoint.is_ours and checkpoint.physic_timestamp_ms == checkpoint.store_timestamp_ms
+    return checkpoint.has_ariane_slot and checkpoint.physic_timestamp_ms == checkpoint.store_timestamp_ms
 
 
 def _safe_to(layout: Layout, disk: Disk, checkpoint: Checkpoint, exit_: LastExit) -> int:
     """Up to where queues and log are known to be whole: 0 after a crash of Apache's, as its queues may have holes."""
-    if checkpoint.is_ours:
+    if checkpoint.has_ariane_slot:
         return checkpoint.dispatched_to if exit_ is LastExit.MACHINE_CRASH else checkpoint.written_to
     return _queues_reach(layout, disk) if exit_ is LastExit.CLEAN else 0
 
@@ -140,7 +140,7 @@ CLOCK_STEP_MS = 60_000
 """How far a broker's clock may have been set back while it wrote; ours never lets store times fall, Apache's may."""
 
 
-class FoundRecord(NamedTuple):
+class LocatedRecord(NamedTuple):
     start: int
     stored_ms: int
 
@@ -153,11 +153,11 @@ class LogProbe:
         self._begin = begin
         self._end = end
 
-    def at_or_after(self, physical: int) -> FoundRecord | None:
+    def at_or_after(self, physical: int) -> LocatedRecord | None:
         """A record that begins there or somewhat later, not always the next one."""
         return self.certain(physical) or self._by_search(physical)
 
-    def certain(self, physical: int, near_bytes: int = NEAR_BYTES) -> FoundRecord | None:
+    def certain(self, physical: int, near_bytes: int = NEAR_BYTES) -> LocatedRecord | None:
         """A record that a queue names, not too far behind; None when there is none."""
         queue = self._queue
         number = queue.number_at(physical) if queue is not None else 0
@@ -166,7 +166,7 @@ class LogProbe:
         start = queue.physical(number)
         return self._record(start) if start < min(physical + near_bytes, self._end) else None
 
-    def _by_search(self, physical: int) -> FoundRecord | None:
+    def _by_search(self, physical: int) -> LocatedRecord | None:
         for file in self._files.overlapping(physical, self._end):
             walk = self._files.walk(file, self._end)
             at = next_record(walk.source, max(physical - file.base, 0), walk.limit, file.base)
@@ -174,9 +174,9 @@ class LogProbe:
                 return self._record(file.base + at)
         return None
 
-    def _record(self, start: int) -> FoundRecord | None:
+    def _record(self, start: int) -> LocatedRecord | None:
         view = self._files.record_at(start, self._end)
-        return None if view is None else FoundRecord(start, view.store_timestamp_ms)
+        return None if view is None else LocatedRecord(start, view.store_timestamp_ms)
 
     def between(self, from_ms: int | None, before_ms: int | None) -> tuple[int, int]:
         """The stretch of the log that holds all records of a time, and at its ends some others."""

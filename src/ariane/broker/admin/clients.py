@@ -98,7 +98,7 @@ class ConnectionHandlers:
             offset = decode_offset_message_id(message_id).physical_offset
         except RecordError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; give the offset id of the message") from error
-        record = await run_in_executor(self.store.lookup.finding_record(offset))
+        record = await run_in_executor(self.store.lookup.record_at_steps(offset))
         if record is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} on this broker")
         return bytes(record)

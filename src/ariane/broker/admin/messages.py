@@ -82,7 +82,7 @@ class MessageHandlers:
         return MessageResponse(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:
-        return await self.service.run(self.service.store.lookup.finding_record(physical)) if physical >= 0 else None
+        return await self.service.run(self.service.store.lookup.record_at_steps(physical)) if physical >= 0 else None
 
     # --- entries ----------------------------------------------------------------------------------------------------
 

@@ -159,7 +159,7 @@ class RuntimeHandlers:
     async def _earliest_ms(self) -> int | None:
         """Of the record that the log begins with; None for an empty store."""
         first = self.store.components.commit_log.min_offset
-        record = await self.service.run(self.store.lookup.finding_record(first))
+        record = await self.service.run(self.store.lookup.record_at_steps(first))
         view = None if record is None else verify(record, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
@@ -205,7 +205,7 @@ class RuntimeHandlers:
 
     @handles(DeleteExpiredCommitLog)
     async def clean_log(self, request: DeleteExpiredCommitLog, call: Call) -> Response:
-        cleaned = await self.service.clean(by_hand=True)
+        cleaned = await self.service.clean(manual=True)
         log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
         return Response()
 

@@ -100,7 +100,7 @@ class TopicHandlers:
         if queue is None:
             return TopicOffset()
         low, high = queue.min_offset, queue.max_offset
-        last_ms = (yield from self.store.lookup.finding_store_time(queue, high - 1)) if high > low else None
+        last_ms = (yield from self.store.lookup.store_time_steps(queue, high - 1)) if high > low else None
         return TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=last_ms or 0)
 
     def _found(self, topic: str) -> TopicConfig:
@@ -168,9 +168,9 @@ class QueueHandlers:
         return OffsetResponse(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
     async def _not_before(self, request: SearchOffset, timestamp_ms: int) -> int:
-        return await run_in_executor(self.store.lookup.searching_by_time(request.topic, request.queue_id, timestamp_ms))
+        return await run_in_executor(self.store.lookup.offset_by_time_steps(request.topic, request.queue_id, timestamp_ms))
 
     @handles(GetEarliestStoreTime)
     async def earliest_store_time(self, request: GetEarliestStoreTime, call: Call) -> StoreTimeResponse:
-        found = self.store.lookup.finding_earliest_store_time(request.topic, request.queue_id)
+        found = self.store.lookup.earliest_store_time_steps(request.topic, request.queue_id)
         return StoreTimeResponse(timestamp=await run_in_executor(found))

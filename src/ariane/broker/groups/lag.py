@@ -69,7 +69,7 @@ class ConsumeProgress:
     def _time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> IoSteps[QueueTimeSpan]:
         offset, end = max(0, self.offsets.get(group, topic, queue_id)), self.end(topic, queue_id)
         stored_ms = partial(self._stored_ms, topic, queue_id)
-        first_ms = max(0, (yield from self.store.lookup.finding_earliest_store_time(topic, queue_id)))
+        first_ms = max(0, (yield from self.store.lookup.earliest_store_time_steps(topic, queue_id)))
         next_ms = (yield from stored_ms(offset)) if offset < end else None
         consumed_ms = (yield from stored_ms(offset - 1)) if offset > 0 else first_ms
         last_ms = yield from stored_ms(end - 1)
@@ -93,7 +93,7 @@ class ConsumeProgress:
         queue = self.store.components.queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
-        return (yield from self.store.lookup.finding_store_time(queue, offset))
+        return (yield from self.store.lookup.store_time_steps(queue, offset))
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic=topic, broker_name=self.broker_name, queue_id=queue_id)

@@ -130,7 +130,7 @@ class OffsetResets:
             return 0
         if timestamp_ms == TO_THE_END:
             return queue.max_offset
-        return await run_in_executor(self.store.lookup.searching_by_time(topic, queue_id, timestamp_ms))
+        return await run_in_executor(self.store.lookup.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
     def _tell(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():

@@ -77,7 +77,7 @@ class RetryHandlers:
             )
 
     async def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
-        record = await run_in_executor(self.lookup.finding_record(offset)) if offset >= 0 else None
+        record = await run_in_executor(self.lookup.record_at_steps(offset)) if offset >= 0 else None
         view = None if record is None else verify(record, check_body_crc=False)
         if record is None or not isinstance(view, RecordView) or view.topic in _NEVER_CONSUMED:
             raise RequestFailed(

@@ -125,8 +125,8 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
         lag.messages += end - consumed
         lag.in_flight += max(0, taken - consumed)
         lag.ready += end - taken
-        unconsumed += _where((yield from queue.finding_physical(consumed)))
-        unpulled += _where((yield from queue.finding_physical(taken)))
+        unconsumed += _where((yield from queue.physical_offset_steps(consumed)))
+        unpulled += _where((yield from queue.physical_offset_steps(taken)))
     log = progress.store.components.commit_log
     lag.unconsumed = place_of(log, min(unconsumed, default=None))
     lag.unpulled = place_of(log, min(unpulled, default=None))
@@ -213,7 +213,7 @@ class MetricsCollector:
         behind = store.components.commit_log.max_offset - store.flusher.flushed_to
         enqueued = self._counters.puts.get(TIMER)
         transactions = parts.transactions
-        page.add(exposition.WRITABLE, store.refusal is None)
+        page.add(exposition.WRITABLE, store.write_error is None)
         page.add(exposition.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
         page.add(exposition.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
         page.add(exposition.TIMER_ENQUEUE_LAG, parts.timer.behind, *_LOCAL_DISK)

@@ -51,7 +51,7 @@ class PullFastPath:
             return position
         pieces: list[bytes | memoryview] = []
         written = 0
-        reads = self._reader.straight_reads()
+        reads = self._reader.read_ahead()
         for end, opaque, request, _ in pull_frames(data, position, self._limits):
             group = self._admissions.find(request)  # checks as they were passed before: 0.6 us against 1.2
             queue = self._queues.get(request.topic, request.queue_id)
@@ -67,7 +67,7 @@ class PullFastPath:
                 break
             if request.sys_flag & _COMMIT_OFFSET and can_be_committed(request.commit_offset, queue.max_offset):
                 self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
-            count, size = len(run.places), run.size
+            count, size = len(run.offsets), run.size
             broker_id = group.broker_id if self._settings.slave_read else MASTER_ID
             self._counters.got(request.topic, request.consumer_group, request.queue_id, count, size, offset + count)
             pieces.append(

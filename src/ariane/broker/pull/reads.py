@@ -46,7 +46,7 @@ def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
     scan = _Scan(reading)
     while True:
         request = scan.next_page()
-        page = run_if_cached(store.reader.reading(*request))
+        page = run_if_cached(store.reader.read_steps(*request))
         if page is None:
             return scan.so_far()
         result = scan.take(page)

@@ -99,7 +99,7 @@ class LevelQueues:
 
     def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> IoSteps[int]:
         """For an entry without a time of its own: Apache may have put it into a file beside the queue."""
-        stored_ms = yield from self._store.lookup.finding_store_time(queue, level.offset + index)
+        stored_ms = yield from self._store.lookup.store_time_steps(queue, level.offset + index)
         return (stored_ms or 0) + level.delay_ms
 
 

@@ -339,7 +339,7 @@ class TimerDelivery:
         yield lambda: found.append(self._wheel.log.oldest_from(since_ms))
         queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is not None:
-            found.append((yield from queue.finding_physical(max(self._take.offset, queue.min_offset))))
+            found.append((yield from queue.physical_offset_steps(max(self._take.offset, queue.min_offset))))
         return min((place for place in found if place is not None), default=None)
 
     # --- delivering -------------------------------------------------------------------------------------------------

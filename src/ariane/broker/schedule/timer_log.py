@@ -216,7 +216,7 @@ class TimerLog:
         while len(self._segments) > 1 and (first := self._segments.first) is not None:
             if self._last_wakes.get(first.base, 0) >= time_ms:
                 break
-            yield from self._segments.dropping_first()
+            yield from self._segments.drop_first_steps()
             self._last_wakes.pop(first.base, None)
             dropped += 1
         return dropped

@@ -197,7 +197,7 @@ class Transactions:
             physical = decode_offset_message_id(msg_id).physical_offset
         except RecordError as error:
             raise _refused(f"{error}; the offset id of a message of {TRANS_CHECK_MAX} is expected") from None
-        record = yield from self._store.lookup.finding_record(physical)
+        record = yield from self._store.lookup.record_at_steps(physical)
         view = None if record is None else verify(record)
         if isinstance(view, RecordView) and view.topic in (TRANS_HALF, TRANS_CHECK_MAX):
             own = yield from StoredQueue(self._store, view.topic).finding(view.queue_offset)

@@ -8,7 +8,7 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HALF_QUEUE, OP_QUEUE, HalfMessage, ended_offsets
 from ariane.errors import RecordError
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
-from ariane.store.blocking_io import IoSteps, Place
+from ariane.store.blocking_io import IoSteps, RecordLocation
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
 from ariane.wire.record.read import RecordView, verify
@@ -158,7 +158,7 @@ class StoredQueue:
         if not entry:
             return None
         physical, size, _ = ENTRY.unpack(entry)
-        return parts.commit_log.read(physical, size) if physical >= parts.commit_log.fresh_from else None
+        return parts.commit_log.read(physical, size) if physical >= parts.commit_log.assume_cached_from else None
 
     def finding(self, offset: int) -> IoSteps[memoryview | None]:
         """As `at`."""
@@ -170,7 +170,7 @@ class StoredQueue:
                 yield from self._store.components.commit_log.warm([place])
         return self.at(offset)
 
-    def _place(self, offset: int) -> Place | None:
+    def _place(self, offset: int) -> RecordLocation | None:
         queue = self._store.components.queues.get(self._topic, self._queue_id)
         entry = b"" if queue is None else queue.entries(offset, 1)
         return ENTRY.unpack(entry)[:2] if entry else None

@@ -25,7 +25,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.lock import lock_holder
 from ariane.store.offline.verify import check_config
-from ariane.store.offline.verify_report import Report, check_names, check_run
+from ariane.store.offline.verify_report import Report, check_names, check_file_sequence
 from ariane.store.settings import StoreSettings
 
 EXTRAS = {
@@ -250,7 +250,7 @@ class StoreChecks:
             return
         files = list_files(self._disk, self._layout.commit_log)
         report = Report(self._layout.root, is_unclean=self._disk.size(self._layout.abort) is not None)
-        check_run(report, files)
+        check_file_sequence(report, files)
         check_names(report, self._disk, self._layout.commit_log, files)
         check_config(report, self._disk, self._layout.config)
         for fault in report.faults:

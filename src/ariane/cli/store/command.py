@@ -58,7 +58,7 @@ def clean(layout: "Layout", hours: int, index_slots: int | None) -> None:
         store = MessageStore.open(settings, Clock(), store_host=bytes(8))
         try:
             files = 0
-            while dropped := store.clean(by_hand=True).files:
+            while dropped := store.clean(manual=True).files:
                 files += dropped
             begin = store.components.commit_log.min_offset
         finally:

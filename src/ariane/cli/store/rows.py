@@ -13,7 +13,7 @@ from ariane.errors import RecordError, StoreMismatch
 from ariane.model.ids import topic_fault
 from ariane.model.message import Property
 from ariane.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, decode_checkpoint
-from ariane.store.commit_log.scan import FoundRecord, LogItem, record_at, walk_files, walk_records
+from ariane.store.commit_log.scan import LocatedRecord, LogItem, record_at, walk_files, walk_records
 from ariane.store.consume_queue import entry
 from ariane.store.consume_queue.entry import ENTRY as QUEUE
 from ariane.store.consume_queue.scan import QueueScan, queue_at
@@ -92,7 +92,7 @@ def _host(raw: bytes) -> str:
         return raw.hex()
 
 
-def entry_row(number: int, raw: bytes, record: FoundRecord | None) -> Row:
+def entry_row(number: int, raw: bytes, record: LocatedRecord | None) -> Row:
     """One entry of a queue, with what its record says."""
     offset, size, tags_code = entry.ENTRY.unpack(raw)
     properties = _properties(record.view) if record is not None else {}
@@ -109,7 +109,7 @@ def entry_row(number: int, raw: bytes, record: FoundRecord | None) -> Row:
     }
 
 
-def _entry_remark(raw: bytes, record: FoundRecord | None) -> str | None:
+def _entry_remark(raw: bytes, record: LocatedRecord | None) -> str | None:
     if raw == entry.FILLER:
         return "filler: the queue starts behind it"
     return None if record is not None else "no whole record there"
@@ -130,7 +130,7 @@ def index_file_row(scan: IndexScan) -> Row:
     }
 
 
-def index_entry_row(file: Path, number: int, raw: bytes, record: FoundRecord | None, key: str) -> Row:
+def index_entry_row(file: Path, number: int, raw: bytes, record: LocatedRecord | None, key: str) -> Row:
     """One entry that a key leads to. The hash alone does not tell whether its message has that key."""
     key_hash, offset, seconds, previous = entries.ENTRY.unpack(raw)
     view = record.view if record is not None else None
@@ -161,7 +161,7 @@ def checkpoint_rows(checkpoint: Checkpoint) -> list[Row]:
     return [
         {"name": name, "value": value, "time": time_text(value) if name.endswith("_ms") else None}
         for name, value in asdict(checkpoint).items()
-        if name != "is_ours" and (checkpoint.is_ours or name not in ours)
+        if name != "has_ariane_slot" and (checkpoint.has_ariane_slot or name not in ours)
     ]
 
 

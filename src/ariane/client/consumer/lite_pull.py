@@ -26,7 +26,7 @@ from ariane.client.consumer.queues import HeldQueue, HeldQueues, ProcessQueue
 from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEnds, readable_queues
+from ariane.client.core.queue_bounds import QueueEndPages, readable_queues
 from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
 from ariane.errors import ArianeError, ClientError
@@ -150,7 +150,7 @@ class Inbox:
 @dataclass(slots=True)
 class LitePullComponents:
     instance: Instance
-    ends: QueueEnds
+    ends: QueueEndPages
     offsets: OffsetTable
     held: HeldQueues
     inbox: Inbox
@@ -197,7 +197,7 @@ class LitePullComponents:
             held=held,
             rebalance=Rebalance(instance, group, model, options.allocation, shared.keys(), held),
         )
-        return cls(instance, QueueEnds(instance), offsets, held, inbox, member, FixedQueues(instance, held), sought)
+        return cls(instance, QueueEndPages(instance), offsets, held, inbox, member, FixedQueues(instance, held), sought)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -231,7 +231,7 @@ async def _beginning(
     sought: dict[MessageQueue, int],
     queue: MessageQueue,
 ) -> Beginning:
-    found = await find_beginning(queue, await offsets.load(queue), options.start, QueueEnds(instance))
+    found = await find_beginning(queue, await offsets.load(queue), options.start, QueueEndPages(instance))
     offset = sought.pop(queue, None)
     return found if offset is None else Beginning(offset, "it was sought")
 

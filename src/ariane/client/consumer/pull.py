@@ -25,7 +25,7 @@ from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
 from ariane.client.consumer.retry import SendBacks
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEnds, readable_queues
+from ariane.client.core.queue_bounds import QueueEndPages, readable_queues
 from ariane.client.core.user_calls import UserCalls
 from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
@@ -41,7 +41,7 @@ _ATTEMPTS_MAX = 16
 @dataclass(slots=True)
 class PullComponents:
     puller: Puller
-    ends: QueueEnds
+    ends: QueueEndPages
     offsets: OffsetTable
     member: GroupMember
     rebalance: Rebalance
@@ -168,7 +168,7 @@ class PullConsumer(Consumer[PullComponents]):
             held=held,
             rebalance=rebalance,
         )
-        return PullComponents(Puller(instance, self.group), QueueEnds(instance), offsets, member, rebalance)
+        return PullComponents(Puller(instance, self.group), QueueEndPages(instance), offsets, member, rebalance)
 
 
 async def _by_hand(_queue: MessageQueue) -> Beginning:

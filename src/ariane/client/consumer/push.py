@@ -43,7 +43,7 @@ from ariane.client.consumer.rebalance import Rebalance
 from ariane.client.consumer.retry import SendBacks
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEnds
+from ariane.client.core.queue_bounds import QueueEndPages
 from ariane.client.core.user_calls import UserCalls
 from ariane.client.producer.tracing import Tracer
 from ariane.client.settings import ClientSettings
@@ -224,7 +224,7 @@ def _orderly(
 
 
 async def _beginning(instance: Instance, offsets: OffsetTable, options: PushOptions, queue: MessageQueue) -> Beginning:
-    return await find_beginning(queue, await offsets.load(queue), options.start, QueueEnds(instance))
+    return await find_beginning(queue, await offsets.load(queue), options.start, QueueEndPages(instance))
 
 
 def _local(instance: Instance, group: str, options: PushOptions) -> LocalOffsets:

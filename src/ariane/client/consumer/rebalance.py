@@ -23,7 +23,7 @@ QueuesChanged = Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]]
 """Told the topic, all its queues, and those that are now ours."""
 
 
-class Holder(Protocol):
+class RetentionHold(Protocol):
     """What takes and gives up queues."""
 
     def of(self, topic: str) -> set[MessageQueue]: ...
@@ -39,7 +39,7 @@ class Rebalance:
         model: MessageModel,
         allocation: Allocation,
         topics: Collection[str],
-        holder: Holder,
+        holder: RetentionHold,
     ) -> None:
         """`topics` is looked at in each round: the consumer's own, living collection."""
         self._instance = instance

@@ -42,7 +42,7 @@ async def broker_of(instance: Instance, queue: MessageQueue) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEnds:
+class QueueEndPages:
     instance: Instance
 
     async def min_offset(self, queue: MessageQueue) -> int:

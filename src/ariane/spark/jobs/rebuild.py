@@ -44,7 +44,7 @@ from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.offline.rebuild import BesideLayout, old_of
+from ariane.store.offline.rebuild import RebuildLayout, old_of
 from ariane.store.offline.verify import log_files
 from ariane.store.offline.verify_report import infer_file_sizes
 from ariane.store.settings import StoreSettings
@@ -118,7 +118,7 @@ class _Rebuild:
         self._options = options
         self._progress = progress
         root = layout.root if options.target_path is None else Path(options.target_path).absolute()
-        self._target = BesideLayout(root, layout.commit_log)
+        self._target = RebuildLayout(root, layout.commit_log)
         self._scratch = root / "rebuild.work"
         self._final = Layout.under(root)
 

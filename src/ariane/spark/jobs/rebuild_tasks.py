@@ -34,7 +34,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.index.entries import Header, KeyRows, topic_hash
 from ariane.store.index.file import IndexCapacity, IndexFile
 from ariane.store.layout import offset_name
-from ariane.store.offline.rebuild import BesideLayout
+from ariane.store.offline.rebuild import RebuildLayout
 from ariane.store.settings import StoreSettings
 from ariane.wire.hashes import java_hash, tags_code
 from ariane.wire.sys_flag import SysFlag
@@ -372,8 +372,8 @@ class Target:
     queue_segment_bytes: int
 
     @property
-    def layout(self) -> BesideLayout:
-        return BesideLayout(Path(self.root), Path(self.commit_log))
+    def layout(self) -> RebuildLayout:
+        return RebuildLayout(Path(self.root), Path(self.commit_log))
 
 
 def write_one(target: Target, work: list[QueueWork] | IndexWork) -> int:
@@ -457,7 +457,7 @@ def _write_index(target: Target, work: IndexWork) -> int:
         RealDisk(), target.layout.index / work.name, IndexCapacity(work.slots, work.entries), header
     )
     try:
-        file.publish(file.stage(KeyRows(rows["hash"].copy(), rows["physical"].copy(), rows["stored_ms"].copy())))
+        file.publish(file.write_entries(KeyRows(rows["hash"].copy(), rows["physical"].copy(), rows["stored_ms"].copy())))
         file.sync()
     finally:
         file.close()

@@ -133,7 +133,7 @@ def dispatch(staged: list[Staged], dispatcher: Dispatcher, timestamp_ms: int, ou
     if dispatcher.has_index:
         dispatcher.keys.add(physical, texts, timestamp_ms, topics, counts)
     if arrivals:
-        dispatcher.tell_all(arrivals)
+        dispatcher.notify(arrivals)
 
 
 # ---
@@ -345,7 +345,7 @@ class Appender:
         if self._dispatcher.has_index:
             places = batch.keys.of_each(offsets)
             self._dispatcher.keys.add(places, batch.keys.texts, timestamp_ms, (batch.topic,), (len(places),))
-        self._dispatcher.tell_all({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
+        self._dispatcher.notify({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:

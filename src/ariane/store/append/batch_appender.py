@@ -262,7 +262,7 @@ def _queue(codes: int | Int64s, places: list[_Place], physical: Int64s, sizes: I
         queue.append_packed(packed[first * ENTRY_BYTES : end * ENTRY_BYTES], end - first)
         for code in {codes} if isinstance(codes, int) else set(codes[first:end].tolist()):
             arrivals[queue, code] = queue.max_offset
-    dispatcher.tell_all(arrivals)
+    dispatcher.notify(arrivals)
 
 
 def _note_keys(

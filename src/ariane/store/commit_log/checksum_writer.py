@@ -92,13 +92,13 @@ def _gaps_of(disk: Disk, directory: Path, segment: Segment, block_bytes: int, lo
     begin = max(low, segment.base)
     file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
-        blocks, sums = Blocks(segment.base, segment.file.size, block_bytes), []
+        blocks, checksums = Blocks(segment.base, segment.file.size, block_bytes), []
     else:
         with closing(file):
-            blocks, sums = file.blocks, file.read(file.blocks.number_at(begin))
+            blocks, checksums = file.blocks, file.read(file.blocks.number_at(begin))
     first, end = blocks.number_at(begin), blocks.count if high >= segment.end else blocks.number_at(high)
-    sums += [NOT_KNOWN] * (end - first - len(sums))
-    numbered = zip(range(first, end), sums, strict=False)
+    checksums += [NOT_KNOWN] * (end - first - len(checksums))
+    numbered = zip(range(first, end), checksums, strict=False)
     known = {number: one for number, one in numbered if one != DAMAGED and one.covered_to < blocks.end_of(number)}
     return Gaps(segment, blocks, known)
 
@@ -118,7 +118,7 @@ def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
                 number, [BlockChecksum(block_end, crc32_onward(view[at - begin : block_end - begin], known.crc))]
             )
     if damaged:
-        _tell(gaps.segment, damaged)
+        _log_damage(gaps.segment, damaged)
 
 
 def _fetch(segment: Segment, begin: int, end: int) -> None:
@@ -160,7 +160,7 @@ def _numbers(blocks: Blocks, damaged: list[tuple[int, int]]) -> set[int]:
     }
 
 
-def _tell(segment: Segment, damaged: list[tuple[int, int]]) -> None:
+def _log_damage(segment: Segment, damaged: list[tuple[int, int]]) -> None:
     log.error(
         "bytes of the commit log are no record, and get no block sum: `ariane store verify` shows what is damaged",
         extra={"file": str(segment.path), "places": len(damaged), "from": damaged[0][0], "to": damaged[-1][1]},
@@ -176,7 +176,7 @@ def _tell(segment: Segment, damaged: list[tuple[int, int]]) -> None:
 # the rest. So the sums are cut first, and durably: a sum that is missing says "not known", a stale one would tell of
 # damage that there is not. It is done whether sums are being made or not, since an earlier run may have left some.
 
-LOOK_BACK_BYTES = 512 * 1024 * 1024
+BACKFILL_BYTES = 512 * 1024 * 1024
 """How much of the log without sums a start makes up for: more than lies between two checkpoints, even under load."""
 
 
@@ -188,7 +188,7 @@ def truncate_checksums(disk: Disk, directory: Path, segments: Segments, end: int
     segment = segments.find(end)
     if segment is not None and segment.base < end:
         try:
-            _cut_within(disk, directory / offset_name(segment.base), segment, end)
+            _truncate_within(disk, directory / offset_name(segment.base), segment, end)
         except OSError as error:  # then none of them counts: no sum is a reason not to start
             log.warning("block sums removed: they cannot be written", extra={"reason": str(error)})
             _remove(disk, directory, [offset_name(segment.base)])
@@ -210,7 +210,7 @@ def newest_checksum(
     From `begin` on the log was walked just now. What is missing before it nobody has looked at: see sums_gaps.py. It is
     not further back than a start can afford to read, either.
     """
-    begin = max(begin, segments.base, end - LOOK_BACK_BYTES)
+    begin = max(begin, segments.base, end - BACKFILL_BYTES)
     first = block_begin(disk, directory, segments.find(begin), begin, block_bytes)
     for segment in reversed(tuple(segments)):
         if segment.end <= first:
@@ -257,7 +257,7 @@ def _remove(disk: Disk, directory: Path, names: list[str]) -> None:
         disk.sync_directory(directory)
 
 
-def _cut_within(disk: Disk, path: Path, segment: Segment, end: int) -> None:
+def _truncate_within(disk: Disk, path: Path, segment: Segment, end: int) -> None:
     file = open_checksums(disk, path, segment.base, segment.file.size, writable=True)
     if file is None:
         return
@@ -324,40 +324,40 @@ class ChecksumWriter:
         self._directory = directory
         self._segments = segments
         self._block_bytes = max(block_bytes, BLOCK_BYTES_MIN)
-        self._one_at_a_time = threading.Lock()
-        self._at, self._crc = newest_checksum(disk, directory, segments, self._block_bytes, begin, end)
+        self._lock = threading.Lock()
+        self._covered_to, self._crc = newest_checksum(disk, directory, segments, self._block_bytes, begin, end)
         """How far the log is summed; and the sum of the block that is there, up to there."""
-        low = max(segments.base, end - LOOK_BACK_BYTES)
-        self._gaps = find_gaps(disk, directory, segments, self._block_bytes, low, self._at)
+        low = max(segments.base, end - BACKFILL_BYTES)
+        self._gaps = find_gaps(disk, directory, segments, self._block_bytes, low, self._covered_to)
         self._file: ChecksumFile | None = None
         self._unsynced: dict[Path, PendingSync] = {}
-        self._doubt(begin, end)
+        self._mark_unsynced(begin, end)
         self._is_failing = False
 
     def extend(self, durable_to: int) -> bool:
         """Sums some of the whole blocks below `durable_to`; whether there are more."""
-        if durable_to - self._at < self._block_bytes:
+        if durable_to - self._covered_to < self._block_bytes:
             return False
-        with self._one_at_a_time:
-            before = self._at
-            self._unless_failing(lambda: self._sum_to(min(durable_to, before + STEP_BYTES)), durable_to)
-            return before < self._at <= durable_to - self._block_bytes
+        with self._lock:
+            before = self._covered_to
+            self._try(lambda: self._extend_to(min(durable_to, before + STEP_BYTES)), durable_to)
+            return before < self._covered_to <= durable_to - self._block_bytes
 
     def make_durable(self, durable_to: int) -> None:
         """Sums all that is below `durable_to`, the begun block too, and syncs the sums.
 
         The first call makes up for gaps, and may take a while: it is that of the start, before anybody is served.
         """
-        with self._one_at_a_time:
+        with self._lock:
             self._fill_gaps(durable_to)
-            self._unless_failing(lambda: self._sum_to(durable_to, with_rest=True), durable_to)
-            self._unless_failing(self._sync, durable_to)
+            self._try(lambda: self._extend_to(durable_to, with_rest=True), durable_to)
+            self._try(self._sync, durable_to)
 
     def close(self) -> None:
-        with self._one_at_a_time:
+        with self._lock:
             self._close_file()
 
-    def _doubt(self, begin: int, end: int) -> None:
+    def _mark_unsynced(self, begin: int, end: int) -> None:
         """Sums that a killed process left are synced with the first of our own: a checkpoint says that all are."""
         for segment in self._segments:
             path = self._directory / offset_name(segment.base)
@@ -383,7 +383,7 @@ class ChecksumWriter:
         self._note_unsynced(file.path)
         fill(gaps, file, durable_to)
 
-    def _unless_failing(self, step: Callable[[], None], durable_to: int) -> None:
+    def _try(self, step: Callable[[], None], durable_to: int) -> None:
         """Tells of the first failure of several, and leaves a gap: the log may not wait for its sums."""
         try:
             step()
@@ -391,50 +391,50 @@ class ChecksumWriter:
             if not self._is_failing:
                 log.warning("block sums of the commit log are not written", extra={"reason": str(error)})
             self._is_failing = True
-            self._pass_over(durable_to)
+            self._skip_to(durable_to)
         else:
             self._is_failing = False
 
-    def _pass_over(self, durable_to: int) -> None:
+    def _skip_to(self, durable_to: int) -> None:
         self._close_file()
         segment = self._segment_at(durable_to)
         try:
             begin = block_begin(self._disk, self._directory, segment, durable_to, self._block_bytes)
         except OSError:
             begin = durable_to if segment is None else segment.end
-        if begin > self._at:
-            self._at, self._crc = begin, 0
+        if begin > self._covered_to:
+            self._covered_to, self._crc = begin, 0
 
-    def _sum_to(self, end: int, *, with_rest: bool = False) -> None:
-        while self._at < end:
-            segment = self._segment_at(self._at)
+    def _extend_to(self, end: int, *, with_rest: bool = False) -> None:
+        while self._covered_to < end:
+            segment = self._segment_at(self._covered_to)
             if segment is None:  # deleted before its turn came
-                self._pass_over(end)
+                self._skip_to(end)
                 return
             file = self._file_of(segment)
-            stop = min(end, segment.end, self._at + STEP_BYTES) if with_rest else file.blocks.whole_below(end)
-            if stop <= self._at:
+            stop = min(end, segment.end, self._covered_to + STEP_BYTES) if with_rest else file.blocks.whole_below(end)
+            if stop <= self._covered_to:
                 return
-            with segment.file.window(self._at - segment.base, stop - segment.base) as view:
-                self._sum_within(view, file, stop)
+            with segment.file.window(self._covered_to - segment.base, stop - segment.base) as view:
+                self._checksum_view(view, file, stop)
 
-    def _sum_within(self, view: memoryview, file: ChecksumFile, stop: int) -> None:
+    def _checksum_view(self, view: memoryview, file: ChecksumFile, stop: int) -> None:
         """`view` is the log from where the sums are to `stop`."""
-        begin, blocks = self._at, file.blocks
+        begin, blocks = self._covered_to, file.blocks
         at, crc = begin, self._crc
         first = number = blocks.number_at(at)
-        sums: list[BlockChecksum] = []
+        checksums: list[BlockChecksum] = []
         while at < stop:
             block_end = blocks.end_of(number)
             end = min(block_end, stop)
             crc = crc32_onward(view[at - begin : end - begin], crc)
-            sums.append(BlockChecksum(end, crc))
+            checksums.append(BlockChecksum(end, crc))
             at, number = end, number + 1
             if end == block_end:
                 crc = 0
         self._note_unsynced(file.path)
-        file.write(first, sums)
-        self._at, self._crc = at, crc
+        file.write(first, checksums)
+        self._covered_to, self._crc = at, crc
 
     def _segment_at(self, offset: int) -> Segment | None:
         """By a copy of the list, which the event loop may change meanwhile."""

@@ -30,11 +30,11 @@ from ariane.wire.hashes import crc32
 
 _HEAD = struct.Struct(">8sqii")
 _CRC = struct.Struct(">i")
-_SUM = struct.Struct(">qI")
+_CHECKSUM = struct.Struct(">qI")
 _MAGIC = b"ARIANE S"
 _HEAD_BYTES = 32
-SUM_BYTES = 16
-_UNWRITTEN = bytes(SUM_BYTES)
+CHECKSUM_BYTES = 16
+_UNWRITTEN = bytes(CHECKSUM_BYTES)
 BLOCK_BYTES_MIN = 512
 """With smaller ones the sums would take more than a thirtieth of the log."""
 
@@ -80,10 +80,10 @@ class Blocks:
 
     def position_of(self, number: int) -> int:
         """Where the sums file has the block's sum."""
-        return _HEAD_BYTES + number * SUM_BYTES
+        return _HEAD_BYTES + number * CHECKSUM_BYTES
 
     @property
-    def sums_bytes(self) -> int:
+    def checksum_file_bytes(self) -> int:
         """Of the whole sums file."""
         return self.position_of(self.count)
 
@@ -111,21 +111,21 @@ class ChecksumFile:
 
     def read(self, first: int = 0) -> list[BlockChecksum]:
         """The sums of the blocks from `first` up to the last one that has any."""
-        data = self._file.read((self.blocks.count - first) * SUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
-        raws = [data[at : at + SUM_BYTES].ljust(SUM_BYTES, b"\0") for at in range(0, len(data), SUM_BYTES)]
+        data = self._file.read((self.blocks.count - first) * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
+        raws = [data[at : at + CHECKSUM_BYTES].ljust(CHECKSUM_BYTES, b"\0") for at in range(0, len(data), CHECKSUM_BYTES)]
         return [self._unpack(raw, number) for number, raw in enumerate(raws, first)]
 
     def _unpack(self, raw: bytes, number: int) -> BlockChecksum:
         if raw == _UNWRITTEN:
             return NOT_KNOWN
-        if raw[_SUM.size :] != _CRC.pack(crc32(raw[: _SUM.size])):
+        if raw[_CHECKSUM.size :] != _CRC.pack(crc32(raw[: _CHECKSUM.size])):
             return DAMAGED
-        found = BlockChecksum(*_SUM.unpack_from(raw))
+        found = BlockChecksum(*_CHECKSUM.unpack_from(raw))
         return found if self.blocks.begin_of(number) < found.covered_to <= self.blocks.end_of(number) else DAMAGED
 
-    def write(self, first: int, sums: Iterable[BlockChecksum]) -> None:
+    def write(self, first: int, checksums: Iterable[BlockChecksum]) -> None:
         """The sums of blocks that follow each other, by one write."""
-        self._file.write(b"".join(map(_pack, sums)), self.blocks.position_of(first))
+        self._file.write(b"".join(map(_pack, checksums)), self.blocks.position_of(first))
 
     def sync(self) -> None:
         self._file.sync()
@@ -137,12 +137,12 @@ class ChecksumFile:
 def _pack(found: BlockChecksum) -> bytes:
     if found == NOT_KNOWN:
         return _UNWRITTEN
-    raw = _SUM.pack(*found)
+    raw = _CHECKSUM.pack(*found)
     return raw + _CRC.pack(crc32(raw))
 
 
 def create_checksums(disk: Disk, path: Path, blocks: Blocks) -> ChecksumFile:
-    file = disk.create(path, blocks.sums_bytes, allocated=0)
+    file = disk.create(path, blocks.checksum_file_bytes, allocated=0)
     try:
         file.write(blocks.pack(), 0)
     except OSError:
@@ -161,7 +161,7 @@ def open_checksums(
         return None
     file = disk.open(path, writable=writable)
     blocks = Blocks.unpack(file.read(_HEAD_BYTES, 0))
-    if blocks is None or (blocks.base, blocks.file_bytes) != (base, file_bytes) or size != blocks.sums_bytes:
+    if blocks is None or (blocks.base, blocks.file_bytes) != (base, file_bytes) or size != blocks.checksum_file_bytes:
         file.close()
         return None
     return ChecksumFile(path, file, blocks)

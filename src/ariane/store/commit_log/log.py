@@ -14,13 +14,13 @@ from pathlib import Path
 from ariane.errors import StoreFull, StoreMismatch
 from ariane.store.blocking_io import (
     IoSteps,
-    Place,
+    RecordLocation,
     UncachedBytes,
     are_cached,
     fetch,
     fetch_records,
     is_record_cached,
-    joined,
+    merge_adjacent,
     run_sync,
 )
 from ariane.store.disk import Disk, File
@@ -133,9 +133,9 @@ class Segments:
 
     def drop_first(self) -> Segment:
         """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
-        return run_sync(self.dropping_first())
+        return run_sync(self.drop_first_steps())
 
-    def dropping_first(self) -> IoSteps[Segment]:
+    def drop_first_steps(self) -> IoSteps[Segment]:
         """The same step by step: to give back the blocks of a large file takes a while.
 
         It is forgotten first, so nobody finds it any more while a thread removes it; and a number is never used again,
@@ -177,7 +177,7 @@ class CommitLog:
         self._preparing: Future[Segment] | None = None
         self._stale_to = 0
         """Up to here a write that failed may have left whole records, which must not follow the next one."""
-        self.fresh_from = 0
+        self.assume_cached_from = 0
         """Behind this, all was written by this process a minute ago at most: it is in memory, the kernel is not asked.
         The store moves it up with each checkpoint."""
 
@@ -223,7 +223,7 @@ class CommitLog:
     def roll(self) -> None:
         """Ends the active file with a blank record and begins the next. StoreFull, and nothing changed, if not."""
         active = self._active
-        following = self._following(self._end if active is None else active.end)
+        following = self._next_segment(self._end if active is None else active.end)
         if active is not None and self._end < active.end:
             self._write(active, pack_blank(active.end - self._end))
         self._active = following
@@ -238,7 +238,7 @@ class CommitLog:
             self._stale_to = max(self._stale_to, self._end + len(data))
             raise StoreFull(f"the commit log cannot be written: {error.strerror}") from error
 
-    def _following(self, base: int) -> Segment:
+    def _next_segment(self, base: int) -> Segment:
         found = self._segments.find(base)
         if found is not None:
             return found
@@ -278,38 +278,38 @@ class CommitLog:
 
     # --- without waiting for the disk -------------------------------------------------------------------------------
 
-    def is_cached(self, places: Sequence[Place]) -> bool:
+    def is_cached(self, locations: Sequence[RecordLocation]) -> bool:
         """Whether these records, in the order of the log, can be looked at without a wait for the disk.
 
         Asks for the first and the last: what lies between was written between, and is read by who reads these. A
         question for each of 32 records would cost three times what their pull does.
         """
-        if not places or places[0][0] >= self.fresh_from:
+        if not locations or locations[0][0] >= self.assume_cached_from:
             return True
-        ends = places if len(places) == 1 else (places[0], places[-1])
-        return all(map(are_cached, self._parts(ends)))
+        ends = locations if len(locations) == 1 else (locations[0], locations[-1])
+        return all(map(are_cached, self._byte_ranges(ends)))
 
-    def warm(self, places: Sequence[Place]) -> IoSteps[None]:
+    def warm(self, locations: Sequence[RecordLocation]) -> IoSteps[None]:
         """So that they can (cold_reads.py)."""
-        if not self.is_cached(places):
-            yield partial(fetch, list(self._parts(joined(places))))
+        if not self.is_cached(locations):
+            yield partial(fetch, list(self._byte_ranges(merge_adjacent(locations))))
 
     def warm_records(self, offsets: Sequence[int]) -> IoSteps[None]:
         """The same for records of which nobody knows more than where they begin."""
-        cold = [part for offset in offsets if (part := self._cold_record(offset)) is not None]
+        cold = [byte_range for offset in offsets if (byte_range := self._cold_record(offset)) is not None]
         if cold:
             yield partial(fetch_records, cold)
 
     def _cold_record(self, offset: int) -> UncachedBytes | None:
         segment = self._segments.find(offset)
-        if segment is None or offset >= self.fresh_from:
+        if segment is None or offset >= self.assume_cached_from:
             return None
         size_max = min(segment.end - offset, RECORD_BYTES_MAX)
-        part = UncachedBytes(segment.file, offset - segment.base, size_max)
-        return None if is_record_cached(part) else part
+        byte_range = UncachedBytes(segment.file, offset - segment.base, size_max)
+        return None if is_record_cached(byte_range) else byte_range
 
-    def _parts(self, places: Iterable[Place]) -> Iterator[UncachedBytes]:
-        for offset, size in places:
+    def _byte_ranges(self, locations: Iterable[RecordLocation]) -> Iterator[UncachedBytes]:
+        for offset, size in locations:
             segment = self._segments.find(offset)
             if segment is not None and 0 < size <= RECORD_BYTES_MAX:
                 yield UncachedBytes(segment.file, offset - segment.base, size)

@@ -51,37 +51,37 @@ from ariane.wire.record.read import BlankRecord, BrokenRecord, RecordView, verif
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
-_ROOM = bytes(16)
+_PADDING = bytes(16)
 """Behind the tails, so that a name can be compared wherever one begins."""
 
 
-class Facts(NamedTuple):
+class RecordFacts(NamedTuple):
     tags_codes: list[int]
     keys: list[Sequence[str]]
     """Of each record, the unique key first."""
 
 
-class Tails(NamedTuple):
+class RecordSuffixes(NamedTuple):
     data: bytes
     begins: Int64s
     """Where each tail begins, and where the last one ends."""
     topic_lengths: Int64s
 
     @classmethod
-    def joined(cls, pieces: Iterable[memoryview], lengths: Int64s, topic_lengths: Int64s) -> "Tails":
+    def joined(cls, pieces: Iterable[memoryview], lengths: Int64s, topic_lengths: Int64s) -> "RecordSuffixes":
         data = bytearray().join(pieces)
         begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         lengths_at = begins[:-1] + topic_lengths
-        places = np.frombuffer(data, np.uint8)
+        bounds = np.frombuffer(data, np.uint8)
         for at in (begins[:-1], lengths_at + 1, lengths_at + 2):
-            places[at] = _VALUE_ENDS
+            bounds[at] = _VALUE_ENDS
         return cls(bytes(data), begins, topic_lengths)
 
-    def first(self, count: int) -> "Tails":
-        return Tails(self.data[: self.begins[count]], self.begins[: count + 1], self.topic_lengths[:count])
+    def first(self, count: int) -> "RecordSuffixes":
+        return RecordSuffixes(self.data[: self.begins[count]], self.begins[: count + 1], self.topic_lengths[:count])
 
-    def count_plain(self) -> int:
-        """Tails before one that is not UTF-8, or that has a zero, as a page has that was lost (log_recovery.py).
+    def count_valid_text(self) -> int:
+        """RecordSuffixes before one that is not UTF-8, or that has a zero, as a page has that was lost (log_recovery.py).
 
         Of what is not UTF-8 it is not known where it is: the first tail that is not ASCII counts.
         """
@@ -109,14 +109,14 @@ class Tails(NamedTuple):
 
     # --- properties -------------------------------------------------------------------------------------------------
 
-    def facts(self) -> Facts:
-        data = np.frombuffer(self.data + _ROOM, np.uint8)
+    def facts(self) -> RecordFacts:
+        data = np.frombuffer(self.data + _PADDING, np.uint8)
         separators = np.append(np.flatnonzero(data == _VALUE_ENDS), len(self.data))
         tags, unique_keys, keys = (
             self._values(name, data, separators) for name in (Property.TAGS, Property.UNIQUE_KEY, Property.KEYS)
         )
         codes = {tag: tags_code(tag) for tag in set(tags)}
-        return Facts(list(map(codes.__getitem__, tags)), self._all_keys(unique_keys, keys))
+        return RecordFacts(list(map(codes.__getitem__, tags)), self._all_keys(unique_keys, keys))
 
     def _all_keys(self, unique_keys: list[str | None], keys: list[str | None]) -> list[Sequence[str]]:
         """The usual cases are one call for all: each message has a unique key, or keys, or both, and keys are one."""
@@ -124,11 +124,11 @@ class Tails(NamedTuple):
             some = [column for column in (unique_keys, keys) if any(column)]
             if not any(None in column for column in some):
                 return list(zip(*some, strict=True)) if some else [()] * len(keys)
-        return list(map(_together, unique_keys, keys))
+        return list(map(_merge_keys, unique_keys, keys))
 
     def _values(self, name: str, data: npt.NDArray[np.uint8], separators: Int64s) -> list[str | None]:
         """The value that each record has, None where there is none."""
-        begins, ends = _places_of(name.encode(), data, separators)
+        begins, ends = _find_values(name.encode(), data, separators)
         numbers = np.searchsorted(self._text_begins, begins, side="right") - 1
         is_property = (numbers >= 0) & (begins < self.begins[numbers + 1])  # and no part of a strange topic
         if not is_property.all():
@@ -142,7 +142,7 @@ class Tails(NamedTuple):
         return values
 
 
-def _places_of(name: bytes, data: npt.NDArray[np.uint8], separators: Int64s) -> tuple[Int64s, Int64s]:
+def _find_values(name: bytes, data: npt.NDArray[np.uint8], separators: Int64s) -> tuple[Int64s, Int64s]:
     """Where the values of this name begin and end."""
     kind = np.dtype(f"<u{len(name)}")  # compared as one number, which is fast: the names have 4 and 8 letters
     found = np.flatnonzero(at_every_byte(data.data, kind)[separators[:-1] + 1] == np.frombuffer(name, kind)[0])
@@ -151,7 +151,7 @@ def _places_of(name: bytes, data: npt.NDArray[np.uint8], separators: Int64s) -> 
     return name_ends[has_value] + 1, ends[has_value]
 
 
-def _together(unique_key: str | None, keys: str | None) -> Sequence[str]:
+def _merge_keys(unique_key: str | None, keys: str | None) -> Sequence[str]:
     words = () if keys is None else (keys,) if " " not in keys else tuple(word for word in keys.split(" ") if word)
     return words if unique_key is None else (unique_key, *words)
 
@@ -196,14 +196,14 @@ class SimpleRecords(NamedTuple):
     queue_offsets: list[int]
     sys_flags: list[int]
     timestamps_ms: list[int]
-    facts: Facts
+    facts: RecordFacts
 
     def entry(self, number: int) -> tuple[int, int, int]:
         """Of one of them, for its queue: physical offset, size, tags code."""
         return self.physical[number], self.sizes[number], self.facts.tags_codes[number]
 
 
-class _Places(NamedTuple):
+class _Boundaries(NamedTuple):
     """Of each record's parts, in the buffer."""
 
     starts: Int64s
@@ -211,8 +211,8 @@ class _Places(NamedTuple):
     topic_lengths: Int64s
     ends: Int64s
 
-    def first(self, count: int) -> "_Places":
-        return _Places(*(part[:count] for part in self))
+    def first(self, count: int) -> "_Boundaries":
+        return _Boundaries(*(part[:count] for part in self))
 
 
 def scan_simple_records(view: memoryview, position: int, base: int, size_max: int) -> SimpleRecords | None:
@@ -220,34 +220,34 @@ def scan_simple_records(view: memoryview, position: int, base: int, size_max: in
 
     `base` is the physical offset of the buffer's first byte: records must say that they belong where they are.
     """
-    starts = _chain(view, position)
+    starts = _record_starts(view, position)
     heads = heads_at(view, starts)
-    places = _places(view, starts, heads, base, size_max)
-    places = places.first(_count_whole(view, places, heads))
-    tails = Tails.joined(
-        _pieces(view, places.body_ends, places.ends), places.ends - places.body_ends, places.topic_lengths
+    bounds = _find_boundaries(view, starts, heads, base, size_max)
+    bounds = bounds.first(_count_crc_valid(view, bounds, heads))
+    suffixes = RecordSuffixes.joined(
+        _pieces(view, bounds.body_ends, bounds.ends), bounds.ends - bounds.body_ends, bounds.topic_lengths
     )
-    count = _count_sealed(view, places.first(tails.count_plain()), tails)
-    topics = tails.first(count).topics()
+    count = _count_checksum_valid(view, bounds.first(suffixes.count_valid_text()), suffixes)
+    topics = suffixes.first(count).topics()
     if SCHEDULE_TOPIC in topics:  # their entries have the time of delivery where others have the tags' code
         count = topics.index(SCHEDULE_TOPIC)
     if not count:
         return None
-    places, heads = places.first(count), heads[:count]
+    bounds, heads = bounds.first(count), heads[:count]
     return SimpleRecords(
-        end=int(places.ends[-1]),
-        physical=(places.starts + base).tolist(),
-        sizes=(places.ends - places.starts).tolist(),
+        end=int(bounds.ends[-1]),
+        physical=(bounds.starts + base).tolist(),
+        sizes=(bounds.ends - bounds.starts).tolist(),
         topics=topics[:count],
         queue_ids=heads["queueId"].tolist(),
         queue_offsets=heads["queueOffset"].tolist(),
         sys_flags=heads["sysFlag"].tolist(),
         timestamps_ms=heads["storeTimestamp"].tolist(),
-        facts=tails.first(count).facts(),
+        facts=suffixes.first(count).facts(),
     )
 
 
-def _chain(view: memoryview, position: int) -> Int64s:
+def _record_starts(view: memoryview, position: int) -> Int64s:
     """Where records of version 1 begin, each where the size of the one before leads; of the last only the head may be
     there."""
     starts: list[int] = []
@@ -263,50 +263,50 @@ def _chain(view: memoryview, position: int) -> Int64s:
     return np.array(starts, np.int64)
 
 
-def _places(view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int) -> _Places:
+def _find_boundaries(view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int) -> _Boundaries:
     """Up to the first record whose lengths do not add up, or that belongs elsewhere. Before a length is followed, it is
     known to lead to a place inside the record, and the record to be inside the buffer."""
     sizes, bodies = heads["size"].astype(np.int64), heads["bodyLength"].astype(np.int64)
     ends, body_ends = starts + sizes, starts + HEAD_BYTES + bodies
-    odd = (heads["sysFlag"] & HOST_BITS) != 0
-    odd |= heads["physicalOffset"] != starts + base
-    odd |= (sizes > size_max) | (ends > len(view)) | (bodies < 0) | (body_ends + _LENGTHS_BYTES > ends)
-    count = _count_before(odd)
+    invalid = (heads["sysFlag"] & HOST_BITS) != 0
+    invalid |= heads["physicalOffset"] != starts + base
+    invalid |= (sizes > size_max) | (ends > len(view)) | (bodies < 0) | (body_ends + _LENGTHS_BYTES > ends)
+    count = _count_before(invalid)
     bytes_ = np.frombuffer(view, np.uint8)
     topics = bytes_[body_ends[:count]].astype(np.int64)
-    places = _Places(starts, body_ends, topics, ends).first(count)
-    texts = places.ends - places.body_ends - topics - _LENGTHS_BYTES
-    places = places.first(_count_before((topics > TOPIC_BYTES_MAX_V1) | (texts < 0)))
-    length_at = places.body_ends + 1 + places.topic_lengths
+    bounds = _Boundaries(starts, body_ends, topics, ends).first(count)
+    texts = bounds.ends - bounds.body_ends - topics - _LENGTHS_BYTES
+    bounds = bounds.first(_count_before((topics > TOPIC_BYTES_MAX_V1) | (texts < 0)))
+    length_at = bounds.body_ends + 1 + bounds.topic_lengths
     stored = bytes_[length_at].astype(np.int64) << 8 | bytes_[length_at + 1]
-    return places.first(_count_before(stored != texts[: len(stored)]))
+    return bounds.first(_count_before(stored != texts[: len(stored)]))
 
 
-def _count_whole(view: memoryview, places: _Places, heads: npt.NDArray[np.void]) -> int:
+def _count_crc_valid(view: memoryview, bounds: _Boundaries, heads: npt.NDArray[np.void]) -> int:
     """Records before the first one whose body is not what was written."""
-    begins, ends = places.starts + HEAD_BYTES, places.body_ends
+    begins, ends = bounds.starts + HEAD_BYTES, bounds.body_ends
     found = np.fromiter(whole_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
     return _count_before((found != heads["bodyCRC"][: len(begins)]) & (begins < ends))
 
 
-def _count_sealed(view: memoryview, places: _Places, tails: Tails) -> int:
+def _count_checksum_valid(view: memoryview, bounds: _Boundaries, suffixes: RecordSuffixes) -> int:
     """Records before the first one with a seal that says that it is not what was written."""
-    if SEAL_NAME in tails.data:
-        for number, record in enumerate(_pieces(view, places.starts, places.ends)):
-            text = tails.text(number)
+    if SEAL_NAME in suffixes.data:
+        for number, record in enumerate(_pieces(view, bounds.starts, bounds.ends)):
+            text = suffixes.text(number)
             if has_checksum(text) and checksum_fault(record, text) is not None:
                 return number
-    return len(places.starts)
+    return len(bounds.starts)
 
 
 def _pieces(view: memoryview, begins: Int64s, ends: Int64s) -> Iterator[memoryview]:
     return map(view.__getitem__, map(slice, begins.tolist(), ends.tolist()))
 
 
-def _count_before(odd: Bools) -> int:
+def _count_before(invalid: Bools) -> int:
     """How many there are before the first odd one."""
-    first = int(odd.argmax()) if len(odd) else 0
-    return first if len(odd) and odd[first] else len(odd)
+    first = int(invalid.argmax()) if len(invalid) else 0
+    return first if len(invalid) and invalid[first] else len(invalid)
 
 
 # ---
@@ -316,12 +316,12 @@ log = logging.getLogger(__name__)
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _ZERO_CHUNK = 1024 * 1024
 _APACHE_SLACK_MS = 3_000
-_ALONE_MIN = 8
+_ONE_BY_ONE_MIN = 8
 """How many records are looked at one by one behind an unusual one; twice as many each time there is another at once."""
 
 
 @dataclass(slots=True)
-class LogWalk:
+class LogScan:
     """Walks records from `start` to the end of the log and remembers what it met on the way."""
 
     disk: Disk
@@ -334,8 +334,8 @@ class LogWalk:
     last_timestamp_ms: int = 0
     records: int = 0
     quarantined: list[Path] = field(default_factory=list)
-    _alone: int = 0
-    _alone_next: int = _ALONE_MIN
+    _one_by_one: int = 0
+    _one_by_one_next: int = _ONE_BY_ONE_MIN
 
     def whole_records(self) -> Iterator[RecordView | SimpleRecords]:
         """Every whole record, many at once where they are usual; `end` is set when they are exhausted."""
@@ -347,12 +347,12 @@ class LogWalk:
                 "to begin anew without those messages, remove `checkpoint`, `consumequeue` and `index`"
             )
         while (segment := self.segments.find(position)) is not None:
-            usual = self._usual(segment, position)
-            if usual is not None:
-                self.records += len(usual.physical)
-                self.last_timestamp_ms = max(self.last_timestamp_ms, *usual.timestamps_ms)
-                yield usual
-                self.end = position = segment.base + usual.end
+            batch = self._scan_simple(segment, position)
+            if batch is not None:
+                self.records += len(batch.physical)
+                self.last_timestamp_ms = max(self.last_timestamp_ms, *batch.timestamps_ms)
+                yield batch
+                self.end = position = segment.base + batch.end
                 continue
             verdict = verify(segment.file.view(), position - segment.base, size_max=self.size_max)
             if isinstance(verdict, RecordView) and self._is_whole(verdict, position):
@@ -369,18 +369,18 @@ class LogWalk:
                 return
             self.end = position
 
-    def _usual(self, segment: Segment, position: int) -> SimpleRecords | None:
+    def _scan_simple(self, segment: Segment, position: int) -> SimpleRecords | None:
         """None when the next record is to be looked at alone: behind an unusual one there are often more of them."""
-        if self._alone:
-            self._alone -= 1
+        if self._one_by_one:
+            self._one_by_one -= 1
             return None
-        usual = scan_simple_records(segment.file.view(), position - segment.base, segment.base, self.size_max)
-        if usual is None:
-            self._alone = self._alone_next
-            self._alone_next = min(2 * self._alone_next, RECORDS_MAX)
+        batch = scan_simple_records(segment.file.view(), position - segment.base, segment.base, self.size_max)
+        if batch is None:
+            self._one_by_one = self._one_by_one_next
+            self._one_by_one_next = min(2 * self._one_by_one_next, RECORDS_MAX)
         else:
-            self._alone_next = _ALONE_MIN
-        return usual
+            self._one_by_one_next = _ONE_BY_ONE_MIN
+        return batch
 
     def _is_whole(self, view: RecordView, position: int) -> bool:
         """A record may end on a page that a power cut lost, and its checksum covers the body alone. Such a page reads
@@ -427,15 +427,15 @@ def _next_record(segment: Segment, position: int, end: int, size_max: int) -> in
         at += 1
 
 
-def start_of_walk(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
+def scan_start(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
     """Where to begin: as far on as is known to be whole and dispatched. `queued_to`: how far the queues reach."""
-    if checkpoint.is_ours:
+    if checkpoint.has_ariane_slot:
         known = checkpoint.written_to if exit_ is LastExit.PROCESS_CRASH else checkpoint.dispatched_to
         return max(segments.base, known)
-    return _start_like_apache(segments, checkpoint, exit_, max(segments.base, queued_to))
+    return _start_from_apache_files(segments, checkpoint, exit_, max(segments.base, queued_to))
 
 
-def _start_like_apache(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
+def _start_from_apache_files(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
     """A store that Apache wrote, or a log that came alone: by files, because its checkpoint has only times."""
     files = list(segments)
     if exit_ is LastExit.CLEAN:

@@ -89,7 +89,7 @@ def walk_files(
             yield from _FileWalk(disk, file, check_crc, progress).items(max(start - file.base, 0))
 
 
-class FoundRecord(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A whole record, and the file it is in."""
 
     view: RecordView
@@ -103,14 +103,14 @@ class FoundRecord(NamedTuple):
         return self.buffer[self.view.position : self.view.position + self.view.size]
 
 
-def walk_records(disk: Disk, files: Iterable[DataFile], start: int = 0) -> Iterator[FoundRecord]:
+def walk_records(disk: Disk, files: Iterable[DataFile], start: int = 0) -> Iterator[LocatedRecord]:
     """The whole records from `start` on, which may be anywhere: inside a record, the next one is found."""
     for item in walk_files(disk, files, start):
         if isinstance(item.verdict, RecordView):
-            yield FoundRecord(item.verdict, item.file, item.offset - item.file.base, item.buffer)
+            yield LocatedRecord(item.verdict, item.file, item.offset - item.file.base, item.buffer)
 
 
-def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> FoundRecord | None:
+def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> LocatedRecord | None:
     """The whole record that begins at a physical offset, None when there is none. Reads no more than the record."""
     file = next((file for file in files if file.base <= offset < file.end), None)
     if file is None:
@@ -121,7 +121,7 @@ def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> FoundRecord
     finally:
         handle.close()
     view = verify(raw)
-    return FoundRecord(view, file, offset - file.base, raw) if isinstance(view, RecordView) else None
+    return LocatedRecord(view, file, offset - file.base, raw) if isinstance(view, RecordView) else None
 
 
 def _read_record(handle: File, position: int) -> bytes:

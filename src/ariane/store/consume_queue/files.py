@@ -35,16 +35,16 @@ from ariane.store.layout import offset_name, offset_of
 OPEN_FILES_MAX = 512
 """Half of the 1,024 descriptors that a process has unless told otherwise; connections need the others."""
 
-_WANTED = 16_384  # opening a queue's file again costs ten times the write that it is opened for
+_OPEN_FILES_TARGET = 16_384  # opening a queue's file again costs ten times the write that it is opened for
 
 
 def affordable_open_files() -> int:
     """Half of what the process may have open, after raising its own soft limit; at most what helps."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 2 * _WANTED:
-        soft = 2 * _WANTED if hard == resource.RLIM_INFINITY else min(2 * _WANTED, hard)
+    if soft < 2 * _OPEN_FILES_TARGET:
+        soft = 2 * _OPEN_FILES_TARGET if hard == resource.RLIM_INFINITY else min(2 * _OPEN_FILES_TARGET, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(OPEN_FILES_MAX, min(_WANTED, soft // 2))
+    return max(OPEN_FILES_MAX, min(_OPEN_FILES_TARGET, soft // 2))
 
 
 class OpenFiles:
@@ -124,7 +124,7 @@ class QueueFiles:
         self.directory = str(directory)
         self.segment_bytes = segment_bytes
         self.base = self.end = 0
-        with self._failing_as(StoreError, "opened"):
+        with self._os_errors_as(StoreError, "opened"):
             self._load(disk.names(directory))
 
     def __bool__(self) -> bool:
@@ -141,11 +141,11 @@ class QueueFiles:
             self._remove_all(names)
             return
         bases = sorted(base for name in names if (base := offset_of(name)) is not None)
-        empty = [base for base in bases if self._admit(base) == 0]
+        empty = [base for base in bases if self._add_existing(base) == 0]
         if empty:
             self._drop_last_until(empty[0])
 
-    def _admit(self, base: int) -> int:
+    def _add_existing(self, base: int) -> int:
         """Adds a file that is there; its size."""
         size = self._disk.size(Path(self.path(base)))
         if size not in (0, self.segment_bytes):
@@ -168,19 +168,19 @@ class QueueFiles:
         """Exactly `length` bytes, which the files must hold."""
         at = position % self.segment_bytes
         if at + length <= self.segment_bytes:
-            return self._read_one(position - at, at, length)
-        return b"".join(self._read_one(*part) for part in self._parts(position, length))
+            return self._read_within_file(position - at, at, length)
+        return b"".join(self._read_within_file(*part) for part in self._split_by_file(position, length))
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """At or before the end, making files as needed. StoreFull when it fails: then the call may be repeated."""
         at = position % self.segment_bytes
         base = position - at
         if at + len(data) <= self.segment_bytes and self.base <= base < self.end:
-            self._write_one(base, at, data)
+            self._write_within_file(base, at, data)
         else:
-            self._write_parts(position, data)
+            self._write_across_files(position, data)
 
-    def _write_one(self, base: int, at: int, data: bytes | bytearray) -> None:
+    def _write_within_file(self, base: int, at: int, data: bytes | bytearray) -> None:
         """The usual case in a straight line: a busy store does this for thousands of queues every second."""
         path = self._path_to_write(base)
         self._note_unsynced(base)
@@ -194,10 +194,10 @@ class QueueFiles:
             self._path_base, self._path = base, self.path(base)
         return self._path
 
-    def _write_parts(self, position: int, data: bytes | bytearray) -> None:
+    def _write_across_files(self, position: int, data: bytes | bytearray) -> None:
         done = 0
-        with self._failing_as(StoreFull, "written"):
-            for base, at, length in self._parts(position, len(data)):
+        with self._os_errors_as(StoreFull, "written"):
+            for base, at, length in self._split_by_file(position, len(data)):
                 file = self._file(base, at)
                 self._note_unsynced(base)
                 file.write(data[done : done + length], at)
@@ -208,11 +208,11 @@ class QueueFiles:
         if not self.base <= position < self.end:
             return
         at = position % self.segment_bytes
-        with self._failing_as(StoreFull, "written"):
+        with self._os_errors_as(StoreFull, "written"):
             if _zero_from(self._open_files.get(self.path(position - at)), at):
                 self._note_unsynced(position - at)
 
-    def _parts(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
+    def _split_by_file(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
         """A range as base, position in the file and length, for each file that it touches."""
         end = position + length
         while position < end:
@@ -235,7 +235,7 @@ class QueueFiles:
             self._read_base, self._read_path = base, self.path(base)
         return self._read_path
 
-    def _read_one(self, base: int, at: int, length: int) -> bytes:
+    def _read_within_file(self, base: int, at: int, length: int) -> bytes:
         path = self._path_to_read(base)
         try:
             data = self._open_files.get(path).read(length, at)
@@ -247,7 +247,7 @@ class QueueFiles:
 
     def warm(self, position: int, length: int) -> IoSteps[None]:
         """So that `read` does not wait for the disk. What cannot be read is `read`'s to tell."""
-        for base, at, step in self._parts(position, length):
+        for base, at, step in self._split_by_file(position, length):
             path = self._path_to_read(base)
             if not self._is_cached(path, at, step):
                 yield partial(fetch_entries, self._disk, path, at, step)
@@ -292,7 +292,7 @@ class QueueFiles:
         there is no gap.
         """
         count, is_synced = 0, False
-        with self._failing_as(StoreError, "removed"):
+        with self._os_errors_as(StoreError, "removed"):
             while self.base + self.segment_bytes <= min(position, self.end - 1):
                 if self._names_are_in_doubt and not is_synced:
                     yield PendingSync(self._disk, self.directory, is_directory=True).sync
@@ -306,7 +306,7 @@ class QueueFiles:
 
     def drop_from(self, position: int) -> None:
         """Removes the files that begin at or after `position`, but never the first one: it tells where the queue is."""
-        with self._failing_as(StoreError, "removed"):
+        with self._os_errors_as(StoreError, "removed"):
             self._drop_last_until(max(position, self.base + 1))
 
     def _drop_last_until(self, position: int) -> None:
@@ -322,7 +322,7 @@ class QueueFiles:
     def destroy(self) -> None:
         """Removes every file, and the directory unless something else is in it."""
         directory = Path(self.directory)
-        with self._failing_as(StoreError, "removed"):
+        with self._os_errors_as(StoreError, "removed"):
             if self:
                 with suppress(OSError):  # on a full disk, files that make room go without the mark
                     self._disk.create(directory / _REMOVING, 0, allocated=0).close()
@@ -352,7 +352,7 @@ class QueueFiles:
             unsynced.append(self._names)
         return unsynced
 
-    def doubt_from(self, position: int | None) -> None:
+    def mark_unsynced_from(self, position: int | None) -> None:
         """What another process wrote may be in the page cache only: bytes from `position` on, and its last name.
 
         Bytes count as not synced. The name is synced with the next bytes or before the next name, whichever is first:
@@ -379,7 +379,7 @@ class QueueFiles:
         self._names_in_doubt = False
 
     @contextmanager
-    def _failing_as(self, kind: type[StoreError], what: str) -> Iterator[None]:
+    def _os_errors_as(self, kind: type[StoreError], what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:

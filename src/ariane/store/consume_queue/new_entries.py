@@ -49,14 +49,14 @@ Q = TypeVar("Q", bound=Owner)
 
 
 class NewEntries(Generic[Q]):
-    __slots__ = ("_free", "_owners", "dealt", "dirty", "packed")
+    __slots__ = ("_free", "_owners", "distributed", "dirty", "packed")
 
     def __init__(self) -> None:
         self.packed = bytearray()
         """What `pack_numbered` made, for the hot path to add to; it stays the same object."""
         self.dirty: set[Q] = set()
         """Queues that were given something; a queue that has written it leaves."""
-        self.dealt = 0
+        self.distributed = 0
         """How many entries queues were given since the store was opened."""
         self._owners: list[Q] = []
         self._free: list[int] = []
@@ -64,9 +64,9 @@ class NewEntries(Generic[Q]):
     @property
     def total(self) -> int:
         """Those that queues were given, and those that wait to be."""
-        return self.dealt + len(self.packed) // _NUMBERED.size
+        return self.distributed + len(self.packed) // _NUMBERED.size
 
-    def join(self, queue: Q) -> int:
+    def register(self, queue: Q) -> int:
         """The number that stands before its entries."""
         if self._free:
             number = self._free.pop()
@@ -76,18 +76,18 @@ class NewEntries(Generic[Q]):
             self._owners.append(queue)
         return number
 
-    def leave(self, number: int) -> None:
+    def unregister(self, number: int) -> None:
         """The queue is gone, and has nothing here."""
         self._free.append(number)
 
-    def deal(self) -> None:
+    def distribute(self) -> None:
         """Gives every queue what is its own."""
-        self.dealt = self.total
+        self.distributed = self.total
         packed, owners, dirty = self.packed, self._owners, self.dirty
         few = len(packed) <= _FEW_BYTES
-        dealt = list(_NUMBERED.iter_unpack(packed)) if few else self._sorted(bytes(packed))
+        distributed = list(_NUMBERED.iter_unpack(packed)) if few else self._sorted(bytes(packed))
         packed.clear()
-        for number, entries in dealt:
+        for number, entries in distributed:
             queue = owners[number]
             queue.tail += entries
             dirty.add(queue)

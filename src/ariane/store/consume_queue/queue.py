@@ -36,13 +36,13 @@ from ariane.store.disk import PendingSync
 # So here entries must also ascend: each record lies behind the one before it, or is the same again, which is how a
 # queue passes over records that its log has lost.
 
-FILES_WALKED = 3
+FILES_SCANNED = 3
 _CHUNK_ENTRIES_MIN = 200  # one page: most queues are short
 _CHUNK_ENTRIES_MAX = 16_384
 _FILLER_SIZE = ENTRY.unpack(FILLER)[1]
 
 
-class Last(NamedTuple):
+class LastRecord(NamedTuple):
     """The record that the last entry points to; all zero while there is none, or a filler."""
 
     physical: int = 0
@@ -51,12 +51,12 @@ class Last(NamedTuple):
 
 class QueueEnd(NamedTuple):
     position: int
-    last: Last
+    last: LastRecord
 
 
 def find_end(files: QueueFiles) -> QueueEnd:
     """Walks the last three files, as Apache does, and files before them only as long as it finds no entry."""
-    start = max(files.base, files.end - FILES_WALKED * files.segment_bytes)
+    start = max(files.base, files.end - FILES_SCANNED * files.segment_bytes)
     while True:
         end = _walk(files, start)
         if end.position > start or start == files.base:
@@ -65,7 +65,7 @@ def find_end(files: QueueFiles) -> QueueEnd:
 
 
 def _walk(files: QueueFiles, position: int) -> QueueEnd:
-    last, entries = Last(), _CHUNK_ENTRIES_MIN
+    last, entries = LastRecord(), _CHUNK_ENTRIES_MIN
     while position < files.end:
         chunk = files.read(position, min(entries * ENTRY_BYTES, files.end - position))
         count, last = ascending(chunk, last)
@@ -76,7 +76,7 @@ def _walk(files: QueueFiles, position: int) -> QueueEnd:
     return QueueEnd(position, last)
 
 
-def ascending(chunk: bytes, last: Last) -> tuple[int, Last]:
+def ascending(chunk: bytes, last: LastRecord) -> tuple[int, LastRecord]:
     """How many entries from the start of `chunk` are valid behind `last`, and the last of them."""
     entries = np.frombuffer(chunk, ENTRY_TYPE)
     physical = entries["offset"].astype(np.int64)
@@ -88,7 +88,7 @@ def ascending(chunk: bytes, last: Last) -> tuple[int, Last]:
     is_behind = (physical >= end_before) | ((physical == physical_before) & (end == end_before))
     is_valid = (physical >= 0) & (size > 0) & (end >= physical) & is_behind  # a sum past 2^63 wraps around
     count = len(entries) if is_valid.all() else int(is_valid.argmin())
-    return count, Last(int(physical[count - 1]), int(end[count - 1])) if count else last
+    return count, LastRecord(int(physical[count - 1]), int(end[count - 1])) if count else last
 
 
 # ---
@@ -124,7 +124,7 @@ class ConsumeQueue:
         self._files = files
         self._new = new
         self._packed = new.packed
-        self.number = new.join(self)
+        self.number = new.register(self)
         """What its new entries are marked with."""
         self.tail = bytearray()
         """The last entries but those that `new` still has."""
@@ -140,15 +140,15 @@ class ConsumeQueue:
         self.max_offset = offset
         """Where the next entry will be."""
 
-    def _gather(self) -> None:
+    def _collect_new(self) -> None:
         """So that the tail has all entries up to `max_offset`: before anything but an append."""
         if self._packed:
-            self._new.deal()
+            self._new.distribute()
 
     @property
     def max_physical(self) -> int:
         """Where the record of the last entry ends, 0 when there is no entry."""
-        self._gather()
+        self._collect_new()
         tail = self.tail
         if not tail:
             return self._end_physical
@@ -169,10 +169,10 @@ class ConsumeQueue:
         assert len(entries) == count * ENTRY_BYTES
         offset = self.max_offset
         if count:
-            self._gather()
+            self._collect_new()
             self.tail += entries
             self._new.dirty.add(self)
-            self._new.dealt += count
+            self._new.distributed += count
             self.max_offset = offset + count
         return offset
 
@@ -191,14 +191,14 @@ class ConsumeQueue:
         """
         if physical_offset + size <= self.max_physical:
             return False
-        if queue_offset != self.max_offset and not self._make_way(queue_offset, physical_offset, size, tags_code):
+        if queue_offset != self.max_offset and not self._reconcile_offset(queue_offset, physical_offset, size, tags_code):
             return False
         self.tail += _pack(physical_offset, size, tags_code)
         self.max_offset = queue_offset + 1
         self._new.dirty.add(self)
         return True
 
-    def _make_way(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+    def _reconcile_offset(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
         facts = {"topic": self.topic, "queue": self.queue_id, "offset": queue_offset, "end": self.max_offset}
         if queue_offset == 0 or (self.max_physical == 0 and queue_offset > 0):
             if self.max_physical:
@@ -243,25 +243,25 @@ class ConsumeQueue:
         if self.min_offset <= offset < end:
             yield from self._files.warm(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
 
-    def write_place(self) -> tuple[str, int] | None:
+    def write_position(self) -> tuple[str, int] | None:
         """The file, and where in it, that the next entry is written to; None when that file is still to be made."""
         files, position = self._files, self._written * ENTRY_BYTES
         at = position % files.segment_bytes
         return (files.path(position - at), at) if files.base <= position < files.end else None
 
     @property
-    def is_write_place_cached(self) -> bool:
+    def is_write_position_cached(self) -> bool:
         """Whether that write would not wait for the disk. Of a file that is made for it nothing is read."""
-        return self.write_place() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
+        return self.write_position() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
 
-    def finding_physical(self, offset: int) -> IoSteps[int | None]:
+    def physical_offset_steps(self, offset: int) -> IoSteps[int | None]:
         """Where the record of the entry at `offset` is; None when the queue has no such entry."""
         yield from self.warm(offset)
         entry = self.entries(offset, 1)
         return int(ENTRY.unpack(entry)[0]) if entry else None
 
     def _read(self, offset: int, end: int) -> bytes:
-        self._gather()
+        self._collect_new()
         tail_offset = self._tail_offset
         if offset >= tail_offset:
             return bytes(self.tail[(offset - tail_offset) * ENTRY_BYTES : (end - tail_offset) * ENTRY_BYTES])
@@ -293,7 +293,7 @@ class ConsumeQueue:
 
     def write(self) -> None:
         """Moves new entries to the files. StoreFull when it fails: nothing is lost, and the next call tries again."""
-        self._gather()
+        self._collect_new()
         written, end, tail_offset = self._written, self.max_offset, self._tail_offset
         if written < end:
             self._files.write(written * ENTRY_BYTES, self.tail[(written - tail_offset) * ENTRY_BYTES :])
@@ -307,14 +307,14 @@ class ConsumeQueue:
         """What a thread has to sync so that everything written until now is durable."""
         return self._files.take_unsynced()
 
-    def doubt_from(self, physical: int) -> None:
+    def mark_unsynced_from(self, physical: int) -> None:
         """After a crash of the process: entries for records that end behind `physical` may not be durable."""
         if self._files and self.max_physical > physical:
             first = self._first
             end = first + bisect_right(range(first, self._written), physical, key=self._end_at)
-            self._files.doubt_from(end * ENTRY_BYTES)
+            self._files.mark_unsynced_from(end * ENTRY_BYTES)
         elif self._files:
-            self._files.doubt_from(None)
+            self._files.mark_unsynced_from(None)
 
     def recover(self) -> None:
         """Finds the end of the entries in the files and removes whatever stands behind it."""
@@ -348,13 +348,13 @@ class ConsumeQueue:
 
     def correct_min(self, log_min: int) -> None:
         """The log begins at `log_min` now: entries that point below it count no more."""
-        run_sync(self._correcting_min(log_min))
+        run_sync(self._correct_min_steps(log_min))
 
-    def _correcting_min(self, log_min: int) -> IoSteps[None]:
+    def _correct_min_steps(self, log_min: int) -> IoSteps[None]:
         """Looks at the first entry, then halves what is left: nobody has read these for days."""
         low, high, middle = self.min_offset, self.max_offset, self.min_offset
         while low < high:
-            physical = yield from self.finding_physical(middle)
+            physical = yield from self.physical_offset_steps(middle)
             if physical is None:  # the queue was deleted meanwhile
                 return
             if physical < log_min:
@@ -366,20 +366,20 @@ class ConsumeQueue:
 
     def drop_before(self, log_min: int) -> int:
         """Like `correct_min`, and removes the files whose entries all count no more, but never the last; how many."""
-        return run_sync(self.dropping_before(log_min))
+        return run_sync(self.drop_before_steps(log_min))
 
-    def dropping_before(self, log_min: int) -> IoSteps[int]:
+    def drop_before_steps(self, log_min: int) -> IoSteps[int]:
         """The same step by step."""
-        yield from self._correcting_min(log_min)
+        yield from self._correct_min_steps(log_min)
         return (yield from self._files.drop_before(self.min_offset * ENTRY_BYTES))
 
     def destroy(self) -> None:
         """Removes the files; the queue is as new."""
-        self._gather()
+        self._collect_new()
         self._files.destroy()
         self._begin(0)
         self._new.dirty.discard(self)
 
-    def leave(self) -> None:
+    def unregister(self) -> None:
         """For good, after `destroy`: another queue may have its number."""
-        self._new.leave(self.number)
+        self._new.unregister(self.number)

@@ -21,14 +21,14 @@ from ariane.store.settings import StoreSettings
 log = logging.getLogger(__name__)
 
 _QUEUE_ID_MAX = 2**31 - 1
-_QUEUES_IN_A_TURN = 16
-_WRITES_IN_A_TURN = 128  # less than a millisecond
+_QUEUES_PER_STEP = 16
+_WRITES_PER_STEP = 128  # less than a millisecond
 
 SYNCED_EACH_MAX = 64
 """Files and directories that are synced one by one. More are synced with all else on their file system, which takes
 less time than so many commits of its journal, and the same however many there are."""
 
-_NONE: Mapping[int, ConsumeQueue] = {}
+_NO_QUEUES: Mapping[int, ConsumeQueue] = {}
 
 
 class ConsumeQueues:
@@ -90,11 +90,11 @@ class ConsumeQueues:
     # --- looking up -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self.by_topic.get(topic, _NONE).get(queue_id)
+        return self.by_topic.get(topic, _NO_QUEUES).get(queue_id)
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new queue has no file until it is written. MessageRefused for a name that must not become a directory."""
-        queue = self.by_topic.get(topic, _NONE).get(queue_id)
+        queue = self.by_topic.get(topic, _NO_QUEUES).get(queue_id)
         return queue if queue is not None else self._make(topic, queue_id)
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -120,7 +120,7 @@ class ConsumeQueues:
 
     def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
         """The topic's queues by id; none when there is no such topic."""
-        return self.by_topic.get(topic, _NONE)
+        return self.by_topic.get(topic, _NO_QUEUES)
 
     # --- all of them ------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class ConsumeQueues:
     def dirty(self) -> set[ConsumeQueue]:
         """Those with entries to write; for reading."""
         if self._new.packed:
-            self._new.deal()
+            self._new.distribute()
         return self._new.dirty
 
     @property
@@ -143,9 +143,9 @@ class ConsumeQueues:
 
     def write_dirty(self) -> None:
         """Writes every queue that has new entries. A failure of one does not stop the others; the first is raised."""
-        run_sync(self.writing_dirty())
+        run_sync(self.write_dirty_steps())
 
-    def writing_dirty(self) -> IoSteps[None]:
+    def write_dirty_steps(self) -> IoSteps[None]:
         """The same step by step; others get their turn after every few queues. Which ones is settled at the start."""
         failures = []
         for number, queue in enumerate(tuple(self.dirty), 1):
@@ -153,7 +153,7 @@ class ConsumeQueues:
                 queue.write()
             except StoreError as error:
                 failures.append(error)
-            if number % _WRITES_IN_A_TURN == 0:
+            if number % _WRITES_PER_STEP == 0:
                 yield None
         if failures:
             raise failures[0]
@@ -165,14 +165,14 @@ class ConsumeQueues:
         unsynced = [unsynced for queue in self for unsynced in queue.take_unsynced()] + names
         was_in_doubt, self._in_doubt = self._in_doubt, False
         if len(unsynced) <= SYNCED_EACH_MAX or self._file_system is None:
-            return [one.sync for one in unsynced]
+            return [pending.sync for pending in unsynced]
         # What another process wrote may have been lost before this one opened the file system.
         return [partial(sync_together, self._file_system, unsynced, trust=not was_in_doubt)]
 
-    def doubt_from(self, physical: int) -> None:
+    def mark_unsynced_from(self, physical: int) -> None:
         """After a crash of the process: what was made of records behind `physical` may not be durable."""
         for queue in self:
-            queue.doubt_from(physical)
+            queue.mark_unsynced_from(physical)
         self._in_doubt = True
         root = self._layout.consume_queues
         self._new_names.update((root, *(root / topic for topic in self.by_topic)))
@@ -184,14 +184,14 @@ class ConsumeQueues:
 
     def drop_before(self, log_min: int) -> int:
         """The log begins at `log_min` now. How many files were removed."""
-        return run_sync(self.dropping_before(log_min))
+        return run_sync(self.drop_before_steps(log_min))
 
-    def dropping_before(self, log_min: int) -> IoSteps[int]:
+    def drop_before_steps(self, log_min: int) -> IoSteps[int]:
         """The same step by step; others get their turn after every few queues."""
         files = 0
         for number, queue in enumerate(self, 1):
-            files += yield from queue.dropping_before(log_min)
-            if number % _QUEUES_IN_A_TURN == 0:
+            files += yield from queue.drop_before_steps(log_min)
+            if number % _QUEUES_PER_STEP == 0:
                 yield None
         return files
 
@@ -200,7 +200,7 @@ class ConsumeQueues:
         queue = self.by_topic.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             queue.destroy()
-            queue.leave()
+            queue.unregister()
 
     def delete_topic(self, topic: str) -> None:
         """With its extensions, should an Apache broker have written some."""

@@ -163,7 +163,7 @@ def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     else:
         units, lengths = _wide_units(joined, lengths)
     if len(units) > _UNITS_MAX:
-        return _hashes_in_parts(topics, keys)
+        return _hashes_in_halves(topics, keys)
     ends = lengths.cumsum()
     hashes: Uint32s = _span_hashes(units, ends - lengths, ends) + topics * _POWERS[lengths]
     return hashes
@@ -177,7 +177,7 @@ def _wide_units(joined: str, lengths: Int64s) -> tuple[_Units, Int64s]:
     return np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), "<u2"), lengths + pairs
 
 
-def _hashes_in_parts(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+def _hashes_in_halves(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     """For more text than there are powers: half of the keys at a time, down to a single giant one."""
     half = len(keys) // 2
     if half:
@@ -255,7 +255,7 @@ def pack_entries(rows: KeyRows, seconds: Int32s, previous: Int32s) -> Entries:
     return entries
 
 
-class Rebuilt(NamedTuple):
+class RebuiltSlots(NamedTuple):
     heads: Int32s
     entry_count: int
     """As in the header: one more than there are entries."""
@@ -265,7 +265,7 @@ class Rebuilt(NamedTuple):
     """Whether the last entry that was kept stands before one at or behind the limit, and not before nonsense."""
 
 
-def rebuild(chunks: Iterable[Entries], slots: int, begin_physical: int, limit: int) -> Rebuilt:
+def rebuild_slots(chunks: Iterable[Entries], slots: int, begin_physical: int, limit: int) -> RebuiltSlots:
     """The slots made anew from the entries, from number 1 on, of messages before `limit`; nonsense is the end.
 
     Slots hold nothing that the entries do not say: the head of a slot is the last entry whose hash falls into it. A
@@ -281,8 +281,8 @@ def rebuild(chunks: Iterable[Entries], slots: int, begin_physical: int, limit: i
         if len(kept):
             number, physical, seconds = number + len(kept), int(kept["physical"][-1]), int(kept["seconds"][-1])
         if len(kept) < len(entries):
-            return Rebuilt(heads, number, physical, seconds, reached_limit=len(kept) < len(sound))
-    return Rebuilt(heads, number, physical, seconds, reached_limit=False)
+            return RebuiltSlots(heads, number, physical, seconds, reached_limit=len(kept) < len(sound))
+    return RebuiltSlots(heads, number, physical, seconds, reached_limit=False)
 
 
 def _sound_length(entries: Entries, first_number: int, physical_min: int) -> int:
@@ -342,7 +342,7 @@ class Header(NamedTuple):
             entry_count=self.entry_count + len(rows.hashes),
         )
 
-    def cut(self, entry_count: int, slot_count: int, last_physical: int, last_seconds: int) -> "Header":
+    def truncated(self, entry_count: int, slot_count: int, last_physical: int, last_seconds: int) -> "Header":
         """After all entries from `entry_count` on were forgotten."""
         end_ms = self.end_timestamp_ms
         if last_physical == self.begin_physical:

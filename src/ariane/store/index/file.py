@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane.errors import StoreFull, StoreMismatch
-from ariane.store.blocking_io import Errand
+from ariane.store.blocking_io import BlockingCall
 from ariane.store.disk import Disk, File
 from ariane.store.index.entries import (
     ENTRY_BYTES,
@@ -35,7 +35,7 @@ from ariane.store.index.entries import (
     file_bytes,
     pack_entries,
     previous_entries,
-    rebuild,
+    rebuild_slots,
     seconds_since,
 )
 from ariane.store.index.reader import IndexReader
@@ -58,7 +58,7 @@ _PAGE_BYTES = 4096
 _SLOTS_OF_A_PAGE = _PAGE_BYTES // SLOT_BYTES
 _SLOTS_OF_HEADER = HEADER_BYTES // SLOT_BYTES
 assert HEADER_BYTES % SLOT_BYTES == 0, "no slot lies over two pages"
-_ASKED_MAX = 64
+_PROBED_MAX = 64
 _FETCHED_BYTES = 1 << 20
 _AHEAD_BYTES = 1 << 20
 """Of the entries' places, what is fetched at once: the next rounds want it."""
@@ -76,13 +76,13 @@ class IndexPages:
         self._is_warm: NDArray[np.bool_] = np.full(-(-self._slots_end // _PAGE_BYTES), is_new)
         self._are_all_warm = is_new
 
-    def cold(self, hashes: Int32s, begin: int, end: int) -> Errand | None:
+    def cold_fetch(self, hashes: Int32s, begin: int, end: int) -> BlockingCall | None:
         """What has to be done before keys of these hashes are put, whose entries are written from `begin` to `end`.
 
         None when that would not wait. What is asked for is taken to be touched: do it now.
         """
         pages = [] if self._are_all_warm else self._unknown(hashes)
-        is_many = len(pages) > _ASKED_MAX
+        is_many = len(pages) > _PROBED_MAX
         cold_pages = [] if is_many else [page for page in pages if not self._is_cached(page * _PAGE_BYTES)]
         # behind the first page, a file that another process began may hold what it forgot in a crash
         cold_ends = [at for at in ((begin,) if self._is_new else (begin, end - 1)) if not self._is_cached(at)]
@@ -148,44 +148,44 @@ class PendingEntries(NamedTuple):
 class IndexFile:
     """One writer; `find` may run in a thread meanwhile."""
 
-    def __init__(self, path: Path, file: File, shape: IndexCapacity, header: Header, *, has_blocks: bool) -> None:
+    def __init__(self, path: Path, file: File, capacity: IndexCapacity, header: Header, *, is_allocated: bool) -> None:
         self.path = path
         self.changes = 0
         """Grows with every change, so that a sync knows what it has covered."""
         self.changes_synced = -1  # what another process wrote may not be durable, either
         self._file = file
-        self._shape = shape
+        self._capacity = capacity
         self._header = header
-        self._has_blocks = has_blocks
-        self._one_taker = threading.Lock()
-        self._pages = IndexPages(file, shape.slots, is_new=has_blocks)
+        self._is_allocated = is_allocated
+        self._allocation_lock = threading.Lock()
+        self._pages = IndexPages(file, capacity.slots, is_new=is_allocated)
         self._map: memoryview | None = None
-        self._reader = IndexReader(path, file, shape.slots)
+        self._reader = IndexReader(path, file, capacity.slots)
         self._sync_failed = False
 
     @classmethod
-    def create(cls, disk: Disk, path: Path, shape: IndexCapacity, header: Header) -> "IndexFile":
-        file = disk.create(path, file_bytes(*shape), allocated=entries_position(shape.slots))
+    def create(cls, disk: Disk, path: Path, capacity: IndexCapacity, header: Header) -> "IndexFile":
+        file = disk.create(path, file_bytes(*capacity), allocated=entries_position(capacity.slots))
         try:
             file.sync()  # its size before its first entry: a file of another size that has entries is another broker's
         except OSError:
             file.close()
             disk.remove(path)
             raise
-        return cls(path, file, shape, header, has_blocks=True)
+        return cls(path, file, capacity, header, is_allocated=True)
 
     @classmethod
-    def open(cls, disk: Disk, path: Path, shape: IndexCapacity) -> "IndexFile | None":
+    def open(cls, disk: Disk, path: Path, capacity: IndexCapacity) -> "IndexFile | None":
         """None when the file was never finished being made; StoreMismatch when it was made for another shape."""
         file = disk.open(path, writable=True)
         head = file.read(HEADER_BYTES, 0)
-        if file.size == file_bytes(*shape):
-            return cls(path, file, shape, Header.parse(head), has_blocks=False)
+        if file.size == file_bytes(*capacity):
+            return cls(path, file, capacity, Header.parse(head), is_allocated=False)
         file.close()
         if not any(head):
             return None
         raise StoreMismatch(
-            f"{path} has {file.size} bytes, {shape.slots} slots and {shape.entries} entries need {file_bytes(*shape)}: "
+            f"{path} has {file.size} bytes, {capacity.slots} slots and {capacity.entries} entries need {file_bytes(*capacity)}: "
             "set the numbers that the index was written with, or remove its directory to have it built anew"
         )
 
@@ -200,27 +200,27 @@ class IndexFile:
     @property
     def room(self) -> int:
         """How many entries still fit."""
-        return max(self._shape.entries - self._header.entry_count, 0)
+        return max(self._capacity.entries - self._header.entry_count, 0)
 
     @property
     def end_physical(self) -> int:
         """The last message that this file, or the one before it, knows of; -1 for none."""
         return self._header.end_physical if self._header.end_physical > 0 or not self.is_empty else -1
 
-    def cold(self, rows: KeyRows) -> Errand | None:
+    def cold_fetch(self, rows: KeyRows) -> BlockingCall | None:
         """What a thread has to do before `stage` and `publish`, so that they do not wait for the disk; None if nothing.
 
         Asked again behind it, this may tell of more: others may have put keys meanwhile.
         """
-        if not self._has_blocks:
-            return self._take_blocks
+        if not self._is_allocated:
+            return self._allocate_blocks
         begin = self._reader.position(self._header.entry_count)
-        return self._pages.cold(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
+        return self._pages.cold_fetch(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
 
-    def stage(self, rows: KeyRows) -> PendingEntries:
+    def write_entries(self, rows: KeyRows) -> PendingEntries:
         """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
         number = self._header.entry_count
-        slots = rows.hashes % np.int32(self._shape.slots)
+        slots = rows.hashes % np.int32(self._capacity.slots)
         heads = self._heads()[slots].astype(np.int32)
         heads[heads.view(np.uint32) >= number] = 0  # negative ones are large then, and no entry either
         previous = previous_entries(slots, heads, number)
@@ -228,13 +228,13 @@ class IndexFile:
         self._file.write(entries.tobytes(), self._reader.position(number))
         return PendingEntries(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
 
-    def publish(self, staged: PendingEntries) -> None:
+    def publish(self, pending: PendingEntries) -> None:
         """Shows what was staged last. The header first: a reader in a thread that sees a head then sees its entry."""
         assert self._map is not None, "stage() maps the slots"
-        self._header = staged.header
-        HEADER.pack_into(self._map, 0, *staged.header)
+        self._header = pending.header
+        HEADER.pack_into(self._map, 0, *pending.header)
         # of entries in the same slot the last one stays
-        self._heads()[staged.slots] = np.arange(staged.first_number, staged.header.entry_count)
+        self._heads()[pending.slots] = np.arange(pending.first_number, pending.header.entry_count)
         self.changes += 1
         if not self.room:
             self._map = None
@@ -251,23 +251,23 @@ class IndexFile:
     def _heads(self) -> Int32s:
         """The slots as an array over the mapping."""
         if self._map is None:
-            self._take_blocks()
-            self._map = self._file.writable_view(entries_position(self._shape.slots))
+            self._allocate_blocks()
+            self._map = self._file.writable_view(entries_position(self._capacity.slots))
         return np.frombuffer(self._map, SLOT_TYPE, offset=HEADER_BYTES)
 
-    def _take_blocks(self) -> None:
+    def _allocate_blocks(self) -> None:
         """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0.
 
         A thread may do it before anything is put. Who comes meanwhile waits: what was read here must not be written
         over something newer, nor to a file that was closed.
         """
-        end = entries_position(self._shape.slots)
-        with self._one_taker:
-            if self._has_blocks:
+        end = entries_position(self._capacity.slots)
+        with self._allocation_lock:
+            if self._is_allocated:
                 return
             for position in range(0, end, _COPY_BYTES):
                 self._file.write(self._file.read(min(_COPY_BYTES, end - position), position), position)
-            self._has_blocks = True
+            self._is_allocated = True
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets, newest first, under that hash and time. StoreCorrupt where a chain breaks off.
@@ -275,10 +275,10 @@ class IndexFile:
         An entry knows its second only. Apache takes the begin of that second for the time, and so misses messages of
         the first second of a query; here they are found, at the price of those stored up to a second earlier.
         """
-        slot = key_hash % self._shape.slots
+        slot = key_hash % self._capacity.slots
         head = self._head(slot)
         header = self._header  # looked at after the head, so that it knows the entry
-        for numbers, entries in self._reader.chain(slot, head, min(header.entry_count, self._shape.entries)):
+        for numbers, entries in self._reader.chain(slot, head, min(header.entry_count, self._capacity.entries)):
             times_ms = header.times_ms(numbers, entries["seconds"])
             found = (entries["hash"] == key_hash) & (times_ms <= end_ms) & (times_ms > begin_ms - SECOND_MS)
             yield from entries["physical"][found].tolist()
@@ -292,7 +292,7 @@ class IndexFile:
         position = HEADER_BYTES + slot * SLOT_BYTES
         return int.from_bytes(mapped[position : position + SLOT_BYTES], "big", signed=True)
 
-    def begins_as_told(self) -> bool:
+    def has_valid_first_entry(self) -> bool:
         """Whether header and first entry agree. Both are written once, so they do in a file that was ever synced."""
         if self._header.begin_timestamp_ms < 0:  # no clock tells that, and no query would find what is counted from it
             return False
@@ -300,7 +300,7 @@ class IndexFile:
 
     def is_sound(self) -> bool:
         """Whether the header agrees with the first and the last entry."""
-        if self._header.entry_count > self._shape.entries or not self.begins_as_told():
+        if self._header.entry_count > self._capacity.entries or not self.has_valid_first_entry():
             return False
         return self.is_empty or self._reader.physical_at(self._header.entry_count - 1) == self._header.end_physical
 
@@ -310,13 +310,13 @@ class IndexFile:
         Returns `physical`, or less when an entry made no sense: it ends what stays, and because the message before it
         may have lost some of its keys, that one goes as well.
         """
-        begin, end = self._header.begin_physical, min(self._header.entry_count, self._shape.entries)
-        rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+        begin, end = self._header.begin_physical, min(self._header.entry_count, self._capacity.entries)
+        rebuilt = rebuild_slots(self._reader.scan(end), self._capacity.slots, begin, physical)
         if rebuilt.entry_count < end and not rebuilt.reached_limit:
             physical = min(physical, rebuilt.last_physical)
-            rebuilt = rebuild(self._reader.scan(end), self._shape.slots, begin, physical)
+            rebuilt = rebuild_slots(self._reader.scan(end), self._capacity.slots, begin, physical)
         slot_count = int(np.count_nonzero(rebuilt.heads))
-        header = self._header.cut(rebuilt.entry_count, slot_count, rebuilt.last_physical, rebuilt.last_seconds)
+        header = self._header.truncated(rebuilt.entry_count, slot_count, rebuilt.last_physical, rebuilt.last_seconds)
         self._rewrite(header, rebuilt.heads.tobytes())
         return physical
 
@@ -325,7 +325,7 @@ class IndexFile:
             self._file.write(HEADER.pack(*header) + slots, 0)
         except OSError as error:
             raise StoreFull(f"{self.path} cannot be written: {error.strerror}") from error
-        self._header, self._has_blocks, self._map = header, True, None
+        self._header, self._is_allocated, self._map = header, True, None
         self.changes += 1
 
     def sync(self) -> None:
@@ -348,6 +348,6 @@ class IndexFile:
         self._pages.synced()
 
     def close(self) -> None:
-        with self._one_taker:
+        with self._allocation_lock:
             self._map = None
             self._file.close()

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
-from ariane.store.blocking_io import Errand, IoSteps, run_sync
+from ariane.store.blocking_io import BlockingCall, IoSteps, run_sync
 from ariane.store.disk import Disk
 from ariane.store.index.entries import Header, KeyedMessage, KeyRows, key_hash
 from ariane.store.index.file import IndexCapacity, IndexFile, PendingEntries
-from ariane.store.index.pending_keys import KeyColumns
+from ariane.store.index.pending_keys import PendingKeys
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
 
@@ -62,12 +62,12 @@ class SyncPlan:
 
 
 class IndexDirectory:
-    def __init__(self, disk: Disk, path: Path, shape: IndexCapacity, now_local_name: Callable[[], str]) -> None:
+    def __init__(self, disk: Disk, path: Path, capacity: IndexCapacity, now_local_name: Callable[[], str]) -> None:
         self.files: list[IndexFile] = []
         """Replaced and never changed in place, because threads read it."""
         self._disk = disk
         self._path = path
-        self._shape = shape
+        self._capacity = capacity
         self._now_local_name = now_local_name
         self._name_changes, self._name_changes_synced = 0, -1
         self._leases = 0
@@ -95,7 +95,7 @@ class IndexDirectory:
 
     def _open(self, name: str) -> IndexFile | None:
         path = self._path / name
-        file = IndexFile.open(self._disk, path, self._shape)
+        file = IndexFile.open(self._disk, path, self._capacity)
         if file is None:
             log.warning("index file was never finished, removed", extra={"path": str(path)})
             self._disk.remove(path)
@@ -104,7 +104,7 @@ class IndexDirectory:
     def create(self, header: Header, after: Iterable[IndexFile]) -> IndexFile:
         """A new file, not yet one of `files`; `after` are others of that kind. OSError when there is no space."""
         path = self._path / self._new_name(after)
-        return IndexFile.create(self._disk, path, self._shape, header)
+        return IndexFile.create(self._disk, path, self._capacity, header)
 
     def _new_name(self, after: Iterable[IndexFile]) -> str:
         """The local time, moved on when it is not behind every name in use: Apache reads files in order of names."""
@@ -124,17 +124,17 @@ class IndexDirectory:
 
     def drop(self, file: IndexFile, *, durably: bool = False) -> None:
         """Unlinks a file, and closes it when no thread can be using it. StoreError when it cannot be unlinked."""
-        run_sync(self.dropping(file))
+        run_sync(self.drop_steps(file))
         if durably:
-            with self._failing_for(file):
+            with self._removal_errors(file):
                 self._disk.sync_directory(self._path)
 
-    def dropping(self, file: IndexFile) -> IoSteps[None]:
+    def drop_steps(self, file: IndexFile) -> IoSteps[None]:
         """The same step by step: to give back the blocks of a large file takes a while.
 
         It is closed before it is unlinked, if it can be: whoever of the two is last gives the blocks back.
         """
-        with self._failing_for(file):
+        with self._removal_errors(file):
             self.files = [other for other in self.files if other is not file]
             self._retired.append(file)
             self._close_retired()
@@ -146,7 +146,7 @@ class IndexDirectory:
             self._disk.remove(path)
 
     @contextmanager
-    def _failing_for(self, file: IndexFile) -> Iterator[None]:
+    def _removal_errors(self, file: IndexFile) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -200,7 +200,7 @@ def _is_index_name(name: str) -> bool:
 # messages behind it then leaves neither a hole nor a second entry.
 
 
-class Cut(NamedTuple):
+class TruncateResult(NamedTuple):
     kept: list[IndexFile]
     dropped: list[IndexFile]
     """Newest first. To be removed in this order, so that a crash on the way leaves no gap between files."""
@@ -208,7 +208,7 @@ class Cut(NamedTuple):
     """From which message on an index is lost that should be there; None when nothing is."""
 
 
-def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
+def truncate_files(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> TruncateResult:
     """Forgets all messages from `limit` on.
 
     After a crash the newest file that stays is made anew from its entries, unless it was full: only the slots of a
@@ -224,15 +224,15 @@ def cut(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> Cut:
         elif last.end_physical < limit and not (crashed and last.room):
             break
         else:
-            found = _cut_file(last, limit)
+            found = _truncate_file(last, limit)
             if found < limit:
                 damaged_from = limit = found
             if not last.is_empty:
                 break
-    return Cut(kept, dropped, damaged_from)
+    return TruncateResult(kept, dropped, damaged_from)
 
 
-def cut_damage(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]) -> Cut:
+def drop_damaged(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]) -> TruncateResult:
     """Drops the first file that is not sound, with all that were made after it: messages are put to the end only.
 
     After it by name, because what a damaged header says of the order means nothing. The last message before it goes,
@@ -240,18 +240,18 @@ def cut_damage(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]
     """
     damaged = [file for file in files if not is_sound(file)]
     if not damaged:
-        return Cut(list(files), [])
+        return TruncateResult(list(files), [])
     first = min(file.path.name for file in damaged)
     older = [file for file in files if file.path.name < first]
     newer = sorted((file for file in files if file.path.name >= first), key=lambda file: file.path.name, reverse=True)
     limit = max((file.end_physical for file in older if not file.is_empty), default=0)
     for file in damaged:
         _warn(file, limit)
-    result = cut(older, limit, crashed=False)
-    return Cut(result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from)
+    result = truncate_files(older, limit, crashed=False)
+    return TruncateResult(result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from)
 
 
-def _cut_file(file: IndexFile, limit: int) -> int:
+def _truncate_file(file: IndexFile, limit: int) -> int:
     found = file.keep_before(limit)
     if found < limit:
         _warn(file, found)
@@ -286,8 +286,8 @@ class Index:
 
         Call `after_clean_stop` or `after_crash` next: they say what of it counts.
         """
-        shape = IndexCapacity(settings.index_slots, settings.index_entries)
-        directory = IndexDirectory(disk, layout.index, shape, now_local_name)
+        capacity = IndexCapacity(settings.index_slots, settings.index_entries)
+        directory = IndexDirectory(disk, layout.index, capacity, now_local_name)
         directory.open_all()
         return cls(directory)
 
@@ -301,7 +301,7 @@ class Index:
 
     def after_clean_stop(self) -> None:
         """Believes every file whose header fits its entries; see `end_physical` for what has to be put again."""
-        self._apply(cut_damage(self._directory.files, IndexFile.is_sound))
+        self._apply(drop_damaged(self._directory.files, IndexFile.is_sound))
 
     def after_crash(self, durable_physical: int) -> None:
         """Believes only what a sync covered: the messages before `durable_physical`. The others have to be put again.
@@ -309,15 +309,15 @@ class Index:
         The caller's record of that number must not be behind the end of the log when new messages are put: or a second
         crash would believe old entries that stand where new ones had been.
         """
-        self._apply(cut_damage(self._directory.files, IndexFile.begins_as_told))
-        self._apply(cut(self._directory.files, durable_physical, crashed=True))
-        self._apply(cut_damage(self._directory.files, IndexFile.is_sound))
+        self._apply(drop_damaged(self._directory.files, IndexFile.has_valid_first_entry))
+        self._apply(truncate_files(self._directory.files, durable_physical, crashed=True))
+        self._apply(drop_damaged(self._directory.files, IndexFile.is_sound))
 
     def truncate(self, physical: int) -> None:
         """Forgets all messages from `physical` on, because the log ends there."""
-        self._apply(cut(self._directory.files, physical, crashed=False))
+        self._apply(truncate_files(self._directory.files, physical, crashed=False))
 
-    def _apply(self, result: Cut) -> None:
+    def _apply(self, result: TruncateResult) -> None:
         for file in result.dropped:
             self._directory.drop(file, durably=True)  # one by one: no crash may leave a gap
         if result.damaged_from is not None:
@@ -338,9 +338,9 @@ class Index:
 
     def put(self, messages: Iterable[KeyedMessage]) -> None:
         """As `put_columns`."""
-        self.put_columns(KeyColumns.of(messages))
+        self.put_columns(PendingKeys.of(messages))
 
-    def put_columns(self, columns: KeyColumns) -> None:
+    def put_columns(self, columns: PendingKeys) -> None:
         """Indexes messages in the order of the log, all or none: StoreFull when there is no space, then try again.
 
         The caller leaves out messages of rolled-back transactions, as Apache does.
@@ -350,17 +350,17 @@ class Index:
             return
         created: list[IndexFile] = []
         try:
-            staged = self._stage(rows, created)
+            pending = self._write_entries(rows, created)
         except OSError as error:
             self._directory.discard(created)
             raise StoreFull(f"the index in {self._directory.path} cannot be written: {error.strerror}") from error
-        for file, part in staged:
+        for file, part in pending:
             file.publish(part)
         if created:
             self._directory.adopt(created)
         self._end_physical = int(rows.physical[-1])
 
-    def cold(self, columns: KeyColumns) -> Errand | None:
+    def cold_fetch(self, columns: PendingKeys) -> BlockingCall | None:
         """What a thread has to do so that `put_columns` does not wait for old bytes; None if nothing. See IndexFile.
 
         A file that is full is followed by a new one, of which there is nothing old.
@@ -369,11 +369,11 @@ class Index:
         if not newest or not newest[0].room:
             return None
         rows = columns.rows(self._end_physical)
-        return newest[0].cold(rows.part(0, newest[0].room)) if len(rows.hashes) else None
+        return newest[0].cold_fetch(rows.part(0, newest[0].room)) if len(rows.hashes) else None
 
-    def _stage(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, PendingEntries]]:
+    def _write_entries(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, PendingEntries]]:
         """Each file that the rows go to, with its part of them."""
-        staged = []
+        pending = []
         newest = self._directory.files[-1:]
         file = newest[0] if newest and newest[0].room else None
         begin = 0
@@ -382,9 +382,9 @@ class Index:
                 file = self._directory.create(self._following(rows, begin), created)
                 created.append(file)
             end = begin + file.room
-            staged.append((file, file.stage(rows.part(begin, end))))
+            pending.append((file, file.write_entries(rows.part(begin, end))))
             begin, file = end, None
-        return staged
+        return pending
 
     def _following(self, rows: KeyRows, begin: int) -> Header:
         """Of a file for the rows from `begin` on: it goes on from the file before, as these rows will have left it."""
@@ -402,7 +402,7 @@ class Index:
         in its file, with a warning: what the other files know is still an answer.
         """
         files = self._directory.files
-        wanted = key_hash(topic, key)
+        target_hash = key_hash(topic, key)
         offsets: list[int] = []
         for file in reversed(files):
             if len(offsets) >= max_num:
@@ -410,7 +410,7 @@ class Index:
             if file.is_empty:
                 continue
             if file.header.overlaps(begin_ms, end_ms):
-                _collect(file, wanted, max_num, begin_ms, end_ms, offsets)
+                _collect(file, target_hash, max_num, begin_ms, end_ms, offsets)
             if file.header.begin_timestamp_ms < begin_ms:
                 break
         newest = files[-1].header if files else Header.following(0, 0)
@@ -418,14 +418,14 @@ class Index:
 
     def drop_before(self, min_physical: int) -> None:
         """Removes the oldest files while they hold only messages that the log has lost; never the newest file."""
-        run_sync(self.dropping_before(min_physical))
+        run_sync(self.drop_before_steps(min_physical))
 
-    def dropping_before(self, min_physical: int) -> IoSteps[None]:
+    def drop_before_steps(self, min_physical: int) -> IoSteps[None]:
         """The same step by step."""
         for file in self._directory.files[:-1]:
             if file.end_physical >= min_physical:
                 return
-            yield from self._directory.dropping(file)
+            yield from self._directory.drop_steps(file)
 
     def lease(self) -> AbstractContextManager[None]:
         """While it lasts, a thread may `query`: files that are dropped meanwhile are closed only afterwards.
@@ -451,10 +451,10 @@ def _end_of(files: Sequence[IndexFile]) -> int:
     return max((file.end_physical for file in files), default=-1)
 
 
-def _collect(file: IndexFile, wanted: int, max_num: int, begin_ms: int, end_ms: int, offsets: list[int]) -> None:
+def _collect(file: IndexFile, target_hash: int, max_num: int, begin_ms: int, end_ms: int, offsets: list[int]) -> None:
     """Adds what a file knows; a message once, even when two of its keys have the same hash."""
     try:
-        for physical in file.find(wanted, begin_ms, end_ms):
+        for physical in file.find(target_hash, begin_ms, end_ms):
             if len(offsets) >= max_num:
                 return
             if not offsets or offsets[-1] != physical:

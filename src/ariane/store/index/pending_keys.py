@@ -20,7 +20,7 @@ import numpy as np
 from ariane.store.index.entries import NO_ROWS, Int64s, KeyedMessage, KeyRows, key_hashes, topic_hash
 
 
-class KeyColumns:
+class PendingKeys:
     __slots__ = ("_hashed", "_hashed_keys", "_physical", "_run_keys", "_run_times_ms", "_run_topics", "_texts")
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class KeyColumns:
         self._run_keys: list[int] = []
 
     @classmethod
-    def of(cls, messages: Iterable[KeyedMessage]) -> "KeyColumns":
+    def of(cls, messages: Iterable[KeyedMessage]) -> "PendingKeys":
         columns = cls()
         for physical, timestamp_ms, topic, keys in messages:
             columns.add([physical] * len(keys), keys, timestamp_ms, (topic,), (len(keys),))

@@ -28,7 +28,7 @@ from ariane.store.index.entries import (
 
 NAME_DIGITS = 17
 ENTRIES_AT_ONCE = 65536
-_USUAL_ENTRIES_PER_SLOT = 4  # Apache's defaults are 5,000,000 and 20,000,000; most who change one change both
+_DEFAULT_ENTRIES_PER_SLOT = 4  # Apache's defaults are 5,000,000 and 20,000,000; most who change one change both
 _APACHE_SLOTS = 5_000_000
 _SAMPLE = 1000
 
@@ -106,7 +106,7 @@ def open_index(disk: Disk, path: Path, slots: int | None = None) -> IndexScan:
 
 
 def _candidates(disk: Disk, path: Path, size: int, header: Header) -> Iterator[int]:
-    usual, rest = divmod(size - HEADER_BYTES, SLOT_BYTES + _USUAL_ENTRIES_PER_SLOT * ENTRY_BYTES)
+    usual, rest = divmod(size - HEADER_BYTES, SLOT_BYTES + _DEFAULT_ENTRIES_PER_SLOT * ENTRY_BYTES)
     if not rest:
         yield usual
     yield _APACHE_SLOTS

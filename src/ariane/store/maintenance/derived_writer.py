@@ -11,7 +11,7 @@ from functools import partial
 
 from ariane.clock import Clock
 from ariane.errors import StoreFull
-from ariane.store.blocking_io import Errand, IoSteps, fetch_entries, run_sync, until_warm
+from ariane.store.blocking_io import BlockingCall, IoSteps, fetch_entries, run_sync, until_cached
 from ariane.store.checkpoint import write_mark
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -27,11 +27,11 @@ from ariane.store.maintenance.recovery import StoreComponents
 # with a queue to which nothing came for an hour. What was written since the checkpoint before the last one is in
 # memory, and the kernel is not asked: of thousands of queues that are busy, none is looked at.
 
-_ASKED_MAX = 64
+_PROBED_MAX = 64
 """Whether the pages of more queues are in memory is not even asked: a thread reads them."""
 
 
-class QueueEnds:
+class QueueEndPages:
     """For the loop; the errand is for a thread."""
 
     def __init__(self, disk: Disk, queues: ConsumeQueues) -> None:
@@ -40,11 +40,11 @@ class QueueEnds:
         self._warm: set[ConsumeQueue] = set()
         self._warm_before: set[ConsumeQueue] = set()  # the last checkpoint
 
-    def cold(self) -> Errand | None:
+    def cold_fetch(self) -> BlockingCall | None:
         """What has to be done so that `write_dirty` does not wait for old bytes; None if nothing, then call it now."""
         unknown: Collection[ConsumeQueue] = self._queues.dirty - self._warm - self._warm_before
-        if len(unknown) <= _ASKED_MAX:
-            unknown = [queue for queue in unknown if not queue.is_write_place_cached]
+        if len(unknown) <= _PROBED_MAX:
+            unknown = [queue for queue in unknown if not queue.is_write_position_cached]
         if unknown:
             return partial(self._fetch, unknown)
         self._warm |= self._queues.dirty
@@ -56,7 +56,7 @@ class QueueEnds:
 
     def _fetch(self, queues: Collection[ConsumeQueue]) -> None:
         for queue in queues:
-            place = queue.write_place()
+            place = queue.write_position()
             if place is not None:
                 fetch_entries(self._disk, *place, ENTRY_BYTES)
         self._warm.update(queues)
@@ -83,27 +83,27 @@ class DerivedWriter:
         """What of the log the files know of."""
         self._entries_written = components.queues.entries_added
         self._due_from = 0.0
-        self._queue_ends = QueueEnds(components.disk, components.queues)
+        self._queue_end_pages = QueueEndPages(components.disk, components.queues)
         self._mark: File = components.disk.open(components.layout.checkpoint, writable=True)
 
-    def warming_index(self) -> IoSteps[None]:
+    def warm_index_steps(self) -> IoSteps[None]:
         """So that `dispatcher.write_index` does not wait for old bytes (cold_reads.py). StoreFull as there."""
-        return _warming(self._components.dispatcher.cold_index)
+        return _warm_steps(self._components.dispatcher.cold_index_fetch)
 
-    def writing_index(self) -> IoSteps[None]:
+    def write_index_steps(self) -> IoSteps[None]:
         """Puts the keys that wait, as `writing` does it."""
-        yield from self.warming_index()
+        yield from self.warm_index_steps()
         self._components.dispatcher.write_index()
 
-    def warming(self) -> IoSteps[None]:
+    def warm_steps(self) -> IoSteps[None]:
         """So that `write` does not; and the next append, which may come after an hour without any."""
         log_end = self._components.commit_log.max_offset
         with suppress(OSError):  # it is the append that tells
             yield from self._components.commit_log.warm([(log_end - 1, 1)])
-        yield from _warming(self._cold)
+        yield from _warm_steps(self._cold_fetch)
 
-    def _cold(self) -> Errand | None:
-        return self._queue_ends.cold() or self._components.dispatcher.cold_index()
+    def _cold_fetch(self) -> BlockingCall | None:
+        return self._queue_end_pages.cold_fetch() or self._components.dispatcher.cold_index_fetch()
 
     @property
     def is_due(self) -> bool:
@@ -121,12 +121,12 @@ class DerivedWriter:
 
     def write(self) -> None:
         """Writes the new entries of queues and index to their files, and notes in the checkpoint how far they reach."""
-        run_sync(self._writing())
+        run_sync(self._write_steps())
 
-    def writing(self) -> IoSteps[None]:
+    def write_steps(self) -> IoSteps[None]:
         """The same step by step: it waits for no old bytes, and thousands of queues do not hold up the others."""
-        yield from self.warming()
-        yield from self._writing()
+        yield from self.warm_steps()
+        yield from self._write_steps()
 
     def write_early(self) -> None:
         """Under a heavy load a round's messages would take seconds to dispatch again after a kill."""
@@ -139,26 +139,26 @@ class DerivedWriter:
     def _note_written(self, log_offset: int, entries: int) -> None:
         self.written_to, self._entries_written = log_offset, entries
 
-    def _writing(self) -> IoSteps[None]:
+    def _write_steps(self) -> IoSteps[None]:
         components, written_to = self._components, self._components.commit_log.max_offset
         entries = components.queues.entries_added
         self._due_from = self._clock.monotonic() + min(len(components.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
         components.dispatcher.write_index()
-        yield from components.queues.writing_dirty()
+        yield from components.queues.write_dirty_steps()
         if written_to >= self.written_to:  # or all was written early meanwhile, and more
             write_mark(self._mark, written_to)
             self._note_written(written_to, entries)
 
     def checkpointed(self) -> None:
         """All that was written is durable, and may leave memory."""
-        self._queue_ends.checkpointed()
+        self._queue_end_pages.checkpointed()
 
     def close(self) -> None:
         self._mark.close()
 
 
-def _warming(cold: Callable[[], Errand | None]) -> IoSteps[None]:
+def _warm_steps(cold: Callable[[], BlockingCall | None]) -> IoSteps[None]:
     try:
-        yield from until_warm(cold)
+        yield from until_cached(cold)
     except OSError as error:
         raise StoreFull(f"queues or index cannot be written: {error.strerror}") from error

@@ -20,7 +20,7 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 4096
-_SUMMED_BYTES_MIN = 2 * 1024 * 1024
+_CHECKSUM_STEP_BYTES_MIN = 2 * 1024 * 1024
 """What is summed at once: a sum is a small write, which would cost as much as the sums of a single block."""
 
 
@@ -31,13 +31,13 @@ class Flusher:
         self._on_error = on_error
         self._failure: StoreReadOnly | None = None
         self._sync_error: OSError | None = None
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._ticket = count()
         self.flushed_to = min(flushed_to, commit_log.max_offset)
 
     @property
-    def behind(self) -> int:
+    def unflushed_bytes(self) -> int:
         """Bytes that are written and not yet durable."""
         return self._log.max_offset - self.flushed_to
 
@@ -62,7 +62,7 @@ class Flusher:
         Never again after an error. And one thread at a time: of two who sync the same file at once, the kernel tells
         only one that bytes were lost, and the other would believe that all is well.
         """
-        with self._one_at_a_time:
+        with self._lock:
             if self._sync_error is not None:
                 raise self._sync_error
             try:
@@ -105,53 +105,53 @@ class Flusher:
 class FlushThread:
     """Runs a Flusher's syncs in one thread: at once while somebody waits, else by interval and pages."""
 
-    def __init__(self, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool]) -> None:
+    def __init__(self, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool]) -> None:
         self._flusher = flusher
-        self._sum_some = sum_some
-        self._summed_to = 0
+        self._extend_checksums = extend_checksums
+        self._checksummed_to = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._wanted = threading.Event()
+        self._sync_requested = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="ariane-flush", daemon=True)
 
     @classmethod
     @asynccontextmanager
     async def running(
-        cls, flusher: Flusher, settings: StoreSettings, sum_some: Callable[[int], bool] = lambda durable_to: False
+        cls, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool] = lambda durable_to: False
     ) -> AsyncIterator["FlushThread"]:
-        """`sum_some` is told how far the log is durable; it does a little, and tells whether there is more to do."""
-        thread = cls(flusher, settings, sum_some)
+        """`extend_checksums` is told how far the log is durable; it does a little, and tells whether there is more to do."""
+        thread = cls(flusher, settings, extend_checksums)
         thread._thread.start()
         try:
             yield thread
         finally:
             thread._stopped = True
-            thread._wanted.set()
+            thread._sync_requested.set()
             await asyncio.to_thread(thread._thread.join)
 
     def wake(self) -> None:
         """Somebody waits for a sync."""
-        self._wanted.set()
+        self._sync_requested.set()
 
     def _run(self) -> None:
         quiet_ms = 0
         settings = self._settings
         while not self._stopped:
-            asked = self._wanted.wait(settings.flush_interval_ms / 1000)
-            self._wanted.clear()
-            quiet_ms = 0 if asked else quiet_ms + settings.flush_interval_ms
-            if self._is_due(asked, quiet_ms):
+            requested = self._sync_requested.wait(settings.flush_interval_ms / 1000)
+            self._sync_requested.clear()
+            quiet_ms = 0 if requested else quiet_ms + settings.flush_interval_ms
+            if self._is_due(requested, quiet_ms):
                 quiet_ms = 0
                 if not self._sync():
                     return
 
-    def _is_due(self, asked: bool, quiet_ms: int) -> bool:
-        behind = self._flusher.behind
-        if asked or self._settings.flush_disk_type is FlushDiskType.SYNC:
-            return behind > 0
-        enough = behind >= self._settings.flush_least_pages * _PAGE_BYTES
-        return behind > 0 and (enough or quiet_ms >= self._settings.flush_thorough_interval_ms)
+    def _is_due(self, requested: bool, quiet_ms: int) -> bool:
+        unflushed = self._flusher.unflushed_bytes
+        if requested or self._settings.flush_disk_type is FlushDiskType.SYNC:
+            return unflushed > 0
+        enough = unflushed >= self._settings.flush_least_pages * _PAGE_BYTES
+        return unflushed > 0 and (enough or quiet_ms >= self._settings.flush_thorough_interval_ms)
 
     def _sync(self) -> bool:
         try:
@@ -160,13 +160,13 @@ class FlushThread:
             self._loop.call_soon_threadsafe(self._flusher.failed, error)
             return False
         self._loop.call_soon_threadsafe(self._flusher.flushed, end)
-        if end - self._summed_to >= _SUMMED_BYTES_MIN:
-            self._sum(end)
+        if end - self._checksummed_to >= _CHECKSUM_STEP_BYTES_MIN:
+            self._extend_checksums_to(end)
         return True
 
-    def _sum(self, durable_to: int) -> None:
+    def _extend_checksums_to(self, durable_to: int) -> None:
         """Until somebody waits for a sync: who does, does not wait for this."""
-        while self._sum_some(durable_to):
-            if self._wanted.is_set():
+        while self._extend_checksums(durable_to):
+            if self._sync_requested.is_set():
                 return
-        self._summed_to = durable_to
+        self._checksummed_to = durable_to

@@ -22,7 +22,7 @@ from ariane.model.system_topics import parse_levels
 from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkpoint, write_checkpoint
 from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_checksums
 from ariane.store.commit_log.log import CommitLog, Segments
-from ariane.store.commit_log.recovery import LogWalk, end_log, start_of_walk
+from ariane.store.commit_log.recovery import LogScan, end_log, scan_start
 from ariane.store.consume_queue.files import affordable_open_files
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk
@@ -63,10 +63,10 @@ def open_components(
     queues = ConsumeQueues.open(disk, layout, settings, open_files_max=affordable_open_files())
     index = Index.open(disk, layout, settings, partial(_local_name, clock)) if settings.index_enable else None
     dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
-    walk = LogWalk(
+    scan = LogScan(
         disk=disk,
         segments=segments,
-        start=start_of_walk(segments, checkpoint, exit_, queues.max_physical),
+        start=scan_start(segments, checkpoint, exit_, queues.max_physical),
         durable_to=checkpoint.flushed_to,
         size_max=RECORD_BYTES_MAX,
         quarantine=layout.quarantine,
@@ -76,54 +76,54 @@ def open_components(
         if index is not None:
             index.after_clean_stop()
     else:
-        queues.truncate(walk.start)
-        queues.doubt_from(checkpoint.dispatched_to)
+        queues.truncate(scan.start)
+        queues.mark_unsynced_from(checkpoint.dispatched_to)
         if index is not None:
-            index.after_crash(walk.start if checkpoint.is_ours else index.durable_at(checkpoint.index_timestamp_ms))
+            index.after_crash(scan.start if checkpoint.has_ariane_slot else index.durable_at(checkpoint.index_timestamp_ms))
     if index is not None:
-        _tell_missing(index, segments.base, walk.start, layout)
-    records = dispatcher.follow(walk.whole_records())
-    queues.truncate(walk.end)
+        _warn_missing_keys(index, segments.base, scan.start, layout)
+    records = dispatcher.replay(scan.whole_records())
+    queues.truncate(scan.end)
     if index is not None:
-        index.truncate(walk.end)
-    truncate_checksums(disk, layout.commit_log_sums, segments, min(walk.end, _summed_to(checkpoint, exit_, walk.end)))
-    end_log(segments, walk.end)
+        index.truncate(scan.end)
+    truncate_checksums(disk, layout.commit_log_checksums, segments, min(scan.end, _checksummed_to(checkpoint, exit_, scan.end)))
+    end_log(segments, scan.end)
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
-    commit_log.set_end(walk.end)
+    commit_log.set_end(scan.end)
     if disk.size(layout.checkpoint) is None:
         checkpoint = write_checkpoint(disk, layout.checkpoint, checkpoint)
     log.info(
         "store opened",
         extra={
-            "last_exit": exit_.value, "from": walk.start, "end": walk.end, "dispatched": records,
-            "quarantined": len(walk.quarantined), "ms": round((time.perf_counter() - began) * 1000),
+            "last_exit": exit_.value, "from": scan.start, "end": scan.end, "dispatched": records,
+            "quarantined": len(scan.quarantined), "ms": round((time.perf_counter() - began) * 1000),
         },
     )  # fmt: skip
-    last_ms = max(walk.last_timestamp_ms, checkpoint.store_timestamp_ms)
-    unsummed_from = min(walk.start, checkpoint.dispatched_to) if checkpoint.is_ours else walk.start
-    sums = _open_sums(disk, layout, segments, settings.sum_block_bytes, unsummed_from, walk.end)
+    last_ms = max(scan.last_timestamp_ms, checkpoint.store_timestamp_ms)
+    unchecked_from = min(scan.start, checkpoint.dispatched_to) if checkpoint.has_ariane_slot else scan.start
+    sums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
     return StoreComponents(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
 
 
-def _summed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
+def _checksummed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
     """Up to where block sums are without gaps: a power cut may have kept one that was not synced and lost one before.
 
     What is behind it was walked just now, and is summed again.
     """
-    return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.is_ours else end
+    return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.has_ariane_slot else end
 
 
-def _open_sums(
+def _open_checksums(
     disk: Disk, layout: Layout, segments: Segments, block_bytes: int, begin: int, end: int
 ) -> ChecksumWriter | None:
     if not block_bytes:
         return None
-    disk.make_directory(layout.commit_log_sums)
-    return ChecksumWriter(disk, layout.commit_log_sums, segments, block_bytes, begin, end)
+    disk.make_directory(layout.commit_log_checksums)
+    return ChecksumWriter(disk, layout.commit_log_checksums, segments, block_bytes, begin, end)
 
 
-def _tell_missing(index: Index, begin: int, start: int, layout: Layout) -> None:
+def _warn_missing_keys(index: Index, begin: int, start: int, layout: Layout) -> None:
     """What the index should know of messages before the walk's start, and does not.
 
     It is not filled here: that would mean to walk the whole log, and a broker that is down for minutes is worse than

@@ -5,7 +5,7 @@
                  above 90 %   the oldest go whatever they hold, and writes are refused until there is room again
 
 The active commit log file is never deleted. Messages that wait are delayed ones and half messages: nobody has seen them
-yet, and the broker tells where the oldest of them is (`held_by`). Queues and index follow the log's new beginning. A
+yet, and the broker tells where the oldest of them is (`add_retention_hold`). Queues and index follow the log's new beginning. A
 slice that a reader holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
 """
 
@@ -23,16 +23,16 @@ from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
-FILES_PER_ROUND = 10
+FILES_PER_PASS = 10
 _HOUR_MS = 3_600_000
 
 
-Holder = Callable[[], IoSteps[int | None]]
+RetentionHold = Callable[[], IoSteps[int | None]]
 """The physical offset of the oldest record that somebody still needs; None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CleanupResult:
     files: int
     min_offset: int
     used_ratio: float
@@ -56,80 +56,80 @@ class Retention:
         self._settings = settings
         self._local_hour = local_hour
         self._hours = _hours(settings.delete_when)
-        self._holders: list[Holder] = []
-        self._told_of = -1  # the file that was last said to be kept
+        self._holds: list[RetentionHold] = []
+        self._warned_of = -1  # the file that was last said to be kept
 
-    def held_by(self, holder: Holder) -> None:
+    def add_retention_hold(self, hold: RetentionHold) -> None:
         """Whom to ask before a file goes that is not old enough."""
-        self._holders.append(holder)
+        self._holds.append(hold)
 
-    def clean(self, now_ms: int, dispatched_to: int, *, by_hand: bool = False) -> IoSteps[Cleaned]:
-        """One round. `by_hand`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
+    def clean(self, now_ms: int, dispatched_to: int, *, manual: bool = False) -> IoSteps[CleanupResult]:
+        """One round. `manual`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
         used = self._disk.used_ratio(self._settings.root)
         settings = self._settings
         forced = settings.clean_forcibly and used > settings.force_clean_ratio
-        is_due = by_hand or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
-        must = used > settings.refuse_writes_ratio
+        is_due = manual or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
+        is_disk_full = used > settings.refuse_writes_ratio
         files = 0
         if is_due:
             held_from = (yield from self._held_from(dispatched_to)) if forced else dispatched_to
-            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, forced=forced, must=must)
+            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, forced=forced, is_disk_full=is_disk_full)
         if files:
-            yield from self._follow()
+            yield from self._trim_queues_and_index()
             used = self._disk.used_ratio(settings.root)
-        return Cleaned(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
+        return CleanupResult(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
 
     def _is_the_hour(self, now_ms: int) -> bool:
         return self._local_hour(now_ms) in self._hours
 
     def _held_from(self, dispatched_to: int) -> IoSteps[int]:
         held_from = dispatched_to
-        for holder in self._holders:
-            at = yield from holder()
+        for hold in self._holds:
+            at = yield from hold()
             if at is not None:
                 held_from = min(held_from, at)
         return held_from
 
     def _drop_log_files(
-        self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, must: bool
+        self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, is_disk_full: bool
     ) -> IoSteps[int]:
         segments = self._log.segments
         dropped = 0
-        while dropped < FILES_PER_ROUND and (first := segments.first) is not None:
+        while dropped < FILES_PER_PASS and (first := segments.first) is not None:
             # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
             if first.end > min(self._log.max_offset, dispatched_to):
                 break
             is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
             is_held = first.end > held_from
-            if is_young and (not forced or (is_held and not self._may_lose(first, must=must))):
+            if is_young and (not forced or (is_held and not self._may_lose(first, is_disk_full=is_disk_full))):
                 break
-            yield from segments.dropping_first()
+            yield from segments.drop_first_steps()
             dropped += 1
             log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
         return dropped
 
-    def _may_lose(self, segment: Segment, *, must: bool) -> bool:
+    def _may_lose(self, segment: Segment, *, is_disk_full: bool) -> bool:
         """Whether a file goes though messages in it still wait: only when the broker could not write any more."""
-        if must:
+        if is_disk_full:
             log.error(
                 "commit log file with waiting messages deleted, the disk is full: delayed messages or transactions are "
                 "lost. Give the store more space",
                 extra={"file": str(segment.path)},
             )
-        elif self._told_of != segment.base:
-            self._told_of = segment.base
+        elif self._warned_of != segment.base:
+            self._warned_of = segment.base
             log.warning(
                 "the disk is nearly full, but the oldest file holds delayed messages or transactions that still wait: "
                 "free some space",
                 extra={"file": str(segment.path)},
             )
-        return must
+        return is_disk_full
 
-    def _follow(self) -> IoSteps[None]:
+    def _trim_queues_and_index(self) -> IoSteps[None]:
         low = self._log.min_offset
-        yield from self._queues.dropping_before(low)
+        yield from self._queues.drop_before_steps(low)
         if self._index is not None:
-            yield from self._index.dropping_before(low)
+            yield from self._index.drop_before_steps(low)
 
 
 def _hours(text: str) -> set[int]:

@@ -32,7 +32,7 @@ _FED_AT_ONCE = 50_000
 """Records after which entries leave the memory."""
 
 
-class BesideLayout(Layout):
+class RebuildLayout(Layout):
     """The places where the new ones are built."""
 
     @property
@@ -68,7 +68,7 @@ def rebuild_store(
         for path in wanted:
             if _exists(disk, old_of(path)) and not discard_old:
                 raise StoreMismatch(f"{old_of(path)} is there from an earlier rebuild: remove it, or say --yes")
-        beside = BesideLayout(layout.root, layout.commit_log)
+        beside = RebuildLayout(layout.root, layout.commit_log)
         _remove_beside(disk, beside)
         try:
             rebuilt = _build(disk, beside, settings, index, progress)
@@ -83,7 +83,7 @@ def old_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.old")
 
 
-def _build(disk: Disk, beside: BesideLayout, settings: StoreSettings, with_index: bool, progress: Progress) -> Rebuilt:
+def _build(disk: Disk, beside: RebuildLayout, settings: StoreSettings, with_index: bool, progress: Progress) -> Rebuilt:
     """The queues are always built, because the dispatch that feeds the index feeds them first."""
     for directory in (beside.consume_queues, beside.index):
         disk.make_directory(directory)
@@ -108,7 +108,7 @@ def _views(disk: Disk, layout: Layout, progress: Progress) -> Iterator[RecordVie
 
 def _feed(dispatcher: Dispatcher, queues: ConsumeQueues, views: Iterator[RecordView]) -> int:
     records = 0
-    while fed := dispatcher.follow(islice(views, _FED_AT_ONCE)):
+    while fed := dispatcher.replay(islice(views, _FED_AT_ONCE)):
         records += fed
         queues.write_dirty()
     return records
@@ -141,7 +141,7 @@ def _exists(disk: Disk, path: Path) -> bool:
     return path.name in disk.names(path.parent)
 
 
-def _remove_beside(disk: Disk, beside: BesideLayout) -> None:
+def _remove_beside(disk: Disk, beside: RebuildLayout) -> None:
     for path in (beside.consume_queues, beside.index):
         _remove_tree(disk, path)
 

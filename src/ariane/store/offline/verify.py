@@ -21,7 +21,7 @@ from ariane.store.lock import lock_holder
 from ariane.store.offline.verify_index import IndexCheck
 from ariane.store.offline.verify_log import ChecksumCheck, LogCheck
 from ariane.store.offline.verify_queues import QueuesCheck
-from ariane.store.offline.verify_report import Fix, Report, check_names, check_run
+from ariane.store.offline.verify_report import Fix, Report, check_names, check_file_sequence
 from ariane.wire.json.fastjson import SIZE_MAX, parse
 
 # --- verify_tables ---
@@ -97,31 +97,31 @@ def verify_store(
     files = log_files(disk, layout)
     files_end = files[-1].end if files else 0
     report = Report(layout.root, is_unclean=disk.size(layout.abort) is not None)
-    _explain_end(report, layout)
-    _name_the_unknown(report, disk, layout)
-    check_run(report, files)
+    _note_unclean_stop(report, layout)
+    _note_unknown_files(report, disk, layout)
+    check_file_sequence(report, files)
     check_names(report, disk, layout.commit_log, files)
     log = LogCheck(report, disk, files, progress, _durable_to(report, disk, layout))
     queues = QueuesCheck(report, disk, layout, files)
-    sums = ChecksumCheck(report, disk, layout)
+    checksums = ChecksumCheck(report, disk, layout)
     index = IndexCheck(report, disk, layout, index_slots)
     queues.survey()
     index.survey()
     for file, columns in zip(files, log.columns(), strict=True):
         queues.compare(columns)
         index.compare(file, columns)
-        sums.compare(file, columns)
+        checksums.compare(file, columns)
     log.finish(queues.dispatched_to(files_end))
     queues.finish(log.begin, log.end, known_topics(disk, layout.config))
     index.finish(files_end, log.end)
     check_checkpoint(report, disk, layout, log.end)
     check_config(report, disk, layout.config)
-    sums.finish(log.begin, log.end)
+    checksums.finish(log.begin, log.end)
     report.summary.files, report.summary.bytes = _size(disk, layout)
     return report
 
 
-def _explain_end(report: Report, layout: Layout) -> None:
+def _note_unclean_stop(report: Report, layout: Layout) -> None:
     holder = lock_holder(layout.lock)
     if holder is not None:
         report.is_unclean = True
@@ -130,10 +130,10 @@ def _explain_end(report: Report, layout: Layout) -> None:
         report.note("the file `abort` is there: the last run ended in a crash, and the next start recovers")
 
 
-def _name_the_unknown(report: Report, disk: Disk, layout: Layout) -> None:
+def _note_unknown_files(report: Report, disk: Disk, layout: Layout) -> None:
     """What later releases of Apache keep here, or a rebuild has left."""
     derived = (layout.consume_queues, layout.consume_queue_extensions, layout.index)
-    ours = (layout.commit_log_sums, layout.quarantine)
+    ours = (layout.commit_log_checksums, layout.quarantine)
     others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock)
     known = {path.name for path in (*derived, *ours, *others)}
     unknown = [name for name in disk.names(layout.root) if name not in known]
@@ -144,13 +144,13 @@ def _name_the_unknown(report: Report, disk: Disk, layout: Layout) -> None:
 def _durable_to(report: Report, disk: Disk, layout: Layout) -> int | None:
     """After a crash, how far our checkpoint says that the log is safe; None when all of it should be."""
     checkpoint = read_checkpoint(disk, layout.checkpoint)
-    return checkpoint.flushed_to if report.is_unclean and checkpoint.is_ours else None
+    return checkpoint.flushed_to if report.is_unclean and checkpoint.has_ariane_slot else None
 
 
 def _size(disk: Disk, layout: Layout) -> tuple[int, int]:
     """Number and bytes of all the files that a store has."""
     queues = [queue.directory for queue in list_queues(disk, layout.consume_queues)]
-    directories = [layout.commit_log, layout.commit_log_sums, layout.index, layout.config, *queues]
+    directories = [layout.commit_log, layout.commit_log_checksums, layout.index, layout.config, *queues]
     paths = [directory / name for directory in directories for name in disk.names(directory)]
     paths += [layout.checkpoint, layout.abort, layout.lock]
     sizes = [size for path in paths if (size := disk.size(path)) is not None]

@@ -93,19 +93,19 @@ _HASH_BITS = 31
 Flags = npt.NDArray[np.bool_]
 
 
-def key_marks(columns: FactColumns) -> Longs:
+def record_keys(columns: FactColumns) -> Longs:
     """One number for each different key of each record, in order: the record's row and the key's hash."""
-    marks: Longs = np.sort((columns.key_records << _HASH_BITS) | columns.key_hashes)
-    is_new: Flags = np.diff(marks, prepend=-1) != 0
-    return marks[is_new]
+    record_key_ids: Longs = np.sort((columns.key_records << _HASH_BITS) | columns.key_hashes)
+    is_new: Flags = np.diff(record_key_ids, prepend=-1) != 0
+    return record_key_ids[is_new]
 
 
-def places_of(marks: Longs, among: Longs) -> tuple[Longs, Flags]:
+def positions_of(record_key_ids: Longs, among: Longs) -> tuple[Longs, Flags]:
     """Where each number stands among those, which are in order, and whether it does."""
-    places = np.searchsorted(among, marks)
-    is_there = places < len(among)
-    is_there[is_there] = among[places[is_there]] == marks[is_there]
-    return places, is_there
+    positions = np.searchsorted(among, record_key_ids)
+    is_there = positions < len(among)
+    is_there[is_there] = among[positions[is_there]] == record_key_ids[is_there]
+    return positions, is_there
 
 
 @dataclass(slots=True)
@@ -131,14 +131,14 @@ class IndexFileCheck:
         if self.scan.end > 1:
             self._check_offset("begin", 16, header.begin_physical, 1)
             self._check_offset("end", 24, header.end_physical, self.scan.end - 1)
-        self._look_behind()
+        self._check_behind_last_entry()
 
     def _check_offset(self, name: str, position: int, told: int, number: int) -> None:
         found = int(self.scan.entries(number, 1)[0]["physical"])
         if told != found:
             self._fault(position, f"the header's {name} offset is {told}, that of entry {number} is {found}")
 
-    def _look_behind(self) -> None:
+    def _check_behind_last_entry(self) -> None:
         """Entries are written before the header counts them, so a crash leaves some. Nothing reads them."""
         handle = self.scan.disk.open(self.scan.path, writable=False)
         try:
@@ -151,26 +151,26 @@ class IndexFileCheck:
                 f"{name}, byte {position}: bytes behind the last entry that are not zero; nothing reads them"
             )
 
-    def compare(self, file: DataFile, columns: FactColumns, marks: Longs, is_found: Flags) -> None:
+    def compare(self, file: DataFile, columns: FactColumns, record_key_ids: Longs, is_found: Flags) -> None:
         """Checks the entries that lead into one log file, whose keys are `marks`; notes which of them it has."""
         for first, lowest, highest in self._chunks:
             if lowest < file.end and highest >= file.base:
-                self._compare_chunk(first, file, columns, marks, is_found)
+                self._compare_chunk(first, file, columns, record_key_ids, is_found)
 
-    def _compare_chunk(self, first: int, file: DataFile, columns: FactColumns, marks: Longs, is_found: Flags) -> None:
+    def _compare_chunk(self, first: int, file: DataFile, columns: FactColumns, record_key_ids: Longs, is_found: Flags) -> None:
         entries = self.scan.entries(first, min(ENTRIES_AT_ONCE, self.scan.end - first))
         inside = np.flatnonzero((entries["physical"] >= file.base) & (entries["physical"] < file.end))
         numbers, entries = inside + first, entries[inside]
-        rows, is_record = places_of(entries["physical"].astype(np.int64), columns.offsets)
-        self._take_strays(numbers[~is_record], entries[~is_record], columns)
+        rows, is_record = positions_of(entries["physical"].astype(np.int64), columns.offsets)
+        self._sort_strays(numbers[~is_record], entries[~is_record], columns)
         numbers, entries, rows = numbers[is_record], entries[is_record], rows[is_record]
-        places, has_key = places_of((rows << _HASH_BITS) | entries["hash"].astype(np.int64), marks)
-        is_found[places[has_key]] = True
+        positions, has_key = positions_of((rows << _HASH_BITS) | entries["hash"].astype(np.int64), record_key_ids)
+        is_found[positions[has_key]] = True
         for number, entry in zip(numbers[~has_key].tolist(), entries[~has_key], strict=True):
             self._entry_fault(number, f"the record at {entry['physical']} has no key of hash {entry['hash']}")
         self._check_times(numbers[has_key], entries[has_key], columns.store_times_ms[rows[has_key]])
 
-    def _take_strays(self, numbers: Longs, entries: Entries, columns: FactColumns) -> None:
+    def _sort_strays(self, numbers: Longs, entries: Entries, columns: FactColumns) -> None:
         last_end = int(columns.offsets[-1] + columns.sizes[-1]) if len(columns.offsets) else 0
         for number, physical in zip(numbers.tolist(), entries["physical"].tolist(), strict=True):
             if physical >= last_end:
@@ -213,7 +213,7 @@ class IndexFileCheck:
         behind_end = [number for number, offset in self._ahead if offset >= log_end]
         if behind_end:
             what = f"{len(behind_end)} entries lead behind the end of the log at {log_end}"
-            self.report.unfinished(self.scan.path, self.scan.position(behind_end[0]), what, Fix.INDEX)
+            self.report.lagging(self.scan.path, self.scan.position(behind_end[0]), what, Fix.INDEX)
 
     def _entry_fault(self, number: int, what: str) -> None:
         self._fault(self.scan.position(number), f"entry {number}: {what}")
@@ -252,7 +252,7 @@ class IndexCheck:
         try:
             return open_index(self.disk, path, self.slots)
         except StoreMismatch as error:
-            self.report.unfinished(path, 0, str(error), Fix.INDEX)
+            self.report.lagging(path, 0, str(error), Fix.INDEX)
         except OSError as error:
             self.report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.INDEX)
         return None
@@ -266,11 +266,11 @@ class IndexCheck:
 
     def compare(self, file: DataFile, columns: FactColumns) -> None:
         """The keys of the records of one log file."""
-        marks = key_marks(columns)
-        is_found = np.zeros(len(marks), np.bool_)
+        record_key_ids = record_keys(columns)
+        is_found = np.zeros(len(record_key_ids), np.bool_)
         for check in self.checks:
-            check.compare(file, columns, marks, is_found)
-        self._keys += len(marks)
+            check.compare(file, columns, record_key_ids, is_found)
+        self._keys += len(record_key_ids)
         self._found += int(is_found.sum())
 
     def finish(self, files_end: int, log_end: int) -> None:

@@ -57,7 +57,7 @@ class FactColumns:
     queue_names: Sequence[Queue]
 
 
-class LogFacts:
+class FactCollector:
     def __init__(self) -> None:
         self._queue_numbers: dict[Queue, int] = {}
         self._clear()
@@ -157,7 +157,7 @@ class LogCheck:
         self._progress = progress
         self._durable_to = durable_to
         self._cut = 0
-        self._facts = LogFacts()
+        self._facts = FactCollector()
         self._broken: list[LogItem] = []
         self._newest_ms = 0
         self._went_back = 0
@@ -179,7 +179,7 @@ class LogCheck:
         if self._is_cut(item):
             self._cut += isinstance(item.verdict, RecordView)
         elif isinstance(item.verdict, RecordView):
-            self._tell_damage()
+            self._report_broken()
             self._take_record(item, item.verdict)
         elif isinstance(item.verdict, BlankRecord):
             self._take_blank(item, item.verdict)
@@ -228,7 +228,7 @@ class LogCheck:
         if blank.size != item.size:
             self._fault(item, f"a blank record of {blank.size} bytes, {item.size} are left in the file")
         else:
-            self._tell_damage()
+            self._report_broken()
 
     def _take_broken(self, item: LogItem, broken: BrokenRecord) -> None:
         """A record whose body alone is damaged still has its entry in its queue."""
@@ -237,7 +237,7 @@ class LogCheck:
             if isinstance(view, RecordView) and view.physical_offset == item.offset:
                 self._add_facts(item, view)
 
-    def _tell_damage(self) -> None:
+    def _report_broken(self) -> None:
         for item in self._broken:
             assert isinstance(item.verdict, BrokenRecord)
             self._fault(item, f"no whole record in {item.size} bytes: {item.verdict.reason}")
@@ -254,12 +254,12 @@ class LogCheck:
             self._report.note(f"the log ends at {where}: {self._cut} records behind it were not durable and will go")
         rest = [item for item in self._broken if not item.is_zeros]
         if rest:
-            self._tell_rest(rest[0], rest[-1].offset + rest[-1].size - rest[0].offset, dispatched_to)
+            self._report_rest(rest[0], rest[-1].offset + rest[-1].size - rest[0].offset, dispatched_to)
         unused = [item for item in self._broken if item.is_zeros and item.size == item.file.size]
         if unused:
             self._report.note(f"{len(unused)} commit log files were made ready and not used yet")
 
-    def _tell_rest(self, item: LogItem, length: int, dispatched_to: int) -> None:
+    def _report_rest(self, item: LogItem, length: int, dispatched_to: int) -> None:
         assert isinstance(item.verdict, BrokenRecord)
         what = f"{length} bytes after the last record that are not zero: {item.verdict.reason}"
         position = item.offset - item.file.base
@@ -281,7 +281,7 @@ class LogCheck:
 # checks alone, and the report says how many bytes those are: what is not known is not shown as fine.
 
 
-class _Changed(NamedTuple):
+class _ChangedBlock(NamedTuple):
     """A block whose bytes are not those of its sum. Physical offsets."""
 
     begin: int
@@ -294,7 +294,7 @@ class ChecksumCheck:
     def __init__(self, report: Report, disk: Disk, layout: Layout) -> None:
         self._report = report
         self._disk = disk
-        self._directory = layout.commit_log_sums
+        self._directory = layout.commit_log_checksums
         self._covered = 0
         self._covered_to = 0
         self._bases: set[int] = set()
@@ -306,41 +306,41 @@ class ChecksumCheck:
         if self._disk.size(path) is None or not file.size:
             return
         try:
-            sums = open_checksums(self._disk, path, file.base, file.size)
-            if sums is None:
-                self._report.unfinished(path, 0, "its head is damaged, or it was made for another log file", Fix.SUMS)
+            checksums = open_checksums(self._disk, path, file.base, file.size)
+            if checksums is None:
+                self._report.lagging(path, 0, "its head is damaged, or it was made for another log file", Fix.SUMS)
                 return
-            with closing(sums):
-                self._compare(file, sums, columns)
+            with closing(checksums):
+                self._compare(file, checksums, columns)
         except FileNotFoundError:
             return  # a broker that runs on the store has just let it go
         except OSError as error:
             self._report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.SUMS)
 
-    def _compare(self, file: DataFile, sums: ChecksumFile, columns: FactColumns) -> None:
+    def _compare(self, file: DataFile, checksums: ChecksumFile, columns: FactColumns) -> None:
         known, changed = 0, []
         with closing(self._disk.open(file.path, writable=False)) as handle:
-            for number, wanted in enumerate(sums.read()):
+            for number, wanted in enumerate(checksums.read()):
                 if wanted == DAMAGED:
-                    self._tell_damaged_sum(sums, number)
+                    self._report_damaged_checksum(checksums, number)
                 elif wanted != NOT_KNOWN:
                     known += 1
-                    begin = sums.blocks.begin_of(number)
-                    found = self._sum_of(handle, file, begin, wanted.covered_to)
+                    begin = checksums.blocks.begin_of(number)
+                    found = self._checksum_of(handle, file, begin, wanted.covered_to)
                     if found is not None and found != wanted.crc:
-                        changed.append(_Changed(begin, wanted.covered_to, found, wanted.crc))
-        self._tell(file, known, changed, columns)
+                        changed.append(_ChangedBlock(begin, wanted.covered_to, found, wanted.crc))
+        self._report_changed(file, known, changed, columns)
 
-    def _tell_damaged_sum(self, sums: ChecksumFile, number: int) -> None:
+    def _report_damaged_checksum(self, checksums: ChecksumFile, number: int) -> None:
         """Of a store that runs, it may have been read while it was written."""
-        position = sums.blocks.position_of(number)
+        position = checksums.blocks.position_of(number)
         what = f"the sum of block {number} is damaged, so it is not known whether the block is"
         if self._report.is_unclean:
-            self._report.note(f"{self._report.name(sums.path)}, byte {position}: {what}")
+            self._report.note(f"{self._report.name(checksums.path)}, byte {position}: {what}")
         else:
-            self._report.fault(sums.path, position, what, Fix.SUMS)
+            self._report.fault(checksums.path, position, what, Fix.SUMS)
 
-    def _sum_of(self, handle: File, file: DataFile, begin: int, end: int) -> int | None:
+    def _checksum_of(self, handle: File, file: DataFile, begin: int, end: int) -> int | None:
         """None when the disk cannot read it, which the walk over the records has told."""
         try:
             data = handle.read(end - begin, begin - file.base)
@@ -350,7 +350,7 @@ class ChecksumCheck:
         self._covered_to = max(self._covered_to, end)
         return crc32_onward(data)
 
-    def _tell(self, file: DataFile, known: int, changed: list[_Changed], columns: FactColumns) -> None:
+    def _report_changed(self, file: DataFile, known: int, changed: list[_ChangedBlock], columns: FactColumns) -> None:
         if len(changed) == known > 1:
             what = f"none of its {known} blocks with a sum holds the bytes that were written: it is another file"
             self._report.fault(file.path, 0, what, Fix.REPLACED)
@@ -358,7 +358,7 @@ class ChecksumCheck:
         for block in changed:
             first, last = block.begin - file.base, block.end - file.base - 1
             what = f"bytes {first} to {last} are not those that were written: their checksum is {block.found:#010x}, "
-            what += f"it was {block.wanted:#010x}; {_records_of(block, columns)}"
+            what += f"it was {block.wanted:#010x}; {_records_in(block, columns)}"
             self._report.fault(file.path, first, what, Fix.RESTORE)
 
     def finish(self, log_begin: int, log_end: int) -> None:
@@ -383,7 +383,7 @@ class ChecksumCheck:
             )
 
 
-def _records_of(block: _Changed, columns: FactColumns) -> str:
+def _records_in(block: _ChangedBlock, columns: FactColumns) -> str:
     """Which records lie in the block, at least in part."""
     inside = (columns.offsets < block.end) & (columns.offsets + columns.sizes > block.begin)
     offsets = columns.offsets[inside]

@@ -16,7 +16,7 @@ from ariane.store.disk import Disk
 from ariane.store.dispatch import is_queued
 from ariane.store.layout import Layout
 from ariane.store.offline.verify_log import NOT_QUEUED, FactColumns, Longs, Queue
-from ariane.store.offline.verify_report import Fix, Report, check_names, check_run
+from ariane.store.offline.verify_report import Fix, Report, check_names, check_file_sequence
 from ariane.wire.record.read import RecordView
 
 DIFFERENCES_KEPT = 100
@@ -47,7 +47,7 @@ class QueueCheck:
     def survey(self) -> None:
         """Checks the files and finds the end of the entries."""
         scan = self.scan
-        check_run(self.report, scan.files, unit_bytes=ENTRY_BYTES)
+        check_file_sequence(self.report, scan.files, unit_bytes=ENTRY_BYTES)
         check_names(self.report, scan.disk, scan.directory, scan.files)
         self.end = scan.first + scan.count()
         if self.end > scan.first:
@@ -56,7 +56,7 @@ class QueueCheck:
         leftover = scan.leftover(self.end)
         if leftover is not None:
             file, position = leftover
-            self.report.unfinished(file.path, position, "bytes after the last entry that are not zero", Fix.QUEUES)
+            self.report.lagging(file.path, position, "bytes after the last entry that are not zero", Fix.QUEUES)
 
     def compare(self, columns: FactColumns, rows: Longs) -> None:
         """`rows` are the records of this queue in one log file, in the order of the log."""
@@ -134,7 +134,7 @@ class QueueCheck:
         path, position = (place[0].path, place[1]) if place is not None else (self.scan.directory, 0)
         self.report.fault(path, position, f"entry {number}: {what}", Fix.QUEUES)
 
-    def tell_differences(self, *, is_deleted: bool) -> None:
+    def report_differences(self, *, is_deleted: bool) -> None:
         for number, what in self._differences:
             self.fault(number, what)
         if self._different > len(self._differences):
@@ -145,17 +145,17 @@ class QueueCheck:
         if self._missing and is_deleted and not self.scan.files:
             self.report.note(f"{self._name}: its topic was deleted, {self._missing} records of it are still in the log")
         elif self._missing:
-            self._tell_missing()
+            self._report_missing()
 
     @property
     def _name(self) -> str:
         return self.report.name(self.scan.directory)
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         place = self.scan.find(self.end)
         path, position = (place[0].path, place[1]) if place is not None else (self.scan.directory, 0)
         what = f"{self._missing} records are not in the queue, the first of them is at {self._first_missing}"
-        self.report.unfinished(path, position, what, Fix.QUEUES)
+        self.report.lagging(path, position, what, Fix.QUEUES)
 
 
 def consecutive(numbers: Longs) -> Iterator[slice]:
@@ -234,15 +234,15 @@ class QueuesCheck:
     def finish(self, log_begin: int, log_end: int, topics: frozenset[str] | None) -> None:
         """`topics` are those that exist by config/topics.json; None when that cannot be told."""
         for check in self.checks.values():
-            check.tell_differences(is_deleted=topics is not None and check.scan.topic not in topics)
-            self._guarded(check, partial(self._tell_unmatched, check, log_begin, log_end))
+            check.report_differences(is_deleted=topics is not None and check.scan.topic not in topics)
+            self._guarded(check, partial(self._report_unmatched, check, log_begin, log_end))
         present = [check for check in self.checks.values() if check.scan.files]
         summary = self.report.summary
         summary.queues = len(present)
         summary.topics = len({check.scan.topic for check in present})
         summary.queue_entries = sum(sum(map(len, check.matched)) for check in present)
 
-    def _tell_unmatched(self, check: QueueCheck, log_begin: int, log_end: int) -> None:
+    def _report_unmatched(self, check: QueueCheck, log_begin: int, log_end: int) -> None:
         """Entries in front may point to records that retention has removed; all others must have one."""
         told = ahead = 0
         for first, entries in _unmatched_chunks(check):
@@ -251,12 +251,12 @@ class QueuesCheck:
             ahead += int(is_ahead.sum())
             suspects = np.flatnonzero(~is_ahead if check.has_match_before(first) else ~is_ahead & ~is_gone)
             for at in suspects[: DIFFERENCES_KEPT - told].tolist():
-                told += self._tell_entry(check, first + at, entries[at])
+                told += self._report_entry(check, first + at, entries[at])
         if ahead:
             what = f"{ahead} entries point behind the end of the log at {log_end}"
-            self.report.unfinished(check.scan.files[-1].path, 0, what, Fix.QUEUES)
+            self.report.lagging(check.scan.files[-1].path, 0, what, Fix.QUEUES)
 
-    def _tell_entry(self, check: QueueCheck, number: int, entry: np.void) -> bool:
+    def _report_entry(self, check: QueueCheck, number: int, entry: np.void) -> bool:
         """Whether there was something to tell: an entry of a queue that was made again may be right after all."""
         offset, size = int(entry["offset"]), int(entry["size"])
         found_record = record_at(self.disk, self.log_files, offset)
@@ -266,7 +266,7 @@ class QueuesCheck:
         view = found_record.view
         found = (view.topic, view.queue_id, view.queue_offset, view.size)
         if is_queued(view.sys_flag) and (
-            found == (check.scan.topic, check.scan.queue_id, number, size) or self._stands_in(check, view, entry)
+            found == (check.scan.topic, check.scan.queue_id, number, size) or self._is_gap_entry(check, view, entry)
         ):
             return False
         kind = "" if is_queued(view.sys_flag) else ", prepared or rolled back"
@@ -274,7 +274,7 @@ class QueuesCheck:
         check.fault(number, f"the record at {offset} is of {told}; the entry says {size} bytes")
         return True
 
-    def _stands_in(self, check: QueueCheck, view: RecordView, entry: np.void) -> bool:
+    def _is_gap_entry(self, check: QueueCheck, view: RecordView, entry: np.void) -> bool:
         """Where the log has lost records, their entries are that of the next record there is."""
         if (view.topic, view.queue_id) != (check.scan.topic, check.scan.queue_id):
             return False

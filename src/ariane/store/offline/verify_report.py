@@ -84,7 +84,7 @@ class Report:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def unfinished(self, path: Path, position: int, what: str, cure: str) -> None:
+    def lagging(self, path: Path, position: int, what: str, cure: str) -> None:
         """A lag: a note after a crash, when it is expected and mends itself; a fault after a clean stop."""
         if self.is_unclean:
             self.note(f"{self.name(path)}, byte {position}: {what}; the next start mends it")
@@ -101,12 +101,12 @@ class Report:
 # Whether the files of a run are what their names say: whole, of one size, one after the other.
 
 
-def check_run(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1) -> None:
+def check_file_sequence(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1) -> None:
     """Sizes, names and gaps. The size that most files have is the right one: a single cut one may be the first."""
-    file_bytes = usual_size(files)
+    file_bytes = most_common_size(files)
     for file in files:
         if not file.size:
-            report.unfinished(file.path, 0, "an empty file", Fix.FILES)
+            report.lagging(file.path, 0, "an empty file", Fix.FILES)
         elif file.size != file_bytes:
             report.fault(file.path, 0, f"{file.size} bytes, the other files have {file_bytes}", Fix.FILES)
         elif file.size % unit_bytes:
@@ -123,7 +123,7 @@ def check_run(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1)
             )
 
 
-def usual_size(files: Iterable[DataFile]) -> int:
+def most_common_size(files: Iterable[DataFile]) -> int:
     """The size that most files have; 0 when there is none that has one."""
     sizes = Counter(file.size for file in files if file.size)
     return sizes.most_common(1)[0][0] if sizes else 0
@@ -150,7 +150,7 @@ def infer_file_sizes(
     StoreMismatch when an index file is so damaged that its number of slots must be told.
     """
     settings = StoreSettings(root=layout.root, commit_log_path=layout.commit_log)
-    queue_bytes = usual_size(file for queue in list_queues(disk, layout.consume_queues) for file in queue.files)
+    queue_bytes = most_common_size(file for queue in list_queues(disk, layout.consume_queues) for file in queue.files)
     if queue_bytes:
         settings = replace(settings, queue_segment_bytes=queue_bytes)
     index_files = list_index(disk, layout.index) if with_index else []

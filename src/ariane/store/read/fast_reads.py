@@ -31,28 +31,28 @@ class ContiguousRead(NamedTuple):
 
     log: CommitLog
     segment: Segment
-    places: tuple[int, ...]
+    offsets: tuple[int, ...]
     sizes: tuple[int, ...]
     size: int
     """Of all of them."""
-    is_joined: bool
+    is_contiguous: bool
     """Whether each begins where the one before it ends, as those of a batch do."""
 
     def is_cached(self) -> bool:
         """Whether they can be looked at without a wait for the disk."""
-        places, sizes = self.places, self.sizes
-        return self.log.is_cached(((places[0], sizes[0]), (places[-1], sizes[-1])))
+        offsets, sizes = self.offsets, self.sizes
+        return self.log.is_cached(((offsets[0], sizes[0]), (offsets[-1], sizes[-1])))
 
     def slices(self) -> list[memoryview]:
         """Of the mapped file, one for each record."""
         base, view = self.segment.base, self.segment.file.view()
-        return [view[(at := place - base) : at + size] for place, size in zip(self.places, self.sizes, strict=True)]
+        return [view[(at := location - base) : at + size] for location, size in zip(self.offsets, self.sizes, strict=True)]
 
     def pieces(self) -> list[memoryview]:
         """The same bytes, in one piece when that is possible."""
-        if not self.is_joined:
+        if not self.is_contiguous:
             return self.slices()
-        at = self.places[0] - self.segment.base
+        at = self.offsets[0] - self.segment.base
         return [self.segment.file.view()[at : at + self.size]]
 
 
@@ -63,41 +63,41 @@ def find_contiguous_read(
     if not entries:
         return None
     fields = _unpacker(len(entries) // ENTRY_BYTES)(entries)
-    places, sizes = fields[::2], fields[1::2]
+    offsets, sizes = fields[::2], fields[1::2]
     size = sum(sizes)
     if size > bytes_max:
-        count = _fitting(sizes, bytes_max)
+        count = _count_fitting(sizes, bytes_max)
         if not count:
             return None
-        places, sizes = places[:count], sizes[:count]
+        offsets, sizes = offsets[:count], sizes[:count]
         size = sum(sizes)
-    first, log_end = places[0], log.max_offset
+    first, log_end = offsets[0], log.max_offset
     segment = log.segments.find(first)
     if segment is None or log_end - first > memory_bytes_max:
         return None
     # Offsets within a queue grow. If they do not, or if a size is 0, an entry is damaged, or another writer's.
-    is_joined = _follow_each_other(places, sizes, size)
-    if not all(sizes) or not (is_joined or list(places) == sorted(places)):
+    is_contiguous = _are_contiguous(offsets, sizes, size)
+    if not all(sizes) or not (is_contiguous or list(offsets) == sorted(offsets)):
         return None
     # Far from the end, where even all bytes would fit behind the last offset, nobody has to look where each one ends.
     limit = min(segment.end, log_end)
-    if places[-1] + size > limit and max(map(add, places, sizes)) > limit:
+    if offsets[-1] + size > limit and max(map(add, offsets, sizes)) > limit:
         return None
-    return ContiguousRead(log, segment, places, sizes, size, is_joined)
+    return ContiguousRead(log, segment, offsets, sizes, size, is_contiguous)
 
 
-def _follow_each_other(places: tuple[int, ...], sizes: tuple[int, ...], size: int) -> bool:
+def _are_contiguous(offsets: tuple[int, ...], sizes: tuple[int, ...], size: int) -> bool:
     """Where the last one ends nearly always tells that they do not. Those that do need no look whether they grow."""
-    first = places[0]
-    return first + size == places[-1] + sizes[-1] and (*accumulate(sizes[:-1], initial=first),) == places
+    first = offsets[0]
+    return first + size == offsets[-1] + sizes[-1] and (*accumulate(sizes[:-1], initial=first),) == offsets
 
 
-def _fitting(sizes: Sequence[int], bytes_max: int) -> int:
+def _count_fitting(sizes: Sequence[int], bytes_max: int) -> int:
     """How many of the first records fit. None, when one has a size that no record has: the general way knows more."""
     return 0 if max(sizes) > RECORD_BYTES_MAX else bisect_right([*accumulate(sizes)], bytes_max)
 
 
-# --- straight_reads ---
+# --- read_ahead ---
 #
 # Straight reads of one turn of the event loop, of which some go on where the one before ended.
 #
@@ -109,13 +109,13 @@ def _fitting(sizes: Sequence[int], bytes_max: int) -> int:
 
 _ENTRIES_AHEAD = 256
 """Eight reads of 32: as many as the answers to one chunk are likely to have."""
-_ASKED_SPAN = 512 * 1024
+_PROBE_SPAN_BYTES = 512 * 1024
 """Of the log: what lies between two records that are in memory may not be, the less so the farther they are apart."""
 
 
 class ReadAhead:
     __slots__ = (
-        "_cached_to", "_held", "_held_offset", "_log", "_memory_bytes_max", "_next_offset", "_queue", "_settings",
+        "_cached_to", "_buffer", "_buffer_offset", "_log", "_memory_bytes_max", "_next_offset", "_queue", "_settings",
     )  # fmt: skip
 
     def __init__(self, log: CommitLog, settings: StoreSettings, memory_bytes_max: int) -> None:
@@ -124,8 +124,8 @@ class ReadAhead:
         self._memory_bytes_max = memory_bytes_max
         self._queue: ConsumeQueue | None = None
         self._next_offset = 0
-        self._held = b""
-        self._held_offset = 0
+        self._buffer = b""
+        self._buffer_offset = 0
         self._cached_to = -1
         """All from the last read to this record is in memory, as far as one can tell from both ends."""
 
@@ -135,39 +135,39 @@ class ReadAhead:
         limits = self._settings
         count = count_max if count_max < limits.pull_count_max else limits.pull_count_max
         if queue is self._queue and offset == self._next_offset:
-            entries = self._in_a_row(queue, offset, count)
+            entries = self._next_entries(queue, offset, count)
         else:
-            self._queue, self._held, self._cached_to = queue, b"", -1
+            self._queue, self._buffer, self._cached_to = queue, b"", -1
             entries = queue.cached_entries(offset, count)
         if entries is None:
             return None
-        run = find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
-        if run is None or not (run.places[-1] <= self._cached_to or run.is_cached()):
+        contiguous = find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+        if contiguous is None or not (contiguous.offsets[-1] <= self._cached_to or contiguous.is_cached()):
             return None
-        self._next_offset = offset + len(run.places)
-        return run
+        self._next_offset = offset + len(contiguous.offsets)
+        return contiguous
 
-    def _in_a_row(self, queue: ConsumeQueue, offset: int, count: int) -> bytes | None:
+    def _next_entries(self, queue: ConsumeQueue, offset: int, count: int) -> bytes | None:
         """None when that might wait for the disk."""
-        entries = self._held_from(offset, count)
+        entries = self._buffered_from(offset, count)
         if len(entries) == count * ENTRY_BYTES:
             return entries
-        if self._look_ahead(queue, offset, count):
-            return self._held_from(offset, count)
-        self._held, self._cached_to = b"", -1
+        if self._read_ahead(queue, offset, count):
+            return self._buffered_from(offset, count)
+        self._buffer, self._cached_to = b"", -1
         return queue.cached_entries(offset, count)
 
-    def _held_from(self, offset: int, count: int) -> bytes:
-        at = (offset - self._held_offset) * ENTRY_BYTES
-        return self._held[at : at + count * ENTRY_BYTES]
+    def _buffered_from(self, offset: int, count: int) -> bytes:
+        at = (offset - self._buffer_offset) * ENTRY_BYTES
+        return self._buffer[at : at + count * ENTRY_BYTES]
 
-    def _look_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> bool:
+    def _read_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> bool:
         """Whether there is something to hold."""
         held = queue.cached_entries(offset, max(count, _ENTRIES_AHEAD))
         if not held:
             return False
-        self._held, self._held_offset = held, offset
-        physical, size, _ = ENTRY.unpack_from(held, _last_within(held, _ASKED_SPAN) * ENTRY_BYTES)
+        self._buffer, self._buffer_offset = held, offset
+        physical, size, _ = ENTRY.unpack_from(held, _last_within(held, _PROBE_SPAN_BYTES) * ENTRY_BYTES)
         self._cached_to = physical if self._log.is_cached(((physical, size),)) else -1
         return True
 

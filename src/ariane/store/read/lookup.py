@@ -5,7 +5,7 @@ What returns `IoSteps` is for the event loop, which must not wait for the disk (
 
 from collections.abc import Sequence
 
-from ariane.store.blocking_io import IoSteps, Place, run_sync
+from ariane.store.blocking_io import IoSteps, RecordLocation, run_sync
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -23,7 +23,7 @@ class Lookup:
         self._queues = queues
         self._index = index
 
-    def finding_record(self, physical: int) -> IoSteps[memoryview | None]:
+    def record_at_steps(self, physical: int) -> IoSteps[memoryview | None]:
         """As `record_at`."""
         yield from self._log.warm_records([physical])
         return self.record_at(physical)
@@ -58,9 +58,9 @@ class Lookup:
         Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
         one, and 5.x gives the first that is not earlier; so do we.
         """
-        return run_sync(self.searching_by_time(topic, queue_id, timestamp_ms))
+        return run_sync(self.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
-    def searching_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> IoSteps[int]:
+    def offset_by_time_steps(self, topic: str, queue_id: int, timestamp_ms: int) -> IoSteps[int]:
         """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -68,7 +68,7 @@ class Lookup:
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            stored_ms = yield from self.finding_store_time(queue, middle)
+            stored_ms = yield from self.store_time_steps(queue, middle)
             if stored_ms is None or stored_ms < timestamp_ms:
                 low = middle + 1
             else:
@@ -77,31 +77,31 @@ class Lookup:
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         """When the message at `offset` was stored; None when it is gone."""
-        return run_sync(self.finding_store_time(queue, offset))
+        return run_sync(self.store_time_steps(queue, offset))
 
-    def finding_store_time(self, queue: ConsumeQueue, offset: int) -> IoSteps[int | None]:
+    def store_time_steps(self, queue: ConsumeQueue, offset: int) -> IoSteps[int | None]:
         """As `store_time`."""
         yield from queue.warm(offset)
-        place = _place(queue, offset)
-        if place is None:
+        location = _location(queue, offset)
+        if location is None:
             return None
-        yield from self._log.warm([place])
-        record = self._log.read(*place)
+        yield from self._log.warm([location])
+        record = self._log.read(*location)
         view = None if record is None else verify(record, 0, check_body_crc=False)
         return view.store_timestamp_ms if isinstance(view, RecordView) else None
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the queue's first message was stored, -1 when it has none."""
-        return run_sync(self.finding_earliest_store_time(topic, queue_id))
+        return run_sync(self.earliest_store_time_steps(topic, queue_id))
 
-    def finding_earliest_store_time(self, topic: str, queue_id: int) -> IoSteps[int]:
+    def earliest_store_time_steps(self, topic: str, queue_id: int) -> IoSteps[int]:
         """As `earliest_store_time`."""
         queue = self._queues.get(topic, queue_id)
-        stored_ms = None if queue is None else (yield from self.finding_store_time(queue, queue.min_offset))
+        stored_ms = None if queue is None else (yield from self.store_time_steps(queue, queue.min_offset))
         return -1 if stored_ms is None else stored_ms
 
 
-def _place(queue: ConsumeQueue, offset: int) -> Place | None:
+def _location(queue: ConsumeQueue, offset: int) -> RecordLocation | None:
     entry = queue.entries(offset, 1)
     if len(entry) < ENTRY_BYTES:
         return None

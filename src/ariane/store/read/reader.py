@@ -17,7 +17,7 @@ from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offse
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.read.fast_reads import ContiguousRead, ReadAhead, find_contiguous_read
-from ariane.store.read.result import ReadResult, ReadStatus, found_run, outside
+from ariane.store.read.result import ReadResult, ReadStatus, found_result, out_of_range
 from ariane.store.settings import StoreSettings
 
 SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
@@ -66,7 +66,7 @@ class Reader:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
-        beyond = outside(queue, offset)
+        beyond = out_of_range(queue, offset)
         if beyond is not None:
             return beyond
         return self._gather(queue, offset, count_max, bytes_max, tag_match, record_match)
@@ -89,8 +89,8 @@ class Reader:
         # Without a filter every entry is taken: no more of them are looked at than can be answered.
         filtered = tag_match is not None or record_match is not None
         entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
-        if not filtered and (run := self._straight(entries, count_max, bytes_max)) is not None:
-            return found_run(queue, offset, run)
+        if not filtered and (contiguous := self._fast_read(entries, count_max, bytes_max)) is not None:
+            return found_result(queue, offset, contiguous)
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
             if not scanned:
@@ -128,16 +128,16 @@ class Reader:
             suggest_slave=self._is_far_behind(last_physical),
         )
 
-    def straight_reads(self) -> ReadAhead:
+    def read_ahead(self) -> ReadAhead:
         """For those that follow each other within one turn of the loop."""
         return ReadAhead(self._log, self._settings, self._memory_bytes_max)
 
-    def _straight(self, entries: bytes, count_max: int, bytes_max: int) -> ContiguousRead | None:
+    def _fast_read(self, entries: bytes, count_max: int, bytes_max: int) -> ContiguousRead | None:
         limits = self._settings
         entries = entries[: min(count_max, limits.pull_count_max) * ENTRY_BYTES]
         return find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
 
-    def reading(
+    def read_steps(
         self,
         topic: str,
         queue_id: int,

@@ -32,18 +32,18 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
 
 
-def found_run(queue: ConsumeQueue, offset: int, run: ContiguousRead) -> ReadResult:
+def found_result(queue: ConsumeQueue, offset: int, contiguous: ContiguousRead) -> ReadResult:
     return ReadResult(
         status=ReadStatus.FOUND,
-        next_offset=offset + len(run.places),
+        next_offset=offset + len(contiguous.offsets),
         min_offset=queue.min_offset,
         max_offset=queue.max_offset,
-        slices=run.slices(),
-        ranges=list(zip(run.places, run.sizes, strict=True)),
+        slices=contiguous.slices(),
+        ranges=list(zip(contiguous.offsets, contiguous.sizes, strict=True)),
     )
 
 
-def outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
+def out_of_range(queue: ConsumeQueue, offset: int) -> ReadResult | None:
     """The answer when `offset` is not inside the queue."""
     low, high = queue.min_offset, queue.max_offset
     if high == 0:
