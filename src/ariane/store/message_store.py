@@ -29,7 +29,7 @@ from ariane.store.layout import Layout
 from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.flush import Flusher
 from ariane.store.maintenance.recovery import StoreComponents, open_components
-from ariane.store.maintenance.retention import CleanupResult, RetentionHold, Retention
+from ariane.store.maintenance.retention import CleanupResult, Retention, RetentionHold
 from ariane.store.read.lookup import Lookup
 from ariane.store.read.reader import Reader
 from ariane.store.settings import StoreSettings
@@ -229,9 +229,7 @@ class MessageStore:
 
     def clean_steps(self, *, manual: bool = False) -> IoSteps[CleanupResult]:
         """The same step by step; one at a time."""
-        cleaned = yield from self._retention.clean(
-            self._clock.now_ms(), self._checkpoint.dispatched_to, manual=manual
-        )
+        cleaned = yield from self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, manual=manual)
         if cleaned.files:
             checksums = self.components.layout.commit_log_checksums
             yield partial(drop_checksums_before, self.components.disk, checksums, cleaned.min_offset)

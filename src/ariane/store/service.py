@@ -95,7 +95,11 @@ class StoreService:
         At most a tenth of the time goes into this: a round syncs every queue that changed, and may take a while.
         """
         loop = asyncio.get_running_loop()
-        if self.store.bytes_since_checkpoint < EARLY_CHECKPOINT_BYTES or loop.time() < self._early_checkpoint_from or self.store.write_error:
+        if (
+            self.store.bytes_since_checkpoint < EARLY_CHECKPOINT_BYTES
+            or loop.time() < self._early_checkpoint_from
+            or self.store.write_error
+        ):
             return
         began = loop.time()
         await self._make_durable()

@@ -151,7 +151,8 @@ def test_deleted_files_take_their_sums_along() -> None:
     clock._elapsed_s += 73 * 3600
     assert store.clean(manual=True).files == 3
     assert (
-        disk.names(LAYOUT.commit_log_checksums) == disk.names(LAYOUT.commit_log)[: len(disk.names(LAYOUT.commit_log_checksums))]
+        disk.names(LAYOUT.commit_log_checksums)
+        == disk.names(LAYOUT.commit_log)[: len(disk.names(LAYOUT.commit_log_checksums))]
     )
 
 

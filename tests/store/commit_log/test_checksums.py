@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ariane.store.commit_log.checksums import (
     BLOCK_BYTES_MIN,
+    CHECKSUM_BYTES,
     DAMAGED,
     NOT_KNOWN,
-    CHECKSUM_BYTES,
     BlockChecksum,
     Blocks,
     ChecksumFile,

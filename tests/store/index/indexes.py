@@ -38,7 +38,9 @@ def names_from(first: int) -> Callable[[], str]:
     return lambda: f"{next(numbers):017d}"
 
 
-def opened(disk: Disk, capacity: IndexCapacity = TINY, root: Path = ROOT, name: Callable[[], str] | None = None) -> Index:
+def opened(
+    disk: Disk, capacity: IndexCapacity = TINY, root: Path = ROOT, name: Callable[[], str] | None = None
+) -> Index:
     """An index that nothing is said about yet."""
     settings = StoreSettings(index_slots=capacity.slots, index_entries=capacity.entries)
     return Index.open(disk, Layout.under(root), settings, name or names_from(20261115212619400))

@@ -21,7 +21,7 @@ from tests.transport.peers import until
 @pytest.fixture(autouse=True)
 def _every_sync_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unlike a broker's, whose flush thread waits until it can sum megabytes at once."""
-    monkeypatch.setattr("ariane.store.maintenance.flush._SUMMED_BYTES_MIN", 0)
+    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 0)
 
 
 async def test_a_running_store_sums_the_whole_blocks_of_what_it_syncs(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_first_step_that_takes_long_does_not_keep_the_acknowledgement(tm
 
 
 async def test_little_is_left_to_the_next_sync_or_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.store.maintenance.flush._SUMMED_BYTES_MIN", 5000)
+    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 5000)
     store = MessageStore.open(small(tmp_path), Clock(), HOST)
     told: list[int] = []
 

@@ -168,7 +168,9 @@ class QueueHandlers:
         return OffsetResponse(offset=QueueOffset(0 if queue is None else max(later - 1, queue.min_offset)))
 
     async def _not_before(self, request: SearchOffset, timestamp_ms: int) -> int:
-        return await run_in_executor(self.store.lookup.offset_by_time_steps(request.topic, request.queue_id, timestamp_ms))
+        return await run_in_executor(
+            self.store.lookup.offset_by_time_steps(request.topic, request.queue_id, timestamp_ms)
+        )
 
     @handles(GetEarliestStoreTime)
     async def earliest_store_time(self, request: GetEarliestStoreTime, call: Call) -> StoreTimeResponse:

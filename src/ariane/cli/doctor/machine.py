@@ -25,7 +25,7 @@ from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
 from ariane.store.lock import lock_holder
 from ariane.store.offline.verify import check_config
-from ariane.store.offline.verify_report import Report, check_names, check_file_sequence
+from ariane.store.offline.verify_report import Report, check_file_sequence, check_names
 from ariane.store.settings import StoreSettings
 
 EXTRAS = {

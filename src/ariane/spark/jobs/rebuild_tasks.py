@@ -457,7 +457,9 @@ def _write_index(target: Target, work: IndexWork) -> int:
         RealDisk(), target.layout.index / work.name, IndexCapacity(work.slots, work.entries), header
     )
     try:
-        file.publish(file.write_entries(KeyRows(rows["hash"].copy(), rows["physical"].copy(), rows["stored_ms"].copy())))
+        file.publish(
+            file.write_entries(KeyRows(rows["hash"].copy(), rows["physical"].copy(), rows["stored_ms"].copy()))
+        )
         file.sync()
     finally:
         file.close()

@@ -111,8 +111,12 @@ class ChecksumFile:
 
     def read(self, first: int = 0) -> list[BlockChecksum]:
         """The sums of the blocks from `first` up to the last one that has any."""
-        data = self._file.read((self.blocks.count - first) * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
-        raws = [data[at : at + CHECKSUM_BYTES].ljust(CHECKSUM_BYTES, b"\0") for at in range(0, len(data), CHECKSUM_BYTES)]
+        data = self._file.read((self.blocks.count - first) * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(
+            b"\0"
+        )
+        raws = [
+            data[at : at + CHECKSUM_BYTES].ljust(CHECKSUM_BYTES, b"\0") for at in range(0, len(data), CHECKSUM_BYTES)
+        ]
         return [self._unpack(raw, number) for number, raw in enumerate(raws, first)]
 
     def _unpack(self, raw: bytes, number: int) -> BlockChecksum:

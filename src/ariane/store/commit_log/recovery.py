@@ -263,7 +263,9 @@ def _record_starts(view: memoryview, position: int) -> Int64s:
     return np.array(starts, np.int64)
 
 
-def _find_boundaries(view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int) -> _Boundaries:
+def _find_boundaries(
+    view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int
+) -> _Boundaries:
     """Up to the first record whose lengths do not add up, or that belongs elsewhere. Before a length is followed, it is
     known to lead to a place inside the record, and the record to be inside the buffer."""
     sizes, bodies = heads["size"].astype(np.int64), heads["bodyLength"].astype(np.int64)

@@ -49,7 +49,7 @@ Q = TypeVar("Q", bound=Owner)
 
 
 class NewEntries(Generic[Q]):
-    __slots__ = ("_free", "_owners", "distributed", "dirty", "packed")
+    __slots__ = ("_free", "_owners", "dirty", "distributed", "packed")
 
     def __init__(self) -> None:
         self.packed = bytearray()

@@ -191,7 +191,9 @@ class ConsumeQueue:
         """
         if physical_offset + size <= self.max_physical:
             return False
-        if queue_offset != self.max_offset and not self._reconcile_offset(queue_offset, physical_offset, size, tags_code):
+        if queue_offset != self.max_offset and not self._reconcile_offset(
+            queue_offset, physical_offset, size, tags_code
+        ):
             return False
         self.tail += _pack(physical_offset, size, tags_code)
         self.max_offset = queue_offset + 1

@@ -248,7 +248,9 @@ def drop_damaged(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], boo
     for file in damaged:
         _warn(file, limit)
     result = truncate_files(older, limit, crashed=False)
-    return TruncateResult(result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from)
+    return TruncateResult(
+        result.kept, [*newer, *result.dropped], limit if result.damaged_from is None else result.damaged_from
+    )
 
 
 def _truncate_file(file: IndexFile, limit: int) -> int:

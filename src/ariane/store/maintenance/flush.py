@@ -118,7 +118,10 @@ class FlushThread:
     @classmethod
     @asynccontextmanager
     async def running(
-        cls, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool] = lambda durable_to: False
+        cls,
+        flusher: Flusher,
+        settings: StoreSettings,
+        extend_checksums: Callable[[int], bool] = lambda durable_to: False,
     ) -> AsyncIterator["FlushThread"]:
         """`extend_checksums` is told how far the log is durable; it does a little, and tells whether there is more to do."""
         thread = cls(flusher, settings, extend_checksums)

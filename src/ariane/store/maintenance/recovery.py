@@ -79,14 +79,18 @@ def open_components(
         queues.truncate(scan.start)
         queues.mark_unsynced_from(checkpoint.dispatched_to)
         if index is not None:
-            index.after_crash(scan.start if checkpoint.has_ariane_slot else index.durable_at(checkpoint.index_timestamp_ms))
+            index.after_crash(
+                scan.start if checkpoint.has_ariane_slot else index.durable_at(checkpoint.index_timestamp_ms)
+            )
     if index is not None:
         _warn_missing_keys(index, segments.base, scan.start, layout)
     records = dispatcher.replay(scan.whole_records())
     queues.truncate(scan.end)
     if index is not None:
         index.truncate(scan.end)
-    truncate_checksums(disk, layout.commit_log_checksums, segments, min(scan.end, _checksummed_to(checkpoint, exit_, scan.end)))
+    truncate_checksums(
+        disk, layout.commit_log_checksums, segments, min(scan.end, _checksummed_to(checkpoint, exit_, scan.end))
+    )
     end_log(segments, scan.end)
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)

@@ -73,7 +73,9 @@ class Retention:
         files = 0
         if is_due:
             held_from = (yield from self._held_from(dispatched_to)) if forced else dispatched_to
-            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, forced=forced, is_disk_full=is_disk_full)
+            files = yield from self._drop_log_files(
+                now_ms, dispatched_to, held_from, forced=forced, is_disk_full=is_disk_full
+            )
         if files:
             yield from self._trim_queues_and_index()
             used = self._disk.used_ratio(settings.root)

@@ -21,7 +21,7 @@ from ariane.store.lock import lock_holder
 from ariane.store.offline.verify_index import IndexCheck
 from ariane.store.offline.verify_log import ChecksumCheck, LogCheck
 from ariane.store.offline.verify_queues import QueuesCheck
-from ariane.store.offline.verify_report import Fix, Report, check_names, check_file_sequence
+from ariane.store.offline.verify_report import Fix, Report, check_file_sequence, check_names
 from ariane.wire.json.fastjson import SIZE_MAX, parse
 
 # --- verify_tables ---

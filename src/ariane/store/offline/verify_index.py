@@ -157,7 +157,9 @@ class IndexFileCheck:
             if lowest < file.end and highest >= file.base:
                 self._compare_chunk(first, file, columns, record_key_ids, is_found)
 
-    def _compare_chunk(self, first: int, file: DataFile, columns: FactColumns, record_key_ids: Longs, is_found: Flags) -> None:
+    def _compare_chunk(
+        self, first: int, file: DataFile, columns: FactColumns, record_key_ids: Longs, is_found: Flags
+    ) -> None:
         entries = self.scan.entries(first, min(ENTRIES_AT_ONCE, self.scan.end - first))
         inside = np.flatnonzero((entries["physical"] >= file.base) & (entries["physical"] < file.end))
         numbers, entries = inside + first, entries[inside]

@@ -16,7 +16,7 @@ from ariane.store.disk import Disk
 from ariane.store.dispatch import is_queued
 from ariane.store.layout import Layout
 from ariane.store.offline.verify_log import NOT_QUEUED, FactColumns, Longs, Queue
-from ariane.store.offline.verify_report import Fix, Report, check_names, check_file_sequence
+from ariane.store.offline.verify_report import Fix, Report, check_file_sequence, check_names
 from ariane.wire.record.read import RecordView
 
 DIFFERENCES_KEPT = 100

@@ -46,7 +46,9 @@ class ContiguousRead(NamedTuple):
     def slices(self) -> list[memoryview]:
         """Of the mapped file, one for each record."""
         base, view = self.segment.base, self.segment.file.view()
-        return [view[(at := location - base) : at + size] for location, size in zip(self.offsets, self.sizes, strict=True)]
+        return [
+            view[(at := location - base) : at + size] for location, size in zip(self.offsets, self.sizes, strict=True)
+        ]
 
     def pieces(self) -> list[memoryview]:
         """The same bytes, in one piece when that is possible."""
@@ -115,7 +117,14 @@ _PROBE_SPAN_BYTES = 512 * 1024
 
 class ReadAhead:
     __slots__ = (
-        "_cached_to", "_buffer", "_buffer_offset", "_log", "_memory_bytes_max", "_next_offset", "_queue", "_settings",
+        "_buffer",
+        "_buffer_offset",
+        "_cached_to",
+        "_log",
+        "_memory_bytes_max",
+        "_next_offset",
+        "_queue",
+        "_settings",
     )  # fmt: skip
 
     def __init__(self, log: CommitLog, settings: StoreSettings, memory_bytes_max: int) -> None:
@@ -141,7 +150,9 @@ class ReadAhead:
             entries = queue.cached_entries(offset, count)
         if entries is None:
             return None
-        contiguous = find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+        contiguous = find_contiguous_read(
+            self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max
+        )
         if contiguous is None or not (contiguous.offsets[-1] <= self._cached_to or contiguous.is_cached()):
             return None
         self._next_offset = offset + len(contiguous.offsets)
