@@ -1,1 +1,1 @@
-"""Files: the commit log, the consume queues and the index, byte for byte as Apache RocketMQ 4.x writes them."""
+"""The message store: commit log, consume queues and index, in the file formats of Apache RocketMQ 4.x."""

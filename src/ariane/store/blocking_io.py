@@ -1,12 +1,24 @@
-"""Work on the event loop that meets the disk on its way: a generator, which yields what has to be waited for.
+"""Event-loop work that may block on the disk: generators (`IoSteps`) that yield the blocking calls, and their drivers.
 
-    def found(self, offset):              on the loop:     await run_in_executor(reader.found(offset))
-        yield partial(file.read, ...)     in a tool:       run_sync(reader.found(offset))
+    def find_steps(self, offset):         on the loop:     await run_in_executor(reader.find_steps(offset))
+        yield partial(file.read, ...)     in a tool:       run_sync(reader.find_steps(offset))
         return self.look(offset)
 
-Whoever drives the steps runs each errand: in a thread while the loop serves others, or here and now. The steps
-themselves always run where the store changes, so they need no locks; but what they knew before a yield may have changed
-behind it. None is no errand: it lets others have their turn.
+The driver executes each yielded blocking call, either in a thread pool (server) or inline (tools, tests). The generator
+itself always runs where the store is changed, so it needs no locks; but what it knew before a `yield` may have changed
+after it. Yielding None is not a call: it lets other tasks of the event loop run. A method whose name ends in `_steps`
+returns such a generator; the method without the suffix does the same and blocks.
+
+Most of these calls read *cold* pages, that is, bytes that have left the page cache. A page fault stops its thread until
+the disk answers: 10 ms on a spinning disk, and on the event loop every connection would wait for it. So code that may
+touch old bytes warms the page cache first:
+
+    yield from queue.warm(offset, count)             entries of a queue
+    yield from commit_log.warm(locations)            records
+    yield from commit_log.warm_records(offsets)      records of unknown size
+    yield from store.derived.warm_steps()            pages of queues and index that a maintenance pass writes to
+
+When everything is cached these yield nothing, and cost one system call or none.
 """
 
 import asyncio
@@ -23,6 +35,7 @@ T = TypeVar("T")
 
 BlockingCall = Callable[[], object]
 IoSteps = Generator[BlockingCall | None, None, T]
+"""Yields blocking calls, or None to let other tasks run; returns a T."""
 
 _CALLS_MAX = 8
 
@@ -34,7 +47,7 @@ class _StepDriver(Generic[T]):
         self.result: T
 
     def advance(self, error_before: Exception | None) -> bool:
-        """Whether there is another errand; `failure` is what came of the last one."""
+        """Whether there is another call to execute; `error_before` is what the previous call raised, if anything."""
         try:
             self.call = next(self._steps) if error_before is None else self._steps.throw(error_before)
         except StopIteration as done:
@@ -44,7 +57,7 @@ class _StepDriver(Generic[T]):
 
 
 def run_sync(steps: IoSteps[T]) -> T:
-    """What the steps come to. Blocks: for a start, for tools and for tests."""
+    """Runs the steps to their result and executes their calls inline. Blocks: for start-up, tools and tests."""
     driver, error_before = _StepDriver(steps), None
     while driver.advance(error_before):
         error_before = None if driver.call is None else _error_of(driver.call)
@@ -52,7 +65,7 @@ def run_sync(steps: IoSteps[T]) -> T:
 
 
 async def run_in_executor(steps: IoSteps[T], executor: Executor | None = None) -> T:
-    """The same, with each errand done by a thread. Without an errand it does not suspend."""
+    """Runs the steps to their result and executes each call in a thread. Does not suspend if there is no call."""
     driver, error_before = _StepDriver(steps), None
     loop = asyncio.get_running_loop()
     while driver.advance(error_before):
@@ -65,18 +78,18 @@ async def run_in_executor(steps: IoSteps[T], executor: Executor | None = None) -
 
 
 def run_if_cached(steps: IoSteps[T]) -> T | None:
-    """What the steps come to, when there is no errand; otherwise they are given up, and it is None."""
+    """The result of the steps if they need no blocking call; otherwise None, and the steps are abandoned."""
     driver = _StepDriver(steps)
     return None if driver.advance(None) else driver.result
 
 
-def until_cached(cold: Callable[[], BlockingCall | None]) -> IoSteps[None]:
-    """Has done what `cold` tells, until that is nothing: while an errand is run, more may have come to touch old bytes.
+def until_cached(cold_fetch: Callable[[], BlockingCall | None]) -> IoSteps[None]:
+    """Yields the calls of `cold_fetch()` until it returns None; new cold pages can appear while a call is executed.
 
-    Gives up where that does not end, as on a machine without any memory left: to wait is better than never to get on.
+    Stops after a few calls, as on a machine without free memory: to block is then better than never to make progress.
     """
     for _ in range(_CALLS_MAX):
-        call = cold()
+        call = cold_fetch()
         if call is None:
             return
         yield call
@@ -90,45 +103,33 @@ def _error_of(call: BlockingCall) -> Exception | None:
     return None
 
 
-# --- cold_reads ---
-#
-# Bytes that have left the page cache, read by a thread before the event loop looks at them.
-#
-# A page fault stops the thread that has it until the disk answers: 10 ms on a disk that turns, and on the event loop
-# every connection would wait for it. So whoever may meet old bytes warms them first:
-#
-#     yield from queue.warm(offset, count)             entries of a queue
-#     yield from commit_log.warm(places)               records
-#     yield from commit_log.warm_records(offsets)      records of unknown size
-#     yield from store.derived.warm_steps()               pages of queues and index that a round writes to
-#
-# When all is in memory these yield nothing, and cost a system call or none; see steps.py for what drives them.
+# --- cold pages ---
 
 CACHE_PROBE_BYTES_MAX = 64 * 1024
-"""Whether more than this is in memory is not even asked: a thread reads it, which takes its time in any case."""
+"""Longer ranges are not probed in the page cache but always read by a thread, which takes its time in any case."""
 
 _READ_AHEAD_BYTES = 20 * 1024
-"""What is brought in with an entry: the thousand behind it, which a reader wants next."""
+"""Read together with a queue entry: the thousand entries after it, which a consumer pulls next."""
 
 _SIZE_BYTES = 4
 
 RecordLocation = tuple[int, int]
-"""Of a record: its physical offset and its size."""
+"""Physical offset and size of a record."""
 
 
 class UncachedBytes(NamedTuple):
-    """Bytes of the log that may have to be fetched. The file is found on the loop, where the list of files changes."""
+    """A byte range of the log that may be cold. The file is looked up on the event loop, which owns the file list."""
 
     file: File
     position: int
     size: int
 
 
-# --- for the loop -----------------------------------------------------------------------------------------------------
+# --- on the event loop ------------------------------------------------------------------------------------------------
 
 
 def merge_adjacent(places: Sequence[RecordLocation]) -> Iterator[RecordLocation]:
-    """Records that follow each other as one place: those of a batch are read at once."""
+    """Adjacent records as one location, so that the records of a batch are read at once."""
     begin = end = 0
     for offset, size in places:
         if offset == end and end + size - begin <= CACHE_PROBE_BYTES_MAX:
@@ -142,12 +143,12 @@ def merge_adjacent(places: Sequence[RecordLocation]) -> Iterator[RecordLocation]
 
 
 def are_cached(part: UncachedBytes) -> bool:
-    """Whether a look at all of these bytes would not wait for the disk."""
+    """Whether all of these bytes are in the page cache, so that reading them does not block."""
     return part.size <= CACHE_PROBE_BYTES_MAX and part.file.read_cached(part.size, part.position) is not None
 
 
 def is_record_cached(part: UncachedBytes) -> bool:
-    """The same for a record that begins there; `size` is the longest that is believed."""
+    """The same for the record that begins there; `size` is the largest plausible size."""
     head = part.file.read_cached(_SIZE_BYTES, part.position)
     if head is None:
         return False
@@ -155,17 +156,17 @@ def is_record_cached(part: UncachedBytes) -> bool:
     return size > part.size or are_cached(part._replace(size=size))
 
 
-# --- for a thread -----------------------------------------------------------------------------------------------------
+# --- in a thread ------------------------------------------------------------------------------------------------------
 
 
 def fetch(cold: Sequence[UncachedBytes]) -> None:
-    """Reads it into the page cache."""
+    """Reads these bytes into the page cache."""
     for part in cold:
         _read_ahead(part)
 
 
 def fetch_records(cold: Sequence[UncachedBytes]) -> None:
-    """The same for records that say themselves how long they are; `size` is the longest that is believed."""
+    """The same for records, whose first field is their size; `size` is the largest plausible one."""
     for part in cold:
         size = int.from_bytes(_read_ahead(part._replace(size=_SIZE_BYTES)), "big")
         if size <= part.size:
@@ -175,18 +176,18 @@ def fetch_records(cold: Sequence[UncachedBytes]) -> None:
 def fetch_entries(disk: Disk, path: str, position: int, size: int) -> None:
     """The same for a file of a queue.
 
-    Through a descriptor of the thread's own, since the queue's may be closed at any time to make room for another. What
-    goes wrong here goes wrong again when the queue reads it, which tells.
+    Opens its own descriptor, since the queue's may be closed at any time to make room for another. An error here is
+    ignored: it happens again when the queue reads the entries, and is raised there.
     """
     with suppress(OSError), closing(disk.open(Path(path), writable=False)) as file:
         file.read(max(size, _READ_AHEAD_BYTES), position)
 
 
 def _read_ahead(part: UncachedBytes) -> bytes:
-    """A sector that cannot be read is an OSError here; touching it through the mapping would be a SIGBUS."""
+    """An unreadable sector is an OSError here; through the mapping it would be a SIGBUS."""
     try:
         return part.file.read(part.size, part.position)
     except OSError as error:
-        if error.errno != errno.EBADF:  # retention has just closed the file: a slice holds its mapping
+        if error.errno != errno.EBADF:  # retention has just closed the file; readers' slices keep its mapping
             raise
         return b""

@@ -1,7 +1,7 @@
-"""How far each file is safe, and how the last run ended.
+"""The files `checkpoint` and `abort`: up to where the store's files are durable, and how the last run ended.
 
-`checkpoint` has 4096 bytes. The first three numbers are Apache's, for Apache to read; the rest of what it leaves alone
-holds two slots of ours, written in turn, so that one of them is whole after any crash:
+`checkpoint` has 4096 bytes. The first three numbers are Apache's, for Apache to read. Apache ignores the rest; it holds
+two slots of Ariane, written alternately, so that one of them is intact after any crash:
 
     offset  bytes  field
          0      8  physicTimestamp    store time of the last message that is durable in the commit log, ms
@@ -19,9 +19,9 @@ holds two slots of ours, written in turn, so that one of them is whole after any
                 8  writtenTo          queues and index are written for all records below this physical offset
                 4  CRC-32 of the above, 31 bits
 
-`abort` is there while a broker runs: found at a start, it means that the last run ended in a crash. Apache leaves it
-empty; we put the kernel's boot id in. The same id: only the process died, and the page cache still holds every write.
-Another id, or none: the machine may have, and what was not synced may be lost.
+`abort` exists while a broker runs: at start-up it means that the last run ended in a crash. Apache leaves it empty;
+Ariane stores the kernel's boot id in it. The same id: only the process died, and the page cache still holds every
+write. Another id, or none: the machine may have crashed, and what was not synced may be lost.
 """
 
 import struct
@@ -52,22 +52,22 @@ class Checkpoint:
     flushed_to: int = 0
     dispatched_to: int = 0
     written_to: int = 0
-    """Only to be believed after a crash of the process; at least `dispatched_to`."""
+    """Valid only after a crash of the process; at least `dispatched_to`."""
     store_timestamp_ms: int = 0
     sequence: int = 0
     has_ariane_slot: bool = False
-    """Whether a slot of ours was found whole: Apache's own checkpoints have timestamps only."""
+    """Whether an intact slot of Ariane was found: Apache's own checkpoints have timestamps only."""
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """What a checkpoint file says; all zero when it is missing or too short."""
+    """Decodes a checkpoint file; all zero when it is missing or too short."""
     if len(data) < _TIMESTAMPS.size:
         return Checkpoint()
     physic, logics, index = _TIMESTAMPS.unpack_from(data)
     apache = Checkpoint(physic_timestamp_ms=physic, logics_timestamp_ms=logics, index_timestamp_ms=index)
     slots = [slot for position in _SLOT_POSITIONS if (slot := _decode_slot(data, position, apache)) is not None]
-    ours = max(slots, key=lambda slot: slot.sequence, default=apache)
-    return replace(ours, written_to=max(ours.dispatched_to, _decode_mark(data)))
+    newest = max(slots, key=lambda slot: slot.sequence, default=apache)
+    return replace(newest, written_to=max(newest.dispatched_to, _decode_mark(data)))
 
 
 def _decode_mark(data: bytes) -> int:
@@ -100,7 +100,7 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
 
 
 def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoint:
-    """Writes and syncs it; the one with its new sequence number. Blocks: call it in a thread."""
+    """Writes and syncs it; returns it with its new sequence number. Blocks: call it in a thread."""
     following = replace(checkpoint, sequence=checkpoint.sequence + 1, has_ariane_slot=True)
     if disk.size(path) != CHECKPOINT_BYTES:
         replace_all(disk, path, bytes(CHECKPOINT_BYTES))
@@ -119,7 +119,7 @@ def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoi
 
 
 def write_mark(file: File, written_to: int) -> None:
-    """Notes in an open checkpoint file how far queues and index are written."""
+    """Records in an open checkpoint file how far queues and index are written."""
     mark = _MARK.pack(_MARK_MAGIC, written_to)
     file.write(mark + _CRC.pack(crc32(mark)), _MARK_POSITION)
 
@@ -127,7 +127,7 @@ def write_mark(file: File, written_to: int) -> None:
 class LastExit(Enum):
     CLEAN = "clean"
     PROCESS_CRASH = "process crash"
-    """The kernel has kept every write."""
+    """The kernel still has every write."""
     MACHINE_CRASH = "machine crash"
     """What was not synced may be lost, in any order."""
 
@@ -135,7 +135,7 @@ class LastExit(Enum):
 def boot_id() -> str:
     try:
         return _BOOT_ID.read_text().strip()
-    except OSError:  # not Linux: then every crash counts as one of the machine
+    except OSError:  # not Linux: every crash counts as a crash of the machine
         return ""
 
 

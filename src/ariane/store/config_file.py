@@ -1,7 +1,7 @@
-"""A table of the broker as a JSON file under `config/`, with the one before it beside it as `.bak`.
+"""JSON files under `config/`, each with a `.bak` copy of its previous content.
 
-Saving keeps the old content as `.bak` first and then replaces the file, each atomically: after any crash at least one
-of the two is whole. Loading takes the file, or `.bak` when the file is missing, empty or unreadable.
+Saving first writes the old content to `.bak` and then replaces the file, each atomically: after any crash at least one
+of the two is intact. Loading reads the file, or `.bak` when the file is missing, empty or unreadable.
 """
 
 import logging
@@ -18,7 +18,7 @@ CONFIG_BYTES_MAX = 256 * 1024 * 1024
 
 def load_config(disk: Disk, path: Path) -> object | None:
     """The parsed table; None when there is neither a file nor a backup. StoreCorrupt when neither can be read."""
-    faults = []
+    errors = []
     for candidate in (path, _backup(path)):
         data = read_all(disk, candidate, CONFIG_BYTES_MAX)
         if not data:
@@ -26,10 +26,10 @@ def load_config(disk: Disk, path: Path) -> object | None:
         try:
             return fastjson.parse(data)
         except WireError as error:
-            faults.append(f"{candidate}: {error}")
+            errors.append(f"{candidate}: {error}")
             log.error("configuration not readable", extra={"file": str(candidate), "reason": str(error)})  # noqa: TRY400
-    if faults:
-        raise StoreCorrupt(f"{'; '.join(faults)}: restore one of them, or remove both to begin with an empty table")
+    if errors:
+        raise StoreCorrupt(f"{'; '.join(errors)}: restore one of them, or remove both to begin with an empty table")
     return None
 
 

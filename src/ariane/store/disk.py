@@ -1,10 +1,10 @@
-"""What the store asks of a file system, and nothing more, so that tests can cut its power.
+"""File system abstraction of the store, kept minimal so that tests can simulate power cuts.
 
-`RealDisk` is Linux. `ariane.testing.SimulatedDisk` keeps apart what was written and what was synced, and lets a seed
-choose what survives. The rules that both keep:
+`RealDisk` uses Linux. `SimulatedDisk` (tests/simulation/simulated_disk.py) distinguishes written from synced bytes and
+lets a seed choose what survives a crash. Both follow these rules:
 
-* A write is there for every later read at once. It survives a crash of the process. It survives a crash of the machine
-  only after `sync` of that file returned, and a new name only after `sync_directory` of its directory did.
+* A write is visible to every later read. It survives a crash of the process. It survives a crash of the machine only
+  after `sync` of that file returned, and a new name only after `sync_directory` of its directory did.
 * Nothing is written through a mapping but the slots of an index, whose blocks are allocated first: a full disk is an
   OSError from a call, never a SIGBUS.
 """
@@ -22,22 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-# --- file_system ---
-#
-# One call that makes all files of a file system durable, for when thousands of ours wait: syncfs(2).
-#
-#     fdatasync of each of 2,000 files      2.2 to 6.4 s, of which CPU 160 to 510 ms
-#     one syncfs for all of them            0.1 to 0.25 s, of which CPU 1 to 11 ms
-#
-# Each fdatasync ends in a commit of the journal, for which the whole machine waits, and takes the interpreter back.
-#
-# What it tells, and what it does not:
-#
-# * A page that could not be written, of any file, since this descriptor was opened: so it is opened before the first
-#   write that it shall vouch for. That holds from Linux 5.8 on, where the file systems below keep that account.
-# * That page may be anybody's. Whoever sees syncfs fail syncs its files one by one, and believes those.
-# * A file system that has given up (its journal cannot be written) may be silent here. It stays given up, so the next
-#   fdatasync of any file tells: a checkpoint, which is written and synced behind this, cannot be.
+# --- syncfs: one call for all files of a file system ---
 
 _KERNEL_MIN = (5, 8)
 _TYPES = frozenset({"ext4", "xfs"})
@@ -45,7 +30,22 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 class FileSystem:
-    """`sync` is for a thread; it may be used while another one closes it, and fails then."""
+    """An open file system whose files are all made durable by one syncfs(2), for thousands of changed queue files.
+
+        fdatasync of each of 2,000 files      2.2 to 6.4 s, of which CPU 160 to 510 ms
+        one syncfs for all of them            0.1 to 0.25 s, of which CPU 1 to 11 ms
+
+    Each fdatasync ends in a journal commit, for which the whole machine waits, and then reacquires the GIL. What the
+    result of syncfs means:
+
+    * It reports a page of any file that could not be written since this descriptor was opened, so the descriptor is
+      opened before the first write that it has to cover. True from Linux 5.8 on, for the types in `_TYPES`.
+    * That page may belong to another program. If syncfs fails, sync the files one by one and rely on those results.
+    * A file system that was shut down (its journal cannot be written) may report no error here. It stays shut down, so
+      the next fdatasync of any file fails: that of the checkpoint, which is written and synced after this.
+
+    `sync` is for a thread; another thread may close the object meanwhile, and then `sync` fails.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -53,11 +53,11 @@ class FileSystem:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def holds(self, path: Path) -> bool:
-        """Whether that file or directory, or what a link there leads to, is on it."""
+        """Whether that file or directory, links resolved, is on this file system."""
         return path.stat().st_dev == self._device
 
     def sync(self) -> None:
-        """Blocks without holding the interpreter. OSError when something was lost, be it ours or not."""
+        """Blocks without holding the GIL. OSError when any page was lost, of our files or of others."""
         if self._libc.syncfs(self._descriptor):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
@@ -68,7 +68,7 @@ class FileSystem:
 
 
 def open_file_system(path: Path) -> FileSystem | None:
-    """The one that a directory is on; None when a sync of all of it would not tell all that was lost."""
+    """The file system of a directory; None when its syncfs would not report every loss."""
     try:
         if kernel_version(os.uname().release) < _KERNEL_MIN or type_of(path) not in _TYPES:
             return None
@@ -80,24 +80,24 @@ def open_file_system(path: Path) -> FileSystem | None:
 
 def kernel_version(release: str) -> tuple[int, int]:
     """Of "6.1.0-18-amd64" the first two numbers; zeros when there are none, or when it is not Linux."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    if found is None or os.uname().sysname != "Linux":
+    match = re.match(r"(\d+)\.(\d+)", release)
+    if match is None or os.uname().sysname != "Linux":
         return 0, 0
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def type_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
-    """What the kernel calls the file system that holds `path`; None when it is not among the mounts."""
+    """The kernel's name of the file system type that holds `path`; None when it is not among the mounts."""
     device = path.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
+    number = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.read_text().splitlines():
         mount, _, source = line.partition(" - ")
-        if mount.split()[2] == wanted:
+        if mount.split()[2] == number:
             return source.split()[0]
     return None
 
 
-# ---
+# --- files and directories ---
 
 
 class File(Protocol):
@@ -115,20 +115,20 @@ class File(Protocol):
         """The same when it is in the page cache; None when it is not, or when the file ends before."""
 
     def next_data(self, position: int) -> int | None:
-        """The first position from here on that may hold something else than zeros; None when there is none."""
+        """The first position from here on that may hold something other than zeros; None when there is none."""
 
     def view(self) -> memoryview:
-        """The whole file, read-only, mapped once. It stays valid while somebody holds it, even after `close`."""
+        """The whole file, read-only, mapped once. It stays valid while referenced, even after `close`."""
 
     def window(self, begin: int, end: int) -> AbstractContextManager[memoryview]:
-        """These bytes, mapped only while they are looked at, so that they do not count as this process's memory."""
+        """These bytes, mapped only during the context, so that they do not count as this process's memory."""
         ...
 
     def writable_view(self, length: int) -> memoryview:
         """The first `length` bytes, which must be allocated."""
 
     def sync(self) -> None:
-        """Makes what was written durable. Blocks without holding the interpreter: call it in a thread."""
+        """Makes what was written durable. Blocks without holding the GIL: call it in a thread."""
 
     def close(self) -> None: ...
 
@@ -139,14 +139,14 @@ class WholeFileSystem(Protocol):
         ...
 
     def sync(self) -> None:
-        """Makes all that was written to it durable, by whom ever. OSError when anything was lost, be it another's."""
+        """Makes everything written to it durable. OSError when any page was lost, even one of another program."""
 
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
     def create(self, path: Path, size: int, *, allocated: int) -> File:
-        """A new file of zeros. The blocks of its first `allocated` bytes are taken now; the rest is sparse."""
+        """A new file of zeros. The blocks of its first `allocated` bytes are allocated now; the rest is sparse."""
 
     def open(self, path: Path, *, writable: bool) -> File: ...
     def names(self, directory: Path) -> list[str]:
@@ -158,18 +158,19 @@ class Disk(Protocol):
     def modified_ms(self, path: Path) -> int: ...
     def remove(self, path: Path) -> None: ...
     def remove_directory(self, path: Path) -> None:
-        """An empty one."""
+        """Removes an empty directory."""
 
     def make_directory(self, path: Path, *, synced: bool = True) -> list[Path]:
-        """With its parents, each new name synced. The directories that got a name, for who would rather sync later."""
+        """With its parents, each new name synced. Returns the directories that got a name, to be synced later if not
+        `synced`."""
 
     def rename(self, source: Path, target: Path) -> None: ...
     def sync_directory(self, path: Path) -> None: ...
     def file_system(self, path: Path) -> WholeFileSystem | None:
-        """The one that a directory is on, if all of it can be synced at once; file_system.py says when that holds."""
+        """The file system of a directory, if one call can sync all of it; see `FileSystem` for when that holds."""
 
     def used_ratio(self, path: Path) -> float:
-        """How much of the file system that holds `path` is taken, 0 to 1."""
+        """Used share of the file system that holds `path`, 0 to 1."""
 
 
 class RealFile:
@@ -202,19 +203,19 @@ class RealFile:
         return os.pread(self._descriptor, length, position)
 
     def read_cached(self, length: int, position: int) -> bytes | None:
-        """Where the kernel cannot tell, it is taken to be there."""
+        """If the kernel cannot tell, the bytes count as cached."""
         buffer = bytearray(length)
         try:
             count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
-        except OSError:  # this file system does not know RWF_NOWAIT
+        except OSError:  # this file system does not support RWF_NOWAIT
             buffer = bytearray(self.read(length, position))
             count = len(buffer)
         return bytes(buffer) if count == length else None
 
     def next_data(self, position: int) -> int | None:
-        # Without this, a read of what is found would read ahead into the hole, whose pages would then count as data.
+        # Otherwise a read of that data would read ahead into the hole, whose pages would then count as data.
         os.posix_fadvise(self._descriptor, position, 0, os.POSIX_FADV_RANDOM)
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
@@ -222,7 +223,7 @@ class RealFile:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_NORMAL)
             if error.errno == errno.ENXIO:  # only a hole is left
                 return None
-            return position if position < self._size else None  # this file system does not know holes
+            return position if position < self._size else None  # this file system does not support holes
 
     def view(self) -> memoryview:
         if self._view is None:
@@ -250,14 +251,14 @@ class RealFile:
         os.fdatasync(self._descriptor)
 
     def _check_open(self) -> None:
-        """For calls that take -1 for something else: mmap would map memory that is no file's."""
+        """For calls that accept -1: mmap would map anonymous memory."""
         if self._descriptor < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def close(self) -> None:
-        """Readers may still hold the mapping: it is let go, and the last of them unmaps it."""
+        """Drops this reference to the mapping; readers may still hold it, and the last of them unmaps it."""
         self._view = None
-        descriptor, self._descriptor = self._descriptor, -1  # a number that is used again would be another file's
+        descriptor, self._descriptor = self._descriptor, -1  # a reused number would be another file's
         os.close(descriptor)
 
 
@@ -340,7 +341,7 @@ def read_all(disk: Disk, path: Path, length_max: int) -> bytes | None:
 
 
 def replace_all(disk: Disk, path: Path, content: bytes) -> None:
-    """Writes a small file so that after any crash either the old or the new content is there, whole."""
+    """Replaces a small file atomically: after any crash it has either the old or the new content."""
     beside = path.with_name(path.name + ".tmp")
     if disk.size(beside) is not None:
         disk.remove(beside)
@@ -354,27 +355,28 @@ def replace_all(disk: Disk, path: Path, content: bytes) -> None:
     disk.sync_directory(path.parent)
 
 
-# --- unsynced ---
-#
-# What was written and may still be lost with the machine's power: a job for a thread.
+# --- syncs to be done by a thread ---
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class PendingSync:
-    """A file, or the names in a directory. The thread opens a descriptor of its own, since the queue's may be closed
-    at any time to make room for another; syncing any descriptor of a file syncs the file."""
+    """A file, or the names of a directory, that a power cut may still undo; `sync` is for a thread.
+
+    The thread opens its own descriptor, since the queue's may be closed at any time to make room for another; syncing
+    any descriptor of a file syncs the file.
+    """
 
     disk: Disk
     path: str | Path
-    """Text where there may be thousands: the loop lists them, and the thread makes a Path of each."""
+    """A str where there may be thousands: the event loop lists them, and the thread makes a Path of each."""
     is_directory: bool = False
     is_synced: bool = False
-    """Set by the thread, read by the loop."""
+    """Set by the thread, read by the event loop."""
 
     def sync(self) -> None:
-        """What was removed meanwhile needs no sync. OSError if the disk fails."""
+        """A file removed meanwhile needs no sync. OSError if the disk fails."""
         with suppress(FileNotFoundError):
             if self.is_directory:
                 self.disk.sync_directory(Path(self.path))
@@ -391,14 +393,14 @@ class PendingSync:
 
 
 def sync_together(file_system: WholeFileSystem, unsynced: Sequence[PendingSync], *, trust: bool = True) -> None:
-    """Syncs many by one call. One by one when that fails, or is not to be trusted: most of them are clean by then.
+    """Syncs many by one syncfs. One by one if that fails, or without `trust`: most of them are clean by then.
 
-    OSError if one of them was lost. That something else on the file system was is no concern of ours.
+    OSError if one of them was lost; the loss of other files on the file system is ignored.
     """
     try:
         file_system.sync()
     except OSError as error:
-        log.warning("the file system lost something: files are synced one by one", extra={"error": str(error)})
+        log.warning("syncfs reported a write error: files are synced one by one", extra={"error": str(error)})
         trust = False
     for pending in unsynced:
         if trust:

@@ -32,7 +32,7 @@ _PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 _ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
 _DELAY = Property.DELAY
 
-# What a long walk over the log keeps in memory before it goes to the files.
+# What a long replay keeps in memory before it is written to the files.
 _KEYS_MAX = 4096
 _ENTRIES_MAX = 100_000
 
@@ -40,14 +40,14 @@ _NO_QUEUES: dict[int, ConsumeQueue] = {}
 
 
 ArrivalListener = Callable[[str, int, int, int], None]
-"""Told of a new message: topic, queue id, the queue's new end, tags code."""
+"""Called for a new message with its topic, queue id, the queue's new end, tags code."""
 
 Arrivals = dict[tuple[ConsumeQueue, int], int]
-"""What is new: for a queue and a tags code, the queue's end behind the last such message."""
+"""New messages: for each queue and tags code, the queue's end after the last such message."""
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Whether a message goes to its queue: prepared and rolled back ones do not."""
+    """Whether a message is added to its queue: prepared and rolled back ones are not."""
     return transaction_type(sys_flag) not in (_PREPARED, _ROLLBACK)
 
 
@@ -59,7 +59,7 @@ def delivery_ms(levels_ms: tuple[int, ...], level: str, stored_ms: int) -> int |
 
 
 def _facts(view: RecordView) -> DispatchFacts:
-    """Without tags and keys when another writer's properties are no text: one such record must not stop the walk."""
+    """Without tags and keys if another writer's properties are not text: one such record must not stop a replay."""
     try:
         return view.dispatch_facts()
     except RecordError as error:
@@ -73,25 +73,25 @@ class Dispatcher:
         self._index = index
         self._delay_levels_ms = delay_levels_ms
         self.keys = PendingKeys()
-        """Those that wait; nobody adds to them when `has_index` is False."""
+        """Keys not yet in the index; the append path adds none when `has_index` is False."""
         self.has_index = index is not None
         self.new_entries = queues.new_entries
-        """For the hot path to add to (new_entries.py)."""
+        """The append path adds to it (consume_queue/new_entries.py)."""
         self._chunk_listeners: list[Callable[[Arrivals], None]] = []
         self._listeners: list[ArrivalListener] = []
         self._topic_listeners: dict[str, list[ArrivalListener]] = {}
 
     def on_arrival(self, listener: ArrivalListener, *, topic: str | None = None) -> None:
-        """`topic`: the only one that the listener is told of. Of messages that came together it learns once for each
-        queue and tags code."""
+        """`topic` restricts the listener to one topic. Messages appended together cause one call for each queue and
+        tags code."""
         if topic is None:
             self._listeners.append(listener)
         else:
             self._topic_listeners.setdefault(topic, []).append(listener)
 
     def on_arrivals(self, listener: Callable[[Arrivals], None]) -> None:
-        """Told once of all messages that came together: with each in a topic of its own a call for each would cost
-        half a microsecond a message, mostly to find that nobody waits."""
+        """Called once for all messages that were appended together: if each has its own topic, a call for each would
+        cost half a microsecond per message, mostly to find that there is no waiter."""
         self._chunk_listeners.append(listener)
 
     @property
@@ -116,30 +116,33 @@ class Dispatcher:
 
     @property
     def pending_key_count(self) -> int:
-        """How many are not in the index yet."""
+        """Number of keys that are not in the index yet."""
         return len(self.keys)
 
     def cold_index_fetch(self) -> BlockingCall | None:
-        """What a thread has to do so that `write_index` does not wait for old bytes; None if nothing."""
+        """The blocking call that caches the pages which `write_index` touches; None if they are cached."""
         return self._index.cold_fetch(self.keys) if self.keys and self._index is not None else None
 
     def write_index(self) -> None:
-        """Puts the collected keys; StoreFull, with all of them kept, when the disk is full."""
+        """Adds the collected keys to the index; StoreFull when the disk is full, and then all of them are kept."""
         if self.keys and self._index is not None:
             self._index.put_columns(self.keys)
             self.keys = PendingKeys()
 
     def replay(self, records: Iterable[RecordView | SimpleRecords]) -> int:
-        """Feeds records read from the log; how many. Those that a queue already has are passed over."""
+        """Dispatches records read from the log and returns their number; skips entries that a queue already has.
+
+        Needs no running store: only queues and, optionally, an index (store/offline/rebuild.py).
+        """
         number, written, known_to = 0, 0, self._queues.max_physical
-        for some in records:
-            if isinstance(some, RecordView):
-                self._replay_record(some)
+        for item in records:
+            if isinstance(item, RecordView):
+                self._replay_record(item)
                 number += 1
             else:
-                self._queue_simple(some, are_new=some.physical[0] >= known_to)
-                self._index_simple(some)
-                number += len(some.physical)
+                self._queue_simple(item, are_new=item.physical[0] >= known_to)
+                self._index_simple(item)
+                number += len(item.physical)
             if len(self.keys) >= _KEYS_MAX:
                 self.write_index()
             if number - written >= _ENTRIES_MAX:
@@ -150,7 +153,7 @@ class Dispatcher:
 
     def _replay_record(self, view: RecordView) -> None:
         facts = _facts(view)
-        if not view.sys_flag & _PREPARED:  # neither prepared nor, which has that bit too, rolled back
+        if not view.sys_flag & _PREPARED:  # neither prepared nor rolled back, which has this bit too
             tags_code = self._delivery_ms(view) or facts.tags_code
             self._queue(view.topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
@@ -163,7 +166,7 @@ class Dispatcher:
     def _queue(self, topic: str, queue_id: int, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         try:
             queue = self._queues.get_or_create(topic, queue_id)
-        except MessageRefused as error:  # a name that another writer allowed and that we make no directory of
+        except MessageRefused as error:  # a topic name of another writer that must not become a directory
             log.warning("record not queued", extra={"offset": physical, "reason": str(error)})
             return
         queue.append_at(queue_offset, physical, size, tags_code)
@@ -171,7 +174,7 @@ class Dispatcher:
             self.notify({(queue, tags_code): queue.max_offset})
 
     def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
-        """`are_new`: behind all that queues knew of when the walk began, so that only their numbers are in doubt."""
+        """`are_new`: after everything the queues knew when the replay began, so only queue offsets are checked."""
         by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
         kept, owners = list[int](), list[int]()
         rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
@@ -191,7 +194,7 @@ class Dispatcher:
         self._add_entries(records, kept, owners)
 
     def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[int]) -> None:
-        """Of some of the records, to their queues, which count them already."""
+        """Adds entries of the records numbered `kept` to their queues, whose `max_offset` counts them already."""
         if kept:
             columns = (records.physical, records.sizes, records.facts.tags_codes)
             self.new_entries += pack_all(owners, *(np.array(column, np.int64)[kept] for column in columns))

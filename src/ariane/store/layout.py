@@ -1,4 +1,4 @@
-"""Every path and file name under a store's root, as Apache lays them out."""
+"""Paths and file names under a store's root directory, as in Apache RocketMQ."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ def offset_name(offset: int) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a segment's name; None when the name is no segment's."""
+    """The offset in a segment's name; None when it is not the name of a segment."""
     return int(name) if len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit() else None
 
 
@@ -27,7 +27,7 @@ class Layout:
 
     @property
     def commit_log_checksums(self) -> Path:
-        """Ours alone, beside the log wherever that is: Apache passes over directories it does not know."""
+        """Ariane's own directory of block checksums beside the log: Apache ignores directories it does not know."""
         return self.commit_log.with_name(f"{self.commit_log.name}_sums")
 
     @property
@@ -60,7 +60,7 @@ class Layout:
 
     @property
     def quarantine(self) -> Path:
-        """Ours alone: bytes that turned out corrupt, kept for a human to look at."""
+        """Ariane's own directory of corrupt bytes, kept for manual inspection."""
         return self.root / "quarantine"
 
     def queue(self, topic: str, queue_id: int) -> Path:

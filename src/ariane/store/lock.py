@@ -1,4 +1,7 @@
-"""One process per store: Apache's lock file, locked as Java locks it, so that the two keep each other out as well."""
+"""The lock file of a store: one process per store. Locked as Java does, so Apache's broker and ours exclude each other.
+
+`lock_holder` asks which process runs on a store without taking the lock and without changing the file.
+"""
 
 import fcntl
 import os
@@ -11,7 +14,7 @@ from ariane.errors import StoreInUse
 
 _CONTENT = b"lock"
 _held: set[tuple[int, int]] = set()
-"""Files that this process has locked: a POSIX lock does not keep a process out of its own files."""
+"""Files locked by this process: a POSIX lock does not exclude its own process."""
 
 
 @contextmanager
@@ -28,7 +31,7 @@ def locked(path: Path) -> Iterator[None]:
         finally:
             _held.discard(identity)
     finally:
-        os.close(descriptor)  # and with it the lock
+        os.close(descriptor)  # this also releases the lock
 
 
 def _take(descriptor: int, identity: tuple[int, int], path: Path) -> None:
@@ -40,7 +43,7 @@ def _take(descriptor: int, identity: tuple[int, int], path: Path) -> None:
 
 
 def _check_not_held(path: Path) -> None:
-    """Before the file is opened: closing any descriptor of it would drop the lock that this process holds."""
+    """Must run before the file is opened: closing any descriptor of it releases the lock that this process holds."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -56,22 +59,18 @@ def _in_use(path: Path) -> StoreInUse:
     )
 
 
-# --- lock_holder ---
-#
-# Whether a broker runs on a store, asked without taking its lock and without touching the file.
-
 _FLOCK = struct.Struct("@hhqqi")  # type, whence, start, length, process: Linux's struct flock
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds the lock, None when nobody does. A lock of our own process does not count."""
+    """The id of the process that holds the lock, None if there is none. A lock of this process does not count."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # no broker has ever run here, or it is somebody else's copy
+    except OSError:  # no broker has ever run here, or the file is not readable for this user
         return None
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
     except OSError:  # a file system without locks
         return None
     finally:

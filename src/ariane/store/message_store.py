@@ -1,7 +1,7 @@
-"""The store's components, opened in order and closed in reverse; the rest of the broker sees this.
+"""The message store: opens the commit log, the consume queues and the index, appends to them and checkpoints them.
 
-Everything here runs on the event loop, or in a test, and does not wait. What blocks is cut out: the steps of a
-`CheckpointPass` and `flusher.sync_now` may run in a thread, as service.py has them.
+Everything here runs on the event loop, or in a test, and does not block. Blocking work is separate: `CheckpointPass.run`
+and `flusher.sync_now` may run in a thread, as store/service.py does it.
 """
 
 import logging
@@ -44,12 +44,12 @@ _BUSY_FOR_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPass:
-    """What a thread has to do so that `checkpoint` becomes true: sync the log, the queues, the index, then write it."""
+    """The blocking part of a checkpoint, for a thread: sync the log, the queues and the index, then write it."""
 
     sync_log: Callable[[], int]
     syncs: Sequence[Callable[[], None]]
     checksum_log: Callable[[int], None]
-    """Behind all syncs, and before the checkpoint: retention deletes what that covers."""
+    """After all syncs and before the checkpoint is written: retention may delete what a checkpoint covers."""
     checkpoint: Checkpoint
 
     def run(self, disk: Disk, layout: Layout) -> Checkpoint:
@@ -61,7 +61,7 @@ class CheckpointPass:
 
 
 class MessageStore:
-    """Made by `open`, ended by `close` (or by a crash)."""
+    """Created by `open`, ended by `close` (or by a crash)."""
 
     def __init__(self, components: StoreComponents, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
         self.settings = settings
@@ -70,7 +70,7 @@ class MessageStore:
         self._write_error: StoreError | None = None
         self._append_ended = 0.0
         self.append_s = 0.0
-        """How long the last append took: the page cache under pressure shows here first."""
+        """Duration of the last append: a page cache under pressure shows here first."""
         self._checkpoint = components.checkpoint
         self.derived = DerivedWriter(components, clock)
         self.flusher = Flusher(components.commit_log, components.checkpoint.flushed_to, self._sync_failed)
@@ -113,7 +113,7 @@ class MessageStore:
         executor: Executor | None = None,
         boot: str | None = None,
     ) -> "MessageStore":
-        """Recovers what is there. The caller holds the store's lock."""
+        """Opens and recovers the store at `settings.root`. The caller holds the store's lock."""
         boot = boot_id() if boot is None else boot
         components = open_components(disk or RealDisk(), settings, clock, executor, boot)
         store = cls(components, settings, clock, store_host)
@@ -128,11 +128,11 @@ class MessageStore:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
-        """What became of each: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
+        """One result per draft: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
         return self._append(self._appender.append, drafts)
 
     def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
-        """All or none."""
+        """The same, but all or none."""
         return self._append(self._appender.append_together, drafts)
 
     def _append(
@@ -160,13 +160,13 @@ class MessageStore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the last append, not a second ago, took so long that senders should slow down."""
+        """Whether the last append, less than a second ago, was so slow that producers should slow down."""
         limit_s = self.settings.page_cache_busy_timeout_ms / 1000
         return self.append_s > limit_s and time.monotonic() - self._append_ended < _BUSY_FOR_S
 
     @property
     def write_error(self) -> StoreError | None:
-        """Why writes are refused, None when they are taken."""
+        """Why appends fail at present; None when they are accepted."""
         return self._write_error
 
     def _sync_failed(self, error: OSError) -> None:
@@ -175,11 +175,11 @@ class MessageStore:
         )
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
 
-    # --- rounds -----------------------------------------------------------------------------------------------------
+    # --- maintenance ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def checkpoint_pass(self) -> Iterator[CheckpointPass]:
-        """Prepares, on the loop, what a thread will make durable while the block lasts."""
+        """Prepares a checkpoint on the event loop; a thread runs it while the context lasts."""
         self.derived.write()
         with self.components.index.syncing() if self.components.index is not None else nullcontext() as plan:
             yield self._plan_checkpoint([] if plan is None else [plan.run])
@@ -206,29 +206,29 @@ class MessageStore:
         self.flusher.flushed(checkpoint.flushed_to)
 
     def extend_checksums(self, durable_to: int) -> bool:
-        """Sums blocks of the log that are durable; whether there are more. For the flush thread."""
+        """Computes checksums of some durable blocks of the log; whether there are more. For the flush thread."""
         return self.components.checksums is not None and self.components.checksums.extend(durable_to)
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """Bytes of log that a start after a power cut would have to walk."""
+        """Bytes of log that recovery would have to scan after a power cut."""
         return self.components.commit_log.max_offset - self._checkpoint.dispatched_to
 
     def make_durable(self) -> None:
-        """A whole round at once: at open, at close, in tests."""
+        """Runs a whole checkpoint. Blocks: at open, at close, in tests."""
         with self.checkpoint_pass() as work:
             self.finish_checkpoint(work.run(self.components.disk, self.components.layout))
 
     def add_retention_hold(self, hold: RetentionHold) -> None:
-        """Who knows of messages that wait in the log: the disk being nearly full is no reason to delete them."""
+        """Adds a function that returns the oldest undelivered message: a nearly full disk must not delete it."""
         self._retention.add_retention_hold(hold)
 
     def clean(self, *, manual: bool = False) -> CleanupResult:
-        """Deletes what retention lets go, and refuses or allows writes by the disk's use."""
+        """Deletes what retention allows, and refuses or accepts writes by the disk's use."""
         return run_sync(self.clean_steps(manual=manual))
 
     def clean_steps(self, *, manual: bool = False) -> IoSteps[CleanupResult]:
-        """The same step by step; one at a time."""
+        """As `clean`, without blocking; only one at a time."""
         cleaned = yield from self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, manual=manual)
         if cleaned.files:
             checksums = self.components.layout.commit_log_checksums
@@ -250,13 +250,13 @@ class MessageStore:
             self._write_error = None
         if was_full != is_full:
             log.warning(
-                "writes refused: disk full" if is_full else "writes taken again", extra={"used": cleaned.used_ratio}
+                "writes refused: disk full" if is_full else "writes accepted again", extra={"used": cleaned.used_ratio}
             )
 
-    # --- end --------------------------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Makes everything durable and says so. After a failed sync the abort marker stays: the next start recovers."""
+        """Checkpoints and marks the stop as clean. After a failed sync the abort marker stays: the next start recovers."""
         components = self.components
         if not isinstance(self._write_error, StoreReadOnly):
             self.make_durable()
@@ -272,7 +272,7 @@ class MessageStore:
 
 
 def _no_checksums(flushed_to: int) -> None:
-    """The settings want no sums."""
+    """Used when block checksums are switched off."""
 
 
 def _memory_bytes(ratio: float) -> int:

@@ -1,4 +1,4 @@
-"""A store that runs: its threads, its rounds, and appends that wait until they are durable."""
+"""A running message store: its threads, its periodic maintenance, and appends that wait until they are durable."""
 
 import asyncio
 import errno
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_INDEX_INTERVAL_MS = 50  # how late a key may be found
+_INDEX_INTERVAL_MS = 50  # how long after its append a key may still be missing from the index
 _EARLY_CHECKPOINT_INTERVAL_MS = 1000
 EARLY_CHECKPOINT_BYTES = 128 * 1024 * 1024
-"""Of log behind the checkpoint, when the next one does not wait for its interval: they are walked in two seconds."""
+"""With so much log since the last checkpoint the next one comes early: recovery scans that much in two seconds."""
 
 
 class StoreService:
-    """Made by `StoreService.open`, which is its whole life: lock, recovery, threads and rounds; then the reverse."""
+    """Created by `StoreService.open`, a context for its whole life: lock, recovery, threads, periodic maintenance."""
 
     def __init__(self, store: MessageStore, flush_thread: FlushThread, executor: ThreadPoolExecutor) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class StoreService:
     async def open(cls, settings: StoreSettings, clock: Clock, store_host: bytes) -> AsyncIterator["StoreService"]:
         layout = Layout.under(settings.root, settings.commit_log_path)
         layout.root.mkdir(parents=True, exist_ok=True)
-        # The lock is the last to go: no thread removes a file when the next process looks which are there.
+        # The lock is released last: no thread may still remove files when the next process lists them.
         with locked(layout.lock), ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor:
             store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
             try:
@@ -73,7 +73,7 @@ class StoreService:
         ]
         return [partial(every, clock, ms / 1000, action, ms / 1000) for ms, action in jobs]
 
-    # --- rounds -----------------------------------------------------------------------------------------------------
+    # --- maintenance ------------------------------------------------------------------------------------------------
 
     async def _write_index(self) -> None:
         if self.store.components.dispatcher.pending_key_count:
@@ -86,13 +86,13 @@ class StoreService:
     async def _unless_full(self, writing: IoSteps[None]) -> None:
         try:
             await self.run(writing)
-        except StoreFull as error:  # entries and keys stay in memory, the next round tries again
+        except StoreFull as error:  # entries and keys stay in memory, the next pass tries again
             log.warning("queues or index not written", extra={"reason": str(error)})
 
     async def _make_durable_early(self) -> None:
-        """Under load a minute of traffic would take a minute to walk after a power cut.
+        """Under load, a minute of traffic would take a minute to recover after a power cut.
 
-        At most a tenth of the time goes into this: a round syncs every queue that changed, and may take a while.
+        At most a tenth of the time is spent here: a checkpoint syncs every queue that changed, which may take a while.
         """
         loop = asyncio.get_running_loop()
         if (
@@ -113,13 +113,13 @@ class StoreService:
         store = self.store
         loop = asyncio.get_running_loop()
         try:
-            await self.run(store.derived.write_steps())  # so that the round finds little to write at once
+            await self.run(store.derived.write_steps())  # so that the checkpoint has little to write at once
             with store.checkpoint_pass() as work:
                 run = partial(work.run, store.components.disk, store.components.layout)
                 store.finish_checkpoint(await loop.run_in_executor(self._executor, run))
         except StoreFull as error:
             log.warning("no checkpoint", extra={"reason": str(error)})
-        except (OSError, StoreReadOnly) as error:  # the index tells its own failures as StoreReadOnly
+        except (OSError, StoreReadOnly) as error:  # the index raises StoreReadOnly when its sync fails
             store.flusher.failed(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
 
     async def _clean(self) -> None:
@@ -128,7 +128,7 @@ class StoreService:
     # --- for the broker ---------------------------------------------------------------------------------------------
 
     async def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
-        """Appends and, with SYNC_FLUSH, waits until all of it is durable. TimeoutError: the outcome is unknown."""
+        """Appends and, with SYNC_FLUSH, waits until all of it is durable. TimeoutError: the result is unknown."""
         results = self.store.append(drafts)
         if self._is_sync:
             await self.wait_durable(results)
@@ -151,11 +151,11 @@ class StoreService:
         bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
     ) -> ReadResult:
-        """As `Reader.read`; what has left the page cache is fetched by a thread first, so the loop never waits."""
+        """As `Reader.read`; a thread first fetches what is not in the page cache, so the event loop never blocks."""
         return await self.run(self.store.reader.read_steps(topic, queue_id, offset, count_max, bytes_max, tag_match))
 
     async def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """As `Lookup.by_key`, with keys just appended; index and records are fetched by a thread."""
+        """As `Lookup.by_key`, including keys just appended; threads read the index and the records."""
         index = self.store.components.index
         if index is None:
             return []
@@ -167,10 +167,10 @@ class StoreService:
         return self.store.lookup.with_key(hits.offsets, topic, key, count_max)
 
     async def clean(self, *, manual: bool = False) -> CleanupResult:
-        """As `MessageStore.clean`; old entries are looked up, and files removed, by threads."""
+        """As `MessageStore.clean`; threads look up old entries and remove files."""
         async with self._clean_lock:
             return await self.run(self.store.clean_steps(manual=manual))
 
     async def run(self, steps: IoSteps[T]) -> T:
-        """What the steps come to; what blocks is done by the store's threads."""
+        """Runs the steps; the store's threads execute their blocking calls."""
         return await run_in_executor(steps, self._executor)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
-from ariane.store.read.fast_reads import ContiguousRead, find_contiguous_read
+from ariane.store.read.fast_reads import SegmentRead, find_segment_read
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import draft, opened, put
 
@@ -32,8 +32,8 @@ def places_of(store: MessageStore) -> list[tuple[int, int]]:
 
 def run_of(
     log: CommitLog, places: list[tuple[int, int]], bytes_max: int = ANY, memory: int = ANY
-) -> ContiguousRead | None:
-    return find_contiguous_read(log, b"".join(ENTRY.pack(*place, 77) for place in places), bytes_max, memory)
+) -> SegmentRead | None:
+    return find_segment_read(log, b"".join(ENTRY.pack(*place, 77) for place in places), bytes_max, memory)
 
 
 def one_by_one(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes | None]:

@@ -81,9 +81,9 @@ class RecordSuffixes(NamedTuple):
         return RecordSuffixes(self.data[: self.begins[count]], self.begins[: count + 1], self.topic_lengths[:count])
 
     def count_valid_text(self) -> int:
-        """RecordSuffixes before one that is not UTF-8, or that has a zero, as a page has that was lost (log_recovery.py).
+        """Number of suffixes before one that is not UTF-8 or holds a zero byte, as a page lost in a power cut does.
 
-        Of what is not UTF-8 it is not known where it is: the first tail that is not ASCII counts.
+        Where invalid UTF-8 begins is not known: the first suffix that is not ASCII ends the count.
         """
         if b"\0" not in self.data and (self.data.isascii() or _is_utf8(self.data)):
             return len(self.topic_lengths)

@@ -123,7 +123,7 @@ class FlushThread:
         settings: StoreSettings,
         extend_checksums: Callable[[int], bool] = lambda durable_to: False,
     ) -> AsyncIterator["FlushThread"]:
-        """`extend_checksums` is told how far the log is durable; it does a little, and tells whether there is more to do."""
+        """`extend_checksums` gets the durable offset of the log, does a little work and returns whether there is more."""
         thread = cls(flusher, settings, extend_checksums)
         thread._thread.start()
         try:

@@ -1,12 +1,12 @@
-"""Which files go, and when: by age at an hour of the day, by disk use, or by hand.
+"""Retention: deletes old commit log files by age at an hour of the day, by disk use, or on manual request.
 
-    disk use     above 75 %   files that are old enough go, whatever the hour
-                 above 85 %   the oldest go, old enough or not; but not one that holds messages which still wait
-                 above 90 %   the oldest go whatever they hold, and writes are refused until there is room again
+    disk use     above 75 %   files that are old enough are deleted, whatever the hour
+                 above 85 %   the oldest are deleted, old enough or not; but not one that holds undelivered messages
+                 above 90 %   the oldest are deleted whatever they hold, and writes are refused until there is room
 
-The active commit log file is never deleted. Messages that wait are delayed ones and half messages: nobody has seen them
-yet, and the broker tells where the oldest of them is (`add_retention_hold`). Queues and index follow the log's new beginning. A
-slice that a reader holds stays valid: unlinking a file takes its name, the bytes go with the last mapping.
+The active commit log file is never deleted. Undelivered messages are delayed and half messages: no consumer has seen
+them yet, and the broker knows the oldest of them (`add_retention_hold`). Queues and index are trimmed to the log's new
+beginning. A slice held by a reader stays valid: unlinking a file removes its name, the bytes go with the last mapping.
 """
 
 import logging

@@ -26,7 +26,7 @@ def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(">" + "QI8x" * count).unpack
 
 
-class ContiguousRead(NamedTuple):
+class SegmentRead(NamedTuple):
     """Records that one read gives, in the order of their queue."""
 
     log: CommitLog
@@ -58,9 +58,7 @@ class ContiguousRead(NamedTuple):
         return [self.segment.file.view()[at : at + self.size]]
 
 
-def find_contiguous_read(
-    log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_max: int
-) -> ContiguousRead | None:
+def find_segment_read(log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_max: int) -> SegmentRead | None:
     """The records of `entries`, or as many of them as `bytes_max` lets be given, when all of these are there."""
     if not entries:
         return None
@@ -85,7 +83,7 @@ def find_contiguous_read(
     limit = min(segment.end, log_end)
     if offsets[-1] + size > limit and max(map(add, offsets, sizes)) > limit:
         return None
-    return ContiguousRead(log, segment, offsets, sizes, size, is_contiguous)
+    return SegmentRead(log, segment, offsets, sizes, size, is_contiguous)
 
 
 def _are_contiguous(offsets: tuple[int, ...], sizes: tuple[int, ...], size: int) -> bool:
@@ -138,7 +136,7 @@ class ReadAhead:
         self._cached_to = -1
         """All from the last read to this record is in memory, as far as one can tell from both ends."""
 
-    def find(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> ContiguousRead | None:
+    def find(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> SegmentRead | None:
         """What `Reader.read` finds without a filter, when that is as simple as it nearly always is (straight_read.py)
         and does not wait for the disk."""
         limits = self._settings
@@ -150,13 +148,13 @@ class ReadAhead:
             entries = queue.cached_entries(offset, count)
         if entries is None:
             return None
-        contiguous = find_contiguous_read(
+        segment_read = find_segment_read(
             self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max
         )
-        if contiguous is None or not (contiguous.offsets[-1] <= self._cached_to or contiguous.is_cached()):
+        if segment_read is None or not (segment_read.offsets[-1] <= self._cached_to or segment_read.is_cached()):
             return None
-        self._next_offset = offset + len(contiguous.offsets)
-        return contiguous
+        self._next_offset = offset + len(segment_read.offsets)
+        return segment_read
 
     def _next_entries(self, queue: ConsumeQueue, offset: int, count: int) -> bytes | None:
         """None when that might wait for the disk."""

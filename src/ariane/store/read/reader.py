@@ -16,7 +16,7 @@ from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offset
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.store.read.fast_reads import ContiguousRead, ReadAhead, find_contiguous_read
+from ariane.store.read.fast_reads import SegmentRead, ReadAhead, find_segment_read
 from ariane.store.read.result import ReadResult, ReadStatus, found_result, out_of_range
 from ariane.store.settings import StoreSettings
 
@@ -89,8 +89,8 @@ class Reader:
         # Without a filter every entry is taken: no more of them are looked at than can be answered.
         filtered = tag_match is not None or record_match is not None
         entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
-        if not filtered and (contiguous := self._fast_read(entries, count_max, bytes_max)) is not None:
-            return found_result(queue, offset, contiguous)
+        if not filtered and (segment_read := self._fast_read(entries, count_max, bytes_max)) is not None:
+            return found_result(queue, offset, segment_read)
         removed_below = self._log.min_offset
         for physical, size, tags_code in ENTRY.iter_unpack(entries):
             if not scanned:
@@ -132,10 +132,10 @@ class Reader:
         """For those that follow each other within one turn of the loop."""
         return ReadAhead(self._log, self._settings, self._memory_bytes_max)
 
-    def _fast_read(self, entries: bytes, count_max: int, bytes_max: int) -> ContiguousRead | None:
+    def _fast_read(self, entries: bytes, count_max: int, bytes_max: int) -> SegmentRead | None:
         limits = self._settings
         entries = entries[: min(count_max, limits.pull_count_max) * ENTRY_BYTES]
-        return find_contiguous_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
+        return find_segment_read(self._log, entries, min(bytes_max, limits.pull_bytes_max), self._memory_bytes_max)
 
     def read_steps(
         self,

@@ -5,7 +5,7 @@ from enum import Enum
 import msgspec
 
 from ariane.store.consume_queue.queue import ConsumeQueue
-from ariane.store.read.fast_reads import ContiguousRead
+from ariane.store.read.fast_reads import SegmentRead
 
 
 class ReadStatus(Enum):
@@ -32,14 +32,14 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
 
 
-def found_result(queue: ConsumeQueue, offset: int, contiguous: ContiguousRead) -> ReadResult:
+def found_result(queue: ConsumeQueue, offset: int, segment_read: SegmentRead) -> ReadResult:
     return ReadResult(
         status=ReadStatus.FOUND,
-        next_offset=offset + len(contiguous.offsets),
+        next_offset=offset + len(segment_read.offsets),
         min_offset=queue.min_offset,
         max_offset=queue.max_offset,
-        slices=contiguous.slices(),
-        ranges=list(zip(contiguous.offsets, contiguous.sizes, strict=True)),
+        slices=segment_read.slices(),
+        ranges=list(zip(segment_read.offsets, segment_read.sizes, strict=True)),
     )
 
 
