@@ -1,10 +1,10 @@
-"""From the log to the queues, the index and whoever waits for arrivals.
+"""The dispatcher: feeds messages of the commit log to the consume queues, the index and the arrival listeners.
 
-Two ways lead here. An append tells what it has just written (`appended`), so a message is visible when it is
-acknowledged. After a crash, on a slave, and for a log that came from elsewhere, the log's records are read again
-(`follow`). Both end in the same entries.
+There are two sources. The append path (store/append/appender.py) adds entries and keys for what it has just written, so
+a message is visible when it is acknowledged. After a crash, on a slave, and for a log copied from elsewhere, the log's
+records are read again (`replay`). Both produce the same entries.
 
-Index keys are collected and put in batches: hashing a thousand keys at once costs a tenth of hashing them one by one.
+Index keys are collected and added in batches: hashing a thousand keys at once costs a tenth of hashing them one by one.
 """
 
 import logging

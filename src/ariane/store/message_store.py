@@ -1,7 +1,7 @@
 """The message store: opens the commit log, the consume queues and the index, appends to them and checkpoints them.
 
-Everything here runs on the event loop, or in a test, and does not block. Blocking work is separate: `CheckpointPass.run`
-and `flusher.sync_now` may run in a thread, as store/service.py does it.
+Everything here runs on the event loop, or in a test, and does not block. Blocking work is separate: a thread may run
+`CheckpointPass.run` and `flusher.sync_now`, as store/service.py does it.
 """
 
 import logging
@@ -256,7 +256,7 @@ class MessageStore:
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Checkpoints and marks the stop as clean. After a failed sync the abort marker stays: the next start recovers."""
+        """Checkpoints and marks the stop as clean. After a failed sync the abort marker stays, for recovery."""
         components = self.components
         if not isinstance(self._write_error, StoreReadOnly):
             self.make_durable()

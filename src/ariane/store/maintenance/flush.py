@@ -123,7 +123,7 @@ class FlushThread:
         settings: StoreSettings,
         extend_checksums: Callable[[int], bool] = lambda durable_to: False,
     ) -> AsyncIterator["FlushThread"]:
-        """`extend_checksums` gets the durable offset of the log, does a little work and returns whether there is more."""
+        """`extend_checksums` gets the durable offset of the log, does some work and returns whether there is more."""
         thread = cls(flusher, settings, extend_checksums)
         thread._thread.start()
         try:

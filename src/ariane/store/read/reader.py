@@ -16,7 +16,7 @@ from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offset
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.store.read.fast_reads import SegmentRead, ReadAhead, find_segment_read
+from ariane.store.read.fast_reads import ReadAhead, SegmentRead, find_segment_read
 from ariane.store.read.result import ReadResult, ReadStatus, found_result, out_of_range
 from ariane.store.settings import StoreSettings
 
