@@ -186,8 +186,8 @@ class IndexFile:
             return None
         raise StoreMismatch(
             f"{path} has {file.size} bytes, {capacity.slots} slots and {capacity.entries} entries need "
-            f"{file_bytes(*capacity)}: set the numbers that the index was written with, or remove its directory to have "
-            "it built anew"
+            f"{file_bytes(*capacity)}: set the numbers that the index was written with, or remove its directory to "
+            "have it built anew"
         )
 
     @property
