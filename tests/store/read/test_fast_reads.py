@@ -83,7 +83,7 @@ def test_between_two_records_that_are_in_memory_and_far_apart_others_are_asked_f
     """One reader has read the beginning, another one the end."""
     queue = queue_of(store)
     cold = range(*(ENTRY.unpack(queue.entries(offset, 1))[0] for offset in (100, 140)))
-    monkeypatch.setattr(fast_reads, "_ASKED_SPAN", 2000)
+    monkeypatch.setattr(fast_reads, "_PROBE_SPAN_BYTES", 2000)
     monkeypatch.setattr(CommitLog, "is_cached", lambda log, places: all(place not in cold for place, _ in places))
     reads = store.reader.read_ahead()
     found = [reads.find(queue, offset, 10, 10**6) is not None for offset in range(0, 200, 10)]
