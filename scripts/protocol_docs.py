@@ -12,7 +12,7 @@ import msgspec
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import REQUESTS, Declaration, ServedBy
-from ariane.wire.fields import BESIDE_THE_HEADER, Response
+from ariane.wire.fields import NOT_IN_HEADER, Response
 from ariane.wire.requests.unsupported import UNDECLARED, UNSERVED, UNSERVED_ROOMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "protocol.md"
@@ -64,7 +64,7 @@ def _answer_text(response: type[Response]) -> str:
 
 def _fields_text(kind: type[msgspec.Struct]) -> str:
     fields = msgspec.structs.fields(kind)
-    texts = [_field_text(field) for field in fields if field.name not in BESIDE_THE_HEADER]
+    texts = [_field_text(field) for field in fields if field.name not in NOT_IN_HEADER]
     texts += [f"body: {_type_name(field.type)}" for field in fields if field.name == "body"]
     return ", ".join(texts) or "–"
 

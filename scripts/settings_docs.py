@@ -9,7 +9,7 @@ from typing import Any
 
 from ariane.broker.settings import BrokerSettings, rocketmq_keys
 from ariane.nameserver import settings as nameserver_settings
-from ariane.settings import Declared, describe, to_text
+from ariane.settings import SettingSpec, describe, to_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
@@ -86,7 +86,7 @@ def _tables(section: Section) -> Iterator[str]:
     yield ""
 
 
-def _row(declared: Declared) -> str:
+def _row(declared: SettingSpec) -> str:
     name = declared.name.rpartition(".")[2]
     keys = ", ".join(f"`{key.name}`" for key in declared.keys)
     default = "not set" if declared.default in (None, "") else f"`{to_text(declared.default)}`"

@@ -10,7 +10,7 @@ from ariane.clock import Clock
 from ariane.model.ids import QueueOffset
 from ariane.model.topic import TopicConfig
 from ariane.rpc.caller import Caller
-from ariane.transport.connection import Connection, Reply
+from ariane.transport.connection import Connection, ReceiveResult
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.exchange import declaration_of, read_request, response_command
 from ariane.wire.fields import Response
@@ -40,7 +40,7 @@ class ScriptedBroker:
     address: str = ""
     life: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    def receive(self, connection: Connection, command: Command) -> Reply:
+    def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         if connection not in self.connections:
             self.connections.append(connection)
         self.heard.append(command)

@@ -136,7 +136,7 @@ async def test_trap_12_a_body_that_does_not_match_its_checksum_is_refused() -> N
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "invalid",
     [
         registration("orders", address="nowhere"),
         registration("orders", broker=""),
@@ -145,9 +145,9 @@ async def test_trap_12_a_body_that_does_not_match_its_checksum_is_refused() -> N
         registration("orders", broker_id=-1),
     ],
 )
-async def test_a_broker_with_an_impossible_name_or_address_is_refused(request: object) -> None:
+async def test_a_broker_with_an_impossible_name_or_address_is_refused(invalid: RegisterBroker) -> None:
     async with nameserver() as address, caller() as client:
-        await refusal(client.call(address, request))  # type: ignore[arg-type]
+        await refusal(client.call(address, invalid))
         assert not await has_route(client, address, "orders")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ariane.errors import SettingsError
 from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
-from ariane.settings import Loaded, describe, load, to_properties
+from ariane.settings import LoadedSettings, describe, load, to_properties
 from ariane.transport.settings import TlsMode, TransportSettings
 
 # A namesrv.conf as an operator of RocketMQ 4.x would have it.
@@ -24,7 +24,7 @@ tls.server.keyPassword=hunter2
 """
 
 
-def load_text(tmp_path: Path, text: str, name: str = "namesrv.conf") -> Loaded[NameserverSettings]:
+def load_text(tmp_path: Path, text: str, name: str = "namesrv.conf") -> LoadedSettings[NameserverSettings]:
     file = tmp_path / name
     file.write_text(text)
     return load(NameserverSettings, section="nameserver", file=file, environ={}, flags={}, unsupported=UNSUPPORTED)

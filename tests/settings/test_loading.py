@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.errors import SettingsError
-from ariane.settings import Key, Loaded, Secret, describe, load, setting, to_properties
+from ariane.settings import Key, LoadedSettings, Secret, describe, load, setting, to_properties
 
 
 class Flush(StrEnum):
@@ -49,7 +49,7 @@ def load_store(
     name: str = "broker.conf",
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
-) -> Loaded[StoreSettings]:
+) -> LoadedSettings[StoreSettings]:
     file = None
     if text is not None:
         file = Path(name)

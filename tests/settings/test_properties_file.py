@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.errors import SettingsError
-from ariane.settings.properties_file import Property, read_properties
+from ariane.settings.properties_file import PropertiesEntry, read_properties
 
 # Everything but lone surrogates, which no text file can hold.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -69,7 +69,7 @@ def test_escapes_are_resolved_in_keys_and_values() -> None:
 
 def test_each_entry_knows_its_first_line_and_the_last_of_two_comes_last() -> None:
     entries = list(read_properties("# head\na=1\\\n 2\nb=3\na=4"))
-    assert entries == [Property(2, "a", "12"), Property(4, "b", "3"), Property(5, "a", "4")]
+    assert entries == [PropertiesEntry(2, "a", "12"), PropertiesEntry(4, "b", "3"), PropertiesEntry(5, "a", "4")]
 
 
 def test_a_broken_unicode_escape_names_its_line() -> None:

@@ -1,4 +1,4 @@
-"""The two ends of the transport tests: a server that echoes, and clients that may misbehave byte by byte."""
+"""The two ends of the transport tests: a server that echoes, and raw clients that can send any bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ariane.clock import Clock
 from ariane.model.address import Address
-from ariane.transport.connection import Connection, Receiver, Reply
+from ariane.transport.connection import Connection, Receiver, ReceiveResult
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
 from ariane.wire.codes import HeaderFlag
@@ -26,7 +26,7 @@ def response_to(command: Command, body: bytes | None = None) -> bytes:
     return encode_frame(Command(code=0, opaque=command.opaque, flag=flag, body=command.body if body is None else body))
 
 
-def echo(connection: Connection, command: Command) -> Reply:
+def echo(connection: Connection, command: Command) -> ReceiveResult:
     return response_to(command)
 
 
@@ -87,15 +87,15 @@ async def connected(server: Server, from_host: str = "127.0.0.1") -> AsyncIterat
             await writer.wait_closed()
 
 
-async def assert_honest_client_is_served(server: Server) -> None:
-    async with connected(server) as honest:
-        await honest.send(request_frame(opaque=7, body=b"honest"))
-        response = await honest.read()
-        assert (response.opaque, response.body) == (7, b"honest")
+async def assert_client_is_served(server: Server) -> None:
+    async with connected(server) as client:
+        await client.send(request_frame(opaque=7, body=b"client"))
+        response = await client.read()
+        assert (response.opaque, response.body) == (7, b"client")
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Lets the loop turn until `condition()` holds: for what happens in the server and has no event of its own."""
+    """Runs the event loop until `condition()` holds: for what happens in the server and has no event of its own."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

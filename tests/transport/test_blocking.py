@@ -30,18 +30,18 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def requests_of(connection: socket.socket, count: int) -> list[Command]:
-    decoder, got = FrameDecoder(), list[Command]()
-    while len(got) < count:
+    decoder, requests = FrameDecoder(), list[Command]()
+    while len(requests) < count:
         decoder.feed(connection.recv(65536))
-        got.extend(decoder)
-    return got
+        requests.extend(decoder)
+    return requests
 
 
 def response(request: Command, body: bytes = b"") -> bytes:
     return encode_frame(Command(code=0, opaque=request.opaque, flag=HeaderFlag.RESPONSE, body=body or request.body))
 
 
-def test_answers_come_in_the_order_of_the_questions_whatever_their_own() -> None:
+def test_responses_are_returned_in_request_order_even_if_they_arrive_in_another() -> None:
     def backwards(connection: socket.socket) -> None:
         for request in reversed(requests_of(connection, 3)):
             connection.sendall(response(request))
@@ -49,26 +49,26 @@ def test_answers_come_in_the_order_of_the_questions_whatever_their_own() -> None
     with peer(backwards) as address:
         connection = BlockingConnection.open(address)
         responses = connection.call_all([Command(code=1, body=b"%d" % number) for number in range(3)])
-        assert [one.body for one in responses] == [b"0", b"1", b"2"]
+        assert [response.body for response in responses] == [b"0", b"1", b"2"]
         connection.close()
 
 
-def test_answers_that_come_before_their_turn_are_kept_until_they_are_taken() -> None:
-    """A broker that has to fetch what the first of some pulls asks for answers the others before it."""
+def test_responses_that_arrive_out_of_order_are_kept_until_they_are_received() -> None:
+    """A broker that has to read the first of some pulls from disk answers the others before it."""
 
-    def first_one_last(connection: socket.socket) -> None:
+    def answer_first_last(connection: socket.socket) -> None:
         first, *others = requests_of(connection, 3)
         for request in (*others, first):
             connection.sendall(response(request))
 
-    with peer(first_one_last) as address:
+    with peer(answer_first_last) as address:
         connection = BlockingConnection.open(address)
-        opaques = connection.post_all([Command(code=1, body=b"%d" % number) for number in range(3)])
-        assert [connection.take([opaque], timeout_s=30)[0].body for opaque in opaques] == [b"0", b"1", b"2"]
+        opaques = connection.send_all([Command(code=1, body=b"%d" % number) for number in range(3)])
+        assert [connection.receive([opaque], timeout_s=30)[0].body for opaque in opaques] == [b"0", b"1", b"2"]
         connection.close()
 
 
-def test_answers_that_have_come_are_taken_together_up_to_the_first_that_is_missing() -> None:
+def test_available_responses_are_returned_together_up_to_the_first_missing_one() -> None:
     def without_the_third(connection: socket.socket) -> None:
         first, second, third, fourth = requests_of(connection, 4)
         connection.sendall(b"".join(map(response, (fourth, second, first))))
@@ -77,35 +77,37 @@ def test_answers_that_have_come_are_taken_together_up_to_the_first_that_is_missi
 
     with peer(without_the_third) as address:
         connection = BlockingConnection.open(address)
-        opaques = connection.opaques(4)
-        asks = [Command(code=1, opaque=opaque, body=b"%d" % opaque) for opaque in opaques]
-        connection.post_frames(opaques, list(map(encode_frame, asks)))
-        taken = connection.take_arrived(opaques, timeout_s=30)
-        assert [bytes(one.body.view) for one in taken] == [b"%d" % opaque for opaque in opaques[:2]]
-        connection.post(Command(code=1))
-        rest = connection.take_arrived(opaques[2:], timeout_s=30)
-        assert [bytes(one.body.view) for one in rest] == [b"%d" % opaque for opaque in opaques[2:]]
+        opaques = connection.next_opaques(4)
+        requests = [Command(code=1, opaque=opaque, body=b"%d" % opaque) for opaque in opaques]
+        connection.send_frames(opaques, list(map(encode_frame, requests)))
+        available = connection.receive_available(opaques, timeout_s=30)
+        assert [bytes(frame.body.view) for frame in available] == [b"%d" % opaque for opaque in opaques[:2]]
+        connection.send(Command(code=1))
+        rest = connection.receive_available(opaques[2:], timeout_s=30)
+        assert [bytes(frame.body.view) for frame in rest] == [b"%d" % opaque for opaque in opaques[2:]]
         connection.close()
 
 
-def test_the_answer_to_a_request_that_was_forgotten_is_dropped() -> None:
+def test_a_discarded_response_is_dropped() -> None:
     def serve(connection: socket.socket) -> None:
         for request in requests_of(connection, 2):
             connection.sendall(response(request))
 
     with peer(serve) as address:
         connection = BlockingConnection.open(address)
-        forgotten, wanted = connection.post_all([Command(code=1, body=b"forgotten"), Command(code=1, body=b"wanted")])
-        connection.forget([forgotten])
-        assert connection.take([wanted], timeout_s=30)[0].body == b"wanted"
+        discarded, expected = connection.send_all(
+            [Command(code=1, body=b"discarded"), Command(code=1, body=b"expected")]
+        )
+        connection.discard([discarded])
+        assert connection.receive([expected], timeout_s=30)[0].body == b"expected"
         with pytest.raises(ConnectionLost):
-            connection.take([forgotten], timeout_s=30)
+            connection.receive([discarded], timeout_s=30)
 
 
-def test_requests_of_the_peer_are_passed_over() -> None:
+def test_requests_from_the_peer_are_ignored() -> None:
     def serve(connection: socket.socket) -> None:
-        (asked,) = requests_of(connection, 1)
-        connection.sendall(encode_frame(Command(code=40, opaque=asked.opaque)) + response(asked, b"right"))
+        (request,) = requests_of(connection, 1)
+        connection.sendall(encode_frame(Command(code=40, opaque=request.opaque)) + response(request, b"right"))
 
     with peer(serve) as address:
         connection = BlockingConnection.open(address)
@@ -138,7 +140,7 @@ def test_a_peer_that_hangs_up_is_a_lost_connection() -> None:
             BlockingConnection.open(address).call(Command(code=1))
 
 
-def test_bytes_that_are_no_frame_close_the_connection() -> None:
+def test_bytes_that_are_not_a_frame_close_the_connection() -> None:
     def gibberish(connection: socket.socket) -> None:
         requests_of(connection, 1)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -150,13 +152,13 @@ def test_bytes_that_are_no_frame_close_the_connection() -> None:
         assert not connection.is_open
 
 
-def test_nobody_listening_is_told_with_the_address() -> None:
+def test_a_refused_connection_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(ConnectFailed, match=address):
         BlockingConnection.open(address)
 
 
-def test_an_address_without_a_port_is_told_as_such() -> None:
+def test_an_address_without_a_port_is_an_error_that_says_so() -> None:
     with pytest.raises(ConnectFailed, match="HOST:PORT expected"):
         BlockingConnection.open("localhost")

@@ -1,4 +1,4 @@
-"""Calls in flight: answered, given up, or out of time, with one timer for all."""
+"""PendingCalls: calls that are answered, abandoned or time out, with one timer for all."""
 
 import asyncio
 
@@ -9,65 +9,65 @@ from ariane.transport.connection import PendingCalls
 from tests.transport.peers import PATIENCE_S
 
 
-async def within_patience(waiter: "asyncio.Future[str]") -> str:
+async def within_patience(future: "asyncio.Future[str]") -> str:
     async with asyncio.timeout(PATIENCE_S):
-        return await waiter
+        return await future
 
 
-async def test_an_answer_finds_who_waits_for_it() -> None:
-    waiters: PendingCalls[str] = PendingCalls()
-    first, second = waiters.add(1, 60.0), waiters.add(2, 60.0)
-    assert waiters.settle(2, "two")
-    assert waiters.settle(1, "one")
-    assert (await first, await second, len(waiters)) == ("one", "two", 0)
+async def test_a_response_resolves_its_call() -> None:
+    pending: PendingCalls[str] = PendingCalls()
+    first, second = pending.add(1, 60.0), pending.add(2, 60.0)
+    assert pending.resolve(2, "two")
+    assert pending.resolve(1, "one")
+    assert (await first, await second, len(pending)) == ("one", "two", 0)
 
 
-async def test_an_answer_that_nobody_waits_for_is_told_so() -> None:
-    waiters: PendingCalls[str] = PendingCalls()
-    gone = waiters.add(1, 60.0)
-    waiters.drop(1, gone)
-    assert gone.cancelled()
-    assert not waiters.settle(1, "late")
+async def test_a_response_without_a_pending_call_is_reported() -> None:
+    pending: PendingCalls[str] = PendingCalls()
+    abandoned = pending.add(1, 60.0)
+    pending.discard(1, abandoned)
+    assert abandoned.cancelled()
+    assert not pending.resolve(1, "late")
 
 
-async def test_calls_end_each_in_its_own_time() -> None:
-    """The later one is added first: the timer must be set anew for the earlier, and again behind it."""
-    waiters: PendingCalls[str] = PendingCalls()
-    long, later, sooner = waiters.add(1, 3600.0), waiters.add(2, 0.05), waiters.add(3, 0.01)
+async def test_each_call_times_out_at_its_own_deadline() -> None:
+    """The later deadline is added first: the timer must be reset for the earlier one, and again after it."""
+    pending: PendingCalls[str] = PendingCalls()
+    long, later, sooner = pending.add(1, 3600.0), pending.add(2, 0.05), pending.add(3, 0.01)
     with pytest.raises(TimeoutError):
         await within_patience(sooner)
     with pytest.raises(TimeoutError):
         await within_patience(later)
     assert not long.done()
-    assert 1 in waiters
-    assert len(waiters) == 1
-    waiters.drop(1, long)
+    assert 1 in pending
+    assert len(pending) == 1
+    pending.discard(1, long)
 
 
-async def test_a_call_that_was_answered_does_not_keep_the_timer_from_others() -> None:
-    waiters: PendingCalls[str] = PendingCalls()
-    waiters.add(1, 0.01)
-    waiters.settle(1, "one")
+async def test_a_call_that_was_answered_does_not_stop_the_timer_for_others() -> None:
+    pending: PendingCalls[str] = PendingCalls()
+    pending.add(1, 0.01)
+    pending.resolve(1, "one")
     with pytest.raises(TimeoutError):
-        await within_patience(waiters.add(2, 0.02))
+        await within_patience(pending.add(2, 0.02))
 
 
-async def test_a_lost_connection_fails_all() -> None:
-    waiters: PendingCalls[str] = PendingCalls()
-    calls = [waiters.add(number, 60.0) for number in range(3)]
-    waiters.fail_all(ConnectionLost("gone"))
+async def test_a_lost_connection_fails_all_calls() -> None:
+    pending: PendingCalls[str] = PendingCalls()
+    calls = [pending.add(number, 60.0) for number in range(3)]
+    pending.fail_all(ConnectionLost("gone"))
     for call in calls:
         with pytest.raises(ConnectionLost):
             await call
-    assert len(waiters) == 0
+    assert len(pending) == 0
 
 
-async def test_a_failure_that_nobody_looks_at_is_not_reported_as_lost() -> None:
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    waiters: PendingCalls[str] = PendingCalls()
-    call = waiters.add(1, 60.0)
-    waiters.fail_all(ConnectionLost("gone"))
-    waiters.drop(1, call)
+async def test_the_exception_of_a_discarded_call_is_not_logged_as_never_retrieved() -> None:
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    pending: PendingCalls[str] = PendingCalls()
+    call = pending.add(1, 60.0)
+    pending.fail_all(ConnectionLost("gone"))
+    pending.discard(1, call)
     del call
-    assert told == []
+    assert reported == []

@@ -1,4 +1,4 @@
-"""Requests of one turn of the loop leave in one write."""
+"""Requests of one event-loop iteration leave in one write."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from ariane.wire.frame import Command
 from tests.transport.peers import PATIENCE_S, serving
 
 
-class Counting(asyncio.Protocol):
-    """Takes note of each chunk that arrives, and answers nothing."""
+class ChunkRecorder(asyncio.Protocol):
+    """Records each chunk that arrives, and answers nothing."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -24,9 +24,9 @@ class Counting(asyncio.Protocol):
         self.closed.set()
 
 
-async def test_all_that_is_sent_in_one_turn_arrives_and_a_close_loses_none() -> None:
-    taker = Counting()
-    server = await asyncio.get_running_loop().create_server(lambda: taker, "127.0.0.1", 0)
+async def test_requests_of_one_iteration_all_arrive_and_a_close_loses_none() -> None:
+    recorder = ChunkRecorder()
+    server = await asyncio.get_running_loop().create_server(lambda: recorder, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
     async with server, Pool.open(TransportSettings(), Clock(), lambda _connection, _command: None) as pool:
         connection: Connection = await pool.connection(f"{host}:{port}")
@@ -34,13 +34,13 @@ async def test_all_that_is_sent_in_one_turn_arrives_and_a_close_loses_none() -> 
             await connection.send(Command(code=number, body=b"request-%d;" % number))
         connection.close()
         async with asyncio.timeout(PATIENCE_S):
-            await taker.closed.wait()
-    arrived = b"".join(taker.chunks)
+            await recorder.closed.wait()
+    arrived = b"".join(recorder.chunks)
     assert [arrived.count(b"request-%d;" % number) for number in range(3)] == [1, 1, 1]
     assert arrived.index(b"request-0") < arrived.index(b"request-1") < arrived.index(b"request-2")
 
 
-async def test_large_requests_do_not_pile_up_until_the_end_of_the_turn() -> None:
+async def test_large_requests_are_sent_before_the_iteration_ends() -> None:
     async with serving() as server, Pool.open(TransportSettings(), Clock(), lambda *_: None) as pool:
         bodies = [b"%d" % number * 300_000 for number in range(10)]
         calls = [pool.call(str(server.address), Command(code=105, body=body), PATIENCE_S) for body in bodies]

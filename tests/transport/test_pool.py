@@ -1,3 +1,5 @@
+"""The connection pool: sharing, timeouts, reconnection, limits, and calls from the server to the client."""
+
 import asyncio
 from contextlib import AsyncExitStack
 
@@ -6,7 +8,7 @@ import pytest
 from ariane.clock import Clock
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, TooManyInFlight
 from ariane.model.address import Address
-from ariane.transport.connection import Connection, Reply
+from ariane.transport.connection import Connection, ReceiveResult
 from ariane.transport.pool import Pool
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
@@ -16,15 +18,15 @@ from tests.transport.peers import echo, response_to, serving, until
 SETTINGS = TransportSettings()
 
 
-def no_requests(connection: Connection, command: Command) -> Reply:
-    raise AssertionError(f"nobody asks the client here: {command}")
+def no_requests(connection: Connection, command: Command) -> ReceiveResult:
+    raise AssertionError(f"the client must get no requests here: {command}")
 
 
 def request(body: bytes = b"") -> Command:
     return Command(code=105, body=body)
 
 
-async def test_concurrent_callers_share_one_connection_and_get_their_own_answers() -> None:
+async def test_concurrent_callers_share_one_connection_and_get_their_own_responses() -> None:
     async with serving() as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         bodies = [b"%d" % n for n in range(200)]
         responses = await asyncio.gather(*(pool.call(str(server.address), request(body)) for body in bodies))
@@ -32,10 +34,10 @@ async def test_concurrent_callers_share_one_connection_and_get_their_own_answers
         assert server.connections == 1
 
 
-async def test_answers_out_of_order_find_their_callers() -> None:
+async def test_responses_out_of_order_reach_their_callers() -> None:
     held: list[Command] = []
 
-    def receive(connection: Connection, command: Command) -> Reply:
+    def receive(connection: Connection, command: Command) -> ReceiveResult:
         held.append(command)
         return b"".join(response_to(late) for late in reversed(held)) if len(held) == 3 else None
 
@@ -46,10 +48,10 @@ async def test_answers_out_of_order_find_their_callers() -> None:
         assert [response.body for response in responses] == [b"a", b"b", b"c"]
 
 
-async def test_a_time_out_leaves_nothing_behind_and_a_late_answer_is_dropped() -> None:
+async def test_a_timeout_cleans_up_and_a_late_response_is_dropped() -> None:
     late: list[tuple[Connection, Command]] = []
 
-    def receive(connection: Connection, command: Command) -> Reply:
+    def receive(connection: Connection, command: Command) -> ReceiveResult:
         if command.body == b"slow":
             late.append((connection, command))
             return None
@@ -78,8 +80,8 @@ async def test_a_cancelled_call_leaves_nothing_behind() -> None:
         assert connection.calls_in_flight == 0
 
 
-async def test_callers_learn_at_once_that_the_connection_is_lost() -> None:
-    def hang_up(connection: Connection, command: Command) -> Reply:
+async def test_callers_fail_immediately_when_the_connection_is_lost() -> None:
+    def hang_up(connection: Connection, command: Command) -> ReceiveResult:
         connection.abort()
         return None
 
@@ -109,7 +111,7 @@ async def until_answered(pool: Pool, address: Address) -> None:
                 return
 
 
-async def test_attempts_to_a_dead_address_come_with_growing_pauses() -> None:
+async def test_attempts_to_a_dead_address_back_off() -> None:
     attempts = 0
 
     class CountingPool(Pool):
@@ -121,18 +123,18 @@ async def test_attempts_to_a_dead_address_come_with_growing_pauses() -> None:
     async with serving() as server:
         dead = str(server.address)
     pool = CountingPool(SETTINGS, Clock(), no_requests)
-    refusals = []
+    errors = []
     for _ in range(50):
         with pytest.raises(ConnectFailed) as caught:
             await pool.call(dead, request())
-        refusals.append(str(caught.value))
+        errors.append(str(caught.value))
         await asyncio.sleep(0.004)
     assert 2 <= attempts < 10  # 0.2 s hold three pauses: 0.05, 0.1, 0.2
-    assert "cannot connect" in refusals[0]
-    assert any("the next attempt is due in" in refusal for refusal in refusals)
+    assert "cannot connect" in errors[0]
+    assert any("the next attempt is due in" in error for error in errors)
 
 
-async def test_more_calls_than_allowed_fail_at_once() -> None:
+async def test_more_calls_than_allowed_fail_immediately() -> None:
     settings = TransportSettings(calls_max=2)
     async with serving(lambda connection, command: None) as server, Pool.open(settings, Clock(), no_requests) as pool:
         address = str(server.address)
@@ -146,22 +148,22 @@ async def test_more_calls_than_allowed_fail_at_once() -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_a_server_can_ask_the_client_over_the_clients_connection() -> None:
-    def answer_both(connection: Connection, command: Command) -> Reply:
+async def test_a_server_can_call_the_client_over_the_clients_connection() -> None:
+    def call_back(connection: Connection, command: Command) -> ReceiveResult:
         async def relay() -> bytes:
             response = await connection.call(request(b"from the server"), 5)
             return response_to(command, response.body)
 
         return relay()
 
-    async with serving(answer_both) as server, Pool.open(SETTINGS, Clock(), echo) as pool:
+    async with serving(call_back) as server, Pool.open(SETTINGS, Clock(), echo) as pool:
         assert (await pool.call(str(server.address), request(b"?"))).body == b"from the server"
 
 
 async def test_trap_20_opaque_numbers_start_at_one_and_wrap_within_int32() -> None:
     seen: list[int] = []
 
-    def receive(connection: Connection, command: Command) -> Reply:
+    def receive(connection: Connection, command: Command) -> ReceiveResult:
         seen.append(command.opaque)
         return response_to(command)
 
@@ -174,7 +176,7 @@ async def test_trap_20_opaque_numbers_start_at_one_and_wrap_within_int32() -> No
         assert seen == [1, 2**31 - 1, 1]
 
 
-async def test_trap_20_an_answer_to_a_oneway_call_without_the_bit_is_dropped() -> None:
+async def test_trap_20_a_response_to_a_oneway_call_without_the_bit_is_dropped() -> None:
     async with serving() as server, Pool.open(SETTINGS, Clock(), no_requests) as pool:
         address = str(server.address)
         await pool.send(address, request(b"one way, without the flag: the server answers"))

@@ -1,26 +1,26 @@
-"""Frames cut where they were received: the same commands as from the decoder, however the bytes are split."""
+"""The receive buffer: the same commands as from FrameDecoder, however the bytes are split."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.errors import FrameError
-from ariane.transport.receive_buffer import ARENA_BYTES, ReceiveBuffer, ReceivedFrame
+from ariane.transport.receive_buffer import BUFFER_BYTES_MAX, ReceiveBuffer, ReceivedFrame
 from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
 
 
-def received(arena: ReceiveBuffer, data: bytes, most: int) -> list[ReceivedFrame]:
-    """What is cut from `data` when a socket gives at most so many bytes at a time."""
-    cut: list[ReceivedFrame] = []
+def received(buffer: ReceiveBuffer, data: bytes, most: int) -> list[ReceivedFrame]:
+    """The frames of `data` when each read returns at most `most` bytes."""
+    frames: list[ReceivedFrame] = []
     while True:
-        while (one := arena.cut()) is not None:
-            cut.append(one)
+        while (received_frame := buffer.next_frame()) is not None:
+            frames.append(received_frame)
         if not data:
-            return cut
-        room = arena.room()
-        count = min(len(room), most, len(data))
-        room[:count] = data[:count]
-        arena.filled(count)
+            return frames
+        free = buffer.get_buffer()
+        count = min(len(free), most, len(data))
+        free[:count] = data[:count]
+        buffer.buffer_updated(count)
         data = data[count:]
 
 
@@ -33,23 +33,25 @@ def test_commands_and_bodies_are_those_of_the_decoder_in_any_split(bodies: list[
     data = b"".join(frame(number, body) for number, body in enumerate(bodies))
     decoder = FrameDecoder()
     decoder.feed(data)
-    found = received(ReceiveBuffer(FrameLimits()), data, most)
-    assert [(one.command.opaque, bytes(one.body.view)) for one in found] == [(one.opaque, one.body) for one in decoder]
+    frames = received(ReceiveBuffer(FrameLimits()), data, most)
+    assert [(item.command.opaque, bytes(item.body.view)) for item in frames] == [
+        (item.opaque, item.body) for item in decoder
+    ]
 
 
-def test_bodies_stay_what_they_are_when_the_memory_is_full_and_more_comes() -> None:
-    bodies = [bytes([number]) * 100_000 for number in range(3 * ARENA_BYTES // 100_000)]
+def test_bodies_stay_valid_when_the_buffer_is_full_and_more_arrives() -> None:
+    bodies = [bytes([number]) * 100_000 for number in range(3 * BUFFER_BYTES_MAX // 100_000)]
     data = b"".join(frame(number, body) for number, body in enumerate(bodies))
-    found = received(ReceiveBuffer(FrameLimits()), data, 70_000)
-    assert [bytes(one.body.view) for one in found] == bodies
-    assert 2 <= len({id(one.body.memory) for one in found}) < len(found)
+    frames = received(ReceiveBuffer(FrameLimits()), data, 70_000)
+    assert [bytes(item.body.view) for item in frames] == bodies
+    assert 2 <= len({id(item.body.memory) for item in frames}) < len(frames)
 
 
-def test_a_frame_larger_than_the_memory_gets_memory_of_its_own() -> None:
-    body = bytes(2 * ARENA_BYTES)
-    (found,) = received(ReceiveBuffer(FrameLimits()), frame(7, body), 1 << 20)
-    assert found.command.opaque == 7
-    assert found.body.view == body
+def test_a_frame_larger_than_the_buffer_gets_a_buffer_of_its_own() -> None:
+    body = bytes(2 * BUFFER_BYTES_MAX)
+    (large,) = received(ReceiveBuffer(FrameLimits()), frame(7, body), 1 << 20)
+    assert large.command.opaque == 7
+    assert large.body.view == body
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,6 @@ def test_a_frame_larger_than_the_memory_gets_memory_of_its_own() -> None:
         ((2**31 - 1).to_bytes(4, "big") + (20).to_bytes(4, "big"), "at most"),
     ],
 )
-def test_what_cannot_begin_a_frame_is_refused_before_memory_is_taken_for_it(begins: bytes, reason: str) -> None:
+def test_bytes_that_cannot_begin_a_frame_are_refused_before_memory_is_allocated(begins: bytes, reason: str) -> None:
     with pytest.raises(FrameError, match=reason):
         received(ReceiveBuffer(FrameLimits()), begins, 8)

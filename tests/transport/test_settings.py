@@ -1,3 +1,5 @@
+"""The defaults of the transport settings, and the rules between TLS settings."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""TLS: the three server modes, client certificates, and verification of the server."""
+
 import ssl
 from pathlib import Path
 
@@ -51,7 +53,7 @@ async def request(server: Server, context: ssl.SSLContext | None) -> bytes:
         return (await pool.call(str(server.address), Command(code=105, body=b"hello"))).body
 
 
-async def test_permissive_takes_tls_and_plain_on_one_port(certificates: Certificates) -> None:
+async def test_permissive_accepts_tls_and_plain_on_one_port(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.PERMISSIVE)) as server:
         assert await request(server, client_context(certificates.trust)) == b"hello"
         assert await request(server, None) == b"hello"
@@ -65,7 +67,7 @@ async def test_enforcing_closes_plain_connections(certificates: Certificates) ->
             await plain.wait_closed_by_peer()
 
 
-async def test_disabled_closes_tls_and_takes_plain(certificates: Certificates) -> None:
+async def test_disabled_closes_tls_and_accepts_plain(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.DISABLED)) as server:
         assert await request(server, None) == b"hello"
         with pytest.raises(ConnectFailed):
@@ -74,20 +76,20 @@ async def test_disabled_closes_tls_and_takes_plain(certificates: Certificates) -
 
 async def test_a_client_certificate_can_be_required(certificates: Certificates) -> None:
     async with serving(tls=tls(certificates, TlsMode.ENFORCING, ClientAuthentication.REQUIRE)) as server:
-        known = client_context(certificates.trust, certificates.client)
-        assert await request(server, known) == b"hello"
-        with pytest.raises(TransportError):  # TLS 1.3 tells the client of a refused certificate after the handshake
+        with_certificate = client_context(certificates.trust, certificates.client)
+        assert await request(server, with_certificate) == b"hello"
+        with pytest.raises(TransportError):  # TLS 1.3 reports a refused client certificate after the handshake
             await request(server, client_context(certificates.trust))
 
 
 async def test_a_server_that_cannot_prove_its_name_is_refused(certificates: Certificates, tmp_path: Path) -> None:
-    stranger = Certificates(tmp_path)
+    other_authority = Certificates(tmp_path)
     async with serving(tls=tls(certificates, TlsMode.PERMISSIVE)) as server:
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
-            await request(server, client_context(stranger.trust))
+            await request(server, client_context(other_authority.trust))
 
 
-def test_a_certificate_that_cannot_be_read_is_a_setting_error(tmp_path: Path) -> None:
+def test_a_certificate_that_cannot_be_read_is_a_settings_error(tmp_path: Path) -> None:
     missing = tmp_path / "missing.pem"
     with pytest.raises(SettingsError, match=r"missing\.pem"):
         server_context(TlsSettings(certificate=missing, key=missing))

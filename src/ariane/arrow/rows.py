@@ -23,7 +23,7 @@ from ariane.arrow.gather import (
     with_type,
 )
 from ariane.arrow.record_prefixes import Fields
-from ariane.wire.hashes import POSITIVE_INT32, whole_crc32
+from ariane.wire.hashes import POSITIVE_INT32, unmasked_crc32
 from ariane.wire.record.layout import SEAL_BYTES, SEAL_NAME
 from ariane.wire.record.read import BrokenRecord, verify
 
@@ -238,7 +238,7 @@ def checksum_faults(rows: Rows) -> list[tuple[int, str]]:
     view = rows.source.view
     spans = map(slice, rows.body_position.tolist(), (rows.body_position + rows.body_length).tolist())
     # Without a step in Python for each: the checksums are the largest part of what a rebuild takes to read a log.
-    found = np.fromiter(map(whole_crc32, map(view.__getitem__, spans)), np.int64, len(rows)) & POSITIVE_INT32
+    found = np.fromiter(map(unmasked_crc32, map(view.__getitem__, spans)), np.int64, len(rows)) & POSITIVE_INT32
     suspects = (found != rows.field("bodyCRC", np.int64)) & (rows.body_length > 0)
     suspects |= _may_be_sealed(rows)
     faults = []

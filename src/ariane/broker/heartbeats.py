@@ -22,7 +22,7 @@ from ariane.wire.requests.clients import (
     GetConsumerIds,
     Heartbeat,
     UnregisterClient,
-    Unregistered,
+    UnregisterClientResponse,
 )
 
 _HEARTBEAT_BYTES_MAX = 1024 * 1024  # what of it is kept stays in memory for as long as its sender lives
@@ -67,9 +67,9 @@ class ClientHandlers:
             self.topics.ensure(topic, config.retry_queue_nums, sys_flag=int(flag))
 
     @handles(UnregisterClient)
-    def unregister(self, request: UnregisterClient, call: Call) -> Unregistered:
+    def unregister(self, request: UnregisterClient, call: Call) -> UnregisterClientResponse:
         self.clients.unregister(call.connection, request.producer_group, request.consumer_group)
-        return Unregistered()
+        return UnregisterClientResponse()
 
     @handles(GetConsumerIds)
     def consumer_ids(self, request: GetConsumerIds, call: Call) -> ConsumerIdsResponse:

@@ -16,7 +16,7 @@ from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, StoreCorrupt, StoreError, WireError
-from ariane.model.ids import RETRY_PREFIX, topic_fault
+from ariane.model.ids import RETRY_PREFIX, topic_name_problem
 from ariane.model.system_topics import (
     BENCHMARK,
     OFFSET_MOVED_EVENT,
@@ -44,7 +44,7 @@ _CLUSTER_QUEUES = 16
 def builtin_topics(settings: BrokerSettings, known: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
     """Those to put into the table: missing ones, and the template when its inherit bit must go."""
     for config in _all(settings):
-        if config.topic_name not in known and topic_fault(config.topic_name) is None:
+        if config.topic_name not in known and topic_name_problem(config.topic_name) is None:
             yield config
     template = known.get(AUTO_CREATE_TEMPLATE)
     if template is not None:
@@ -110,7 +110,7 @@ class Topics:
                 f"{file.path}: {error}; mend it, or remove it and its .bak to begin with no topics"
             ) from error
         for config in table.topic_config_table.values():
-            if (fault := topic_fault(config.topic_name)) is not None:
+            if (fault := topic_name_problem(config.topic_name)) is not None:
                 log.warning("topic left out", extra={"file": str(file.path), "reason": fault})
             else:
                 self._configs[config.topic_name] = config
@@ -239,7 +239,7 @@ def _save(file: JsonTable, table: TopicTable) -> None:
 
 
 def _check(config: TopicConfig) -> None:
-    fault = topic_fault(config.topic_name) or _queues_fault(config) or _permission_fault(config.perm)
+    fault = topic_name_problem(config.topic_name) or _queues_fault(config) or _permission_fault(config.perm)
     if fault is not None:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 

@@ -20,12 +20,12 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 _LEGAL_NAME = re.compile(r"[%a-zA-Z0-9_-]+")
 
 
-def topic_fault(topic: str) -> str | None:
+def topic_name_problem(topic: str) -> str | None:
     """Why `topic` is not a legal topic name, or None when it is."""
     return _name_fault("topic", topic, TOPIC_LENGTH_MAX)
 
 
-def group_fault(group: str) -> str | None:
+def group_name_problem(group: str) -> str | None:
     """Why `group` is not a legal group name, or None when it is."""
     return _name_fault("group", group, GROUP_LENGTH_MAX)
 

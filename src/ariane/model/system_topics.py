@@ -26,7 +26,7 @@ from ariane.model.topic import AUTO_CREATE_TEMPLATE
 # Delay levels: `1s 5s 10s ...`, counted from 1.
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -48,7 +48,6 @@ def delivery_time_ms(levels: tuple[int, ...], level: int, stored_ms: int) -> int
 
 # ---
 
-SCHEDULE = SCHEDULE_TOPIC
 TRANS_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX = "TRANS_CHECK_MAX_TIME_TOPIC"

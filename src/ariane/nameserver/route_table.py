@@ -20,7 +20,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ariane.errors import RequestFailed
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, QueueData, TopicRoute
 from ariane.model.topic import DataVersion, Permission, TopicConfig, TopicSysFlag
 from ariane.wire.codes import ResponseCode
@@ -161,7 +161,7 @@ def _queues_of(broker_name: str, config: TopicConfig) -> QueueData:
 
 def _config_fault(config: TopicConfig) -> str | None:
     """Why clients could not use this topic; the name is checked because it may become a file name somewhere else."""
-    fault = topic_fault(config.topic_name)
+    fault = topic_name_problem(config.topic_name)
     numbers = (config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
     if fault is None and not all(0 <= number <= INT32_MAX for number in numbers):
         fault = f"queue numbers, permission and flags must be between 0 and {INT32_MAX}, not {numbers}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from ariane.rpc.failures import failure, unsupported
 from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, encode_result
-from ariane.transport.connection import Connection, FastPath, Reply
+from ariane.transport.connection import Connection, FastPath, ReceiveResult
 from ariane.wire.exchange import read_request
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
@@ -26,7 +26,7 @@ class Dispatcher:
         """The short way for frames. There is none past a guard, which wants to see each request."""
         return self._table.fast_path if self._guard is None else None
 
-    def receive(self, connection: Connection, command: Command) -> Reply:
+    def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         route = self._table.get(command.code)
         if route is None:
             return encode_result(command, unsupported(command.code))

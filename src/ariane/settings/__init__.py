@@ -15,16 +15,16 @@ but do not support is a warning with its reason.
 """
 
 from ariane.settings.changing import change
-from ariane.settings.declarations import Declared, Key, describe, setting, value_of
-from ariane.settings.loading import SECTIONS, Loaded, load, to_properties
+from ariane.settings.declarations import Key, SettingSpec, describe, setting, value_of
+from ariane.settings.loading import SECTIONS, LoadedSettings, load, to_properties
 from ariane.settings.values import Secret, to_text
 
 __all__ = [
     "SECTIONS",
-    "Declared",
     "Key",
-    "Loaded",
+    "LoadedSettings",
     "Secret",
+    "SettingSpec",
     "change",
     "describe",
     "load",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ariane.errors import SettingsError
-from ariane.settings.declarations import Declared, Key, describe, value_of
+from ariane.settings.declarations import Key, SettingSpec, describe, value_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -41,7 +41,7 @@ def change(settings: DataclassInstance, wanted: Mapping[str, str]) -> list[str]:
     return list(values)
 
 
-def _read(settings: DataclassInstance, known: tuple[Key, Declared] | None, text: str) -> tuple[Declared, object]:
+def _read(settings: DataclassInstance, known: tuple[Key, SettingSpec] | None, text: str) -> tuple[SettingSpec, object]:
     if known is None:
         raise SettingsError("there is no such setting")
     key, declared = known

@@ -22,7 +22,7 @@ class Key:
     """How many of its units make one of ours: 1000 for a key in milliseconds. For float settings only."""
     zero_is_default: bool = False
 
-    def read(self, declared: Declared, text: str) -> object:
+    def read(self, declared: SettingSpec, text: str) -> object:
         """Our value for this key's text."""
         if self.zero_is_default and text == "0":
             return declared.default
@@ -48,7 +48,7 @@ def setting(
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class SettingSpec:
     """A setting as it was declared; `name` is dotted within its section: `transport.idle_timeout_s`."""
 
     name: str
@@ -66,7 +66,7 @@ class Declared:
         return variable_prefix(section) + self.name.upper().replace(".", "__")
 
 
-def describe(cls: type[DataclassInstance], prefix: str = "") -> Iterator[Declared]:
+def describe(cls: type[DataclassInstance], prefix: str = "") -> Iterator[SettingSpec]:
     """Every setting of `cls` and of its groups, in the order of declaration."""
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
@@ -75,7 +75,7 @@ def describe(cls: type[DataclassInstance], prefix: str = "") -> Iterator[Declare
             yield from describe(hint, f"{prefix}{field.name}.")  # type: ignore[arg-type]  # a class, never an instance
             continue
         kind = ValueKind.of(hint, **meta["bounds"])
-        yield Declared(prefix + field.name, kind, field.default, meta["doc"], meta["keys"], meta["reloadable"])
+        yield SettingSpec(prefix + field.name, kind, field.default, meta["doc"], meta["keys"], meta["reloadable"])
 
 
 def value_of(settings: DataclassInstance, name: str) -> object:

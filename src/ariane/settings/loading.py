@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from ariane.errors import SettingsError
-from ariane.settings.declarations import Declared, describe, value_of, variable_prefix
+from ariane.settings.declarations import SettingSpec, describe, value_of, variable_prefix
 from ariane.settings.properties_file import read_properties
 from ariane.settings.toml_file import read_toml
 from ariane.settings.values import to_text
@@ -42,7 +42,7 @@ def to_properties(settings: DataclassInstance) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[T]):
+class LoadedSettings(Generic[T]):
     settings: T
     origins: Mapping[str, str]
     """Dotted name to where its value came from: `default`, `namesrv.conf:3`, a variable, `flag`."""
@@ -57,7 +57,7 @@ def load(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     unsupported: Mapping[str, str],
-) -> Loaded[T]:
+) -> LoadedSettings[T]:
     """The settings of one process. `unsupported` gives, for each RocketMQ key we know but do not use, the reason."""
     draft = _Draft(section, {declared.name: declared for declared in describe(cls)}, unsupported)
     if file is not None:
@@ -65,13 +65,13 @@ def load(
     draft.take_environment(environ)
     draft.take_flags(flags)
     draft.raise_faults()
-    return Loaded(_assemble(cls, draft.values), draft.origins, tuple(draft.warnings))
+    return LoadedSettings(_assemble(cls, draft.values), draft.origins, tuple(draft.warnings))
 
 
 class _Draft:
     """Values gathered source by source, with every fault on the way, so that a user mends them all at once."""
 
-    def __init__(self, section: str, declared: Mapping[str, Declared], unsupported: Mapping[str, str]) -> None:
+    def __init__(self, section: str, declared: Mapping[str, SettingSpec], unsupported: Mapping[str, str]) -> None:
         assert section in SECTIONS, section
         self.section, self.declared, self.unsupported = section, declared, unsupported
         self.groups = {name.rpartition(".")[0] for name in declared}
@@ -141,7 +141,12 @@ class _Draft:
                 self.origins[name] = "flag"
 
     def _take(
-        self, declared: Declared, where: str, label: str, raw: Any, read: Callable[[Declared, Any], object]
+        self,
+        declared: SettingSpec,
+        where: str,
+        label: str,
+        raw: Any,
+        read: Callable[[SettingSpec, Any], object],
     ) -> None:
         try:
             self.values[declared.name] = read(declared, raw)
@@ -182,7 +187,7 @@ def _read(file: Path) -> str:
         raise SettingsError(f"byte {error.start} is not UTF-8; save the file as UTF-8") from error
 
 
-def _read_flag(declared: Declared, value: object) -> object:
+def _read_flag(declared: SettingSpec, value: object) -> object:
     return declared.kind.parse(value) if isinstance(value, str) else declared.kind.check(value)
 
 

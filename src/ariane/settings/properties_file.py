@@ -25,13 +25,13 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class PropertiesEntry:
     line: int
     key: str
     value: str
 
 
-def read_properties(text: str) -> Iterator[Property]:
+def read_properties(text: str) -> Iterator[PropertiesEntry]:
     """Every entry of a file, in order. A key may come twice: the last one counts. SettingsError names the line."""
     for line, logical in _logical_lines(text):
         if not logical:
@@ -39,7 +39,7 @@ def read_properties(text: str) -> Iterator[Property]:
         match = _KEY.match(logical)
         assert match is not None, "the pattern matches the empty text"
         key, value = match[1], logical[match.end() :]
-        yield Property(line, _unescape(key, line), _unescape(value, line).strip(_BLANK + "\r\n"))
+        yield PropertiesEntry(line, _unescape(key, line), _unescape(value, line).strip(_BLANK + "\r\n"))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -58,12 +58,12 @@ class Calls:
         for address, requests in asks.items():
             try:
                 connection = self.connection(address)
-                posted[address] = connection, connection.post_all([self.command(one) for one in requests])
+                posted[address] = connection, connection.send_all([self.command(one) for one in requests])
             except TransportError as error:
                 outcomes[address] = error
         for address, (connection, opaques) in posted.items():
             try:
-                outcomes[address] = connection.take(opaques, timeout_s)
+                outcomes[address] = connection.receive(opaques, timeout_s)
             except TransportError as error:
                 outcomes[address] = error
         return outcomes

@@ -15,7 +15,7 @@ import numpy as np
 
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.message import Property
-from ariane.model.system_topics import SCHEDULE_TOPIC, delivery_time_ms
+from ariane.model.system_topics import SCHEDULE, delivery_time_ms
 from ariane.store.blocking_io import BlockingCall
 from ariane.store.commit_log.recovery import SimpleRecords
 from ariane.store.consume_queue.new_entries import pack_all
@@ -212,6 +212,6 @@ class Dispatcher:
 
     def _delivery_ms(self, view: RecordView) -> int | None:
         """A delayed message's entry carries its delivery time in place of the tags code."""
-        if view.topic != SCHEDULE_TOPIC:
+        if view.topic != SCHEDULE:
             return None
         return delivery_ms(self._delay_levels_ms, view.properties().get(_DELAY, ""), view.store_timestamp_ms)

@@ -1,15 +1,30 @@
-"""One socket, at either end: bytes to commands, answers to waiters, bounded in every direction.
+"""One connection, as an asyncio protocol: frames in both directions, calls in flight, and back-pressure.
 
-Both ends may ask. A response is matched to its waiter by the opaque number; a request goes to `receive`, which returns
-the answer's bytes, a coroutine that will, or None. All answers to one chunk of input leave in one write: measured, a
-write per answer costs 1.5 to 1.8 times as much.
+The same class serves both ends, because both may send requests: a client calls a broker, and a broker calls its clients
+over the connection that they opened. Three parts, from the inside out:
 
-A server may have a fast path for the most frequent requests: it sees frames before they are decoded, and takes those
-that it knows. What it takes it answers by itself, by `write` or `start`, at the latest in the next turn of the
-loop.
+    PendingCalls       calls that wait for their response, by opaque number, with one timer for all deadlines
+    ConnectionWriter   the sending half: requests, write flow control, close
+    Connection         the receiving half: frames to responses, handlers and the fast path, read flow control
 
-Reading stops while too many requests are in flight or the peer does not read its answers. What was read but not yet
-cut into commands waits in the decoder, so the bound holds for bytes that have already arrived, too.
+    data_received ─> FrameDecoder ─┬─ frames the fast path knows ─> fast path: answers by `write` or `start_handler`
+                                   ├─ response ─> PendingCalls.resolve: wakes up the caller by the opaque number
+                                   └─ request ──> receive(): response bytes, a coroutine that returns them, or None
+
+Batching of writes. All responses to one received chunk leave in one write: measured, a write per response costs 1.5 to
+1.8 times as much. Requests that are sent in the same event-loop iteration leave in one write too: the eight pulls of a
+consumer cost one system call.
+
+Fast path. A server may have one for its most frequent requests. It sees frames before they are decoded and takes those
+that it knows. It answers what it took, by `write` or `start_handler`, at the latest in the next event-loop iteration.
+
+Back-pressure. Reading pauses while too many requests are in flight, while the peer does not read its responses, and
+while the connection drains. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for
+them, too. A sender waits while the peer does not read (`_writable`), so nothing piles up here.
+
+Timeouts. One timer serves all pending calls. It is set to the earliest deadline; when it fires it checks the calls that
+are pending then, and those answered in the meantime cost it nothing. With `asyncio.timeout` around each call a loop
+would set and clear thousands of timers that never fire.
 """
 
 import asyncio
@@ -25,62 +40,68 @@ from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
 
-# --- waiters ---
-#
-# Calls in flight on one connection: who waits for which answer, and until when.
-#
-# One timer serves them all. It is set to the earliest deadline, and when it goes off it looks through whoever waits
-# then; calls that were answered meanwhile cost it nothing. With `asyncio.timeout` around each call a loop sets and
-# clears thousands of timers that never go off.
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SLACK_S = 0.001  # loops round their timers to milliseconds, and one that is early would only be set again
+ReceiveResult = bytes | Coroutine[Any, Any, bytes | None] | None
+"""The response frame, a coroutine that returns it (None for no response), or None for no response."""
+
+Receiver = Callable[["Connection", Command], ReceiveResult]
+"""Handles one request."""
+
+FastPath = Callable[["Connection", bytes, int], int]
+"""Takes the frames that it knows, from a position of the bytes on, and returns where it stopped. It must not raise."""
+
+_OPAQUE_MAX = 2**31 - 1
+_TIMER_SLACK_S = 0.001  # event loops round timers to milliseconds; one that fires early would only be set again
+_REQUEST_BATCH_BYTES = 64 * 1024  # requests of one event-loop iteration are written at the latest when they reach this
+_RESPONSE_BATCH_BYTES = 256 * 1024  # responses to one chunk are written at the latest when they reach this
 
 
 class PendingCalls(Generic[T]):
-    """By opaque number. A call whose time is over ends with a TimeoutError."""
+    """Calls that wait for their response, by opaque number. A call that misses its deadline fails with TimeoutError."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[asyncio.Future[T], float]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[T], float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
     def __contains__(self, opaque: int) -> bool:
-        return opaque in self._waiting
+        return opaque in self._pending
 
     def add(self, opaque: int, timeout_s: float) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        waiter: asyncio.Future[T] = asyncio.Future(loop=loop)
-        self._waiting[opaque] = waiter, deadline
+        future: asyncio.Future[T] = asyncio.Future(loop=loop)
+        self._pending[opaque] = future, deadline
         if deadline < self._timer_at:
             self._set_timer(loop, deadline)
-        return waiter
+        return future
 
-    def settle(self, opaque: int, response: T) -> bool:
-        """Whether somebody waited for it."""
-        waiting = self._waiting.pop(opaque, None)
-        if waiting is None:
+    def resolve(self, opaque: int, response: T) -> bool:
+        """Gives the response to its call; False when no call with this number is pending."""
+        pending = self._pending.pop(opaque, None)
+        if pending is None:
             return False
-        if not waiting[0].done():
-            waiting[0].set_result(response)
+        if not pending[0].done():
+            pending[0].set_result(response)
         return True
 
-    def drop(self, opaque: int, waiter: asyncio.Future[T]) -> None:
-        """Nobody waits any more; a late answer will find nobody."""
-        self._waiting.pop(opaque, None)
-        if not waiter.cancel() and not waiter.cancelled():
-            waiter.exception()  # perhaps it was not looked at, and it need not be
+    def discard(self, opaque: int, future: asyncio.Future[T]) -> None:
+        """The caller has stopped waiting; a late response will be dropped."""
+        self._pending.pop(opaque, None)
+        if not future.cancel() and not future.cancelled():
+            future.exception()  # marks the exception as retrieved, so that asyncio does not log it
 
     def fail_all(self, error: Exception) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for waiter, _ in waiting.values():
-            if not waiter.done():
-                waiter.set_exception(error)
+        pending, self._pending = self._pending, {}
+        for future, _ in pending.values():
+            if not future.done():
+                future.set_exception(error)
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._timer_at = None, inf
@@ -92,33 +113,27 @@ class PendingCalls(Generic[T]):
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer, self._timer_at = None, inf
-        late_from = loop.time() + _SLACK_S
-        for opaque in [opaque for opaque, (_, deadline) in self._waiting.items() if deadline <= late_from]:
-            waiter, _ = self._waiting.pop(opaque)
-            if not waiter.done():
-                waiter.set_exception(TimeoutError())
-        if self._waiting:
-            self._set_timer(loop, min(deadline for _, deadline in self._waiting.values()))
-
-
-# --- outgoing ---
-#
-# The half of a connection that writes: requests and their answers' waiters, flow control, and the end of the socket.
-#
-# What is asked in one turn of the loop leaves in one write. A peer that does not read is waited for, so that nothing
-# piles up here; how the other half reacts to that is its own affair (`pause_writing`, `resume_writing`).
-
-_TOGETHER_BYTES = 64 * 1024  # requests of one turn of the loop are written at the latest when they reach this
-_OPAQUE_MAX = 2**31 - 1
+        late_from = loop.time() + _TIMER_SLACK_S
+        for opaque in [opaque for opaque, (_, deadline) in self._pending.items() if deadline <= late_from]:
+            future, _ = self._pending.pop(opaque)
+            if not future.done():
+                future.set_exception(TimeoutError())
+        if self._pending:
+            self._set_timer(loop, min(deadline for _, deadline in self._pending.values()))
 
 
 class ConnectionWriter(asyncio.Protocol):
+    """The sending half of a connection: requests and their pending calls, write flow control, close.
+
+    How the receiving half reacts to a peer that does not read is its own matter (`pause_writing`, `resume_writing`).
+    """
+
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._transport: asyncio.Transport | None = None
-        self._closers: list[Callable[[], None]] = []
-        self._waiters: PendingCalls[Command] = PendingCalls()
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._pending_calls: PendingCalls[Command] = PendingCalls()
         self._opaque = 0
         self._requests: list[bytes] = []
         self._requests_bytes = 0
@@ -128,39 +143,41 @@ class ConnectionWriter(asyncio.Protocol):
         self._active_at = clock.monotonic()
         self.peer = "?"
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- open and close ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
         self.peer = address_text(transport.get_extra_info("peername"))
-        self._live().set_write_buffer_limits(high=self._settings.write_buffer_bytes_max)
+        self._require_transport().set_write_buffer_limits(high=self._settings.write_buffer_bytes_max)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
         self._writable.set()
         why = f": {exc}" if exc else ""
-        self._waiters.fail_all(ConnectionLost(f"the connection to {self.peer} closed before the answer came{why}"))
-        closers, self._closers = self._closers, []
-        for closer in closers:
-            closer()
+        self._pending_calls.fail_all(
+            ConnectionLost(f"the connection to {self.peer} closed before the response arrived{why}")
+        )
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
 
-    def on_close(self, closer: Callable[[], None]) -> None:
-        """Calls `closer` once, when the connection is gone."""
-        self._closers.append(closer)
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` once, when the connection is gone."""
+        self._close_callbacks.append(callback)
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """Sends what is already written, then closes."""
-        self._send_requests()
+        """Flushes what was already written, then closes."""
+        self._flush_requests()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes immediately; unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -171,114 +188,103 @@ class ConnectionWriter(asyncio.Protocol):
         self._writable.set()
 
     def write(self, data: bytes) -> None:
-        """Sends `data` if the peer is still there; uvloop would raise on a closed transport."""
+        """Sends `data` if the connection is still open; uvloop would raise on a closed transport."""
         if self.is_open:
             self._active_at = self._clock.monotonic()
-            self._live().write(data)
+            self._require_transport().write(data)
 
-    def _live(self) -> asyncio.Transport:
+    def _require_transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     @property
-    def takes_requests(self) -> bool:
-        """Whether a request would leave at once: the peer is there, and reads."""
+    def is_writable(self) -> bool:
+        """Whether a request can be sent without waiting: the connection is open and the peer reads."""
         return self._writable.is_set() and self.is_open
 
     @property
     def calls_in_flight(self) -> int:
-        return len(self._waiters)
+        return len(self._pending_calls)
 
     async def call(self, command: Command, timeout_s: float) -> Command:
-        """Sends a request and waits for its answer. A time-out leaves nothing behind; a late answer is dropped."""
+        """Sends a request and waits for its response. A timeout cleans up; a late response is dropped."""
         opaque = command.opaque = self.next_opaque()
-        waiter = self._wait_for(opaque, timeout_s)
+        future = self._add_pending(opaque, timeout_s)
         try:
-            if self.takes_requests:
-                self._send_soon(encode_frame(command))
+            if self.is_writable:
+                self._enqueue_request(encode_frame(command))
             else:
                 async with asyncio.timeout(timeout_s):
                     await self.send(command)
-            return await waiter
+            return await future
         except TimeoutError:
-            raise self.no_answer(command.code, timeout_s) from None
+            raise self.timeout_error(command.code, timeout_s) from None
         finally:
-            self._waiters.drop(opaque, waiter)
+            self._pending_calls.discard(opaque, future)
 
-    def ask(self, opaque: int, frame: bytes, timeout_s: float) -> "asyncio.Future[Command]":
-        """The short way of `call`, while the peer `takes_requests`: for who writes frames by itself.
+    def start_call(self, opaque: int, frame: bytes, timeout_s: float) -> "asyncio.Future[Command]":
+        """`call` for a frame that the caller has encoded itself. Only while the connection `is_writable`.
 
-        Who awaits the answer must `forget` it if it does not get there. A TimeoutError means `no_answer`.
+        A caller that stops waiting for the future must `abandon_call`. It turns a TimeoutError of the future into a
+        `timeout_error`.
         """
-        waiter = self._wait_for(opaque, timeout_s)
-        self._send_soon(frame)
-        return waiter
+        future = self._add_pending(opaque, timeout_s)
+        self._enqueue_request(frame)
+        return future
 
-    def forget(self, opaque: int, waiter: "asyncio.Future[Command]") -> None:
-        self._waiters.drop(opaque, waiter)
+    def abandon_call(self, opaque: int, future: "asyncio.Future[Command]") -> None:
+        self._pending_calls.discard(opaque, future)
 
-    def no_answer(self, code: int, timeout_s: float) -> CallTimeout:
+    def timeout_error(self, code: int, timeout_s: float) -> CallTimeout:
         return CallTimeout(f"{self.peer} did not answer request {code} within {timeout_s} s: its outcome is unknown")
 
-    def _wait_for(self, opaque: int, timeout_s: float) -> "asyncio.Future[Command]":
-        if len(self._waiters) >= self._settings.calls_max:
-            raise TooManyInFlight(f"{len(self._waiters)} calls to {self.peer} already wait for their answers")
-        return self._waiters.add(opaque, timeout_s)
+    def _add_pending(self, opaque: int, timeout_s: float) -> "asyncio.Future[Command]":
+        if len(self._pending_calls) >= self._settings.calls_max:
+            raise TooManyInFlight(f"{len(self._pending_calls)} calls to {self.peer} already wait for their answers")
+        return self._pending_calls.add(opaque, timeout_s)
 
     async def send(self, command: Command) -> None:
-        """Sends without waiting for an answer; waits while the peer does not read."""
+        """Sends without waiting for a response; waits while the peer does not read."""
         await self._writable.wait()
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.peer} is closed")
-        self._send_soon(encode_frame(command))
+        self._enqueue_request(encode_frame(command))
 
-    def _send_soon(self, frame: bytes) -> None:
-        """Requests of one turn of the loop leave in one write: a consumer's eight pulls cost one system call."""
+    def _enqueue_request(self, frame: bytes) -> None:
+        """Batches the requests of one event-loop iteration into one write."""
         if not self._requests:
-            asyncio.get_running_loop().call_soon(self._send_requests)
+            asyncio.get_running_loop().call_soon(self._flush_requests)
         self._requests.append(frame)
         self._requests_bytes += len(frame)
-        if self._requests_bytes >= _TOGETHER_BYTES:
-            self._send_requests()
+        if self._requests_bytes >= _REQUEST_BATCH_BYTES:
+            self._flush_requests()
 
-    def _send_requests(self) -> None:
+    def _flush_requests(self) -> None:
         if self._requests:
             frames, self._requests, self._requests_bytes = self._requests, [], 0
             self.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def next_opaque(self) -> int:
-        """From 1 (Node's client takes 0 for missing), wrapping within int32, never one that is still awaited."""
+        """From 1 (Node's client takes 0 for missing), wrapping within int32, skipping numbers of pending calls."""
         while True:
             self._opaque = 1 if self._opaque >= _OPAQUE_MAX else self._opaque + 1
-            if self._opaque not in self._waiters:
+            if self._opaque not in self._pending_calls:
                 return self._opaque
 
 
 def address_text(name: Any) -> str:
-    """A socket's address as people write it."""
+    """A socket address as `host:port` or `[ipv6]:port`."""
     if isinstance(name, tuple) and len(name) >= 2:
         host, port = name[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return str(name or "?")
 
 
-# ---
-
-log = logging.getLogger(__name__)
-
-
-Reply = bytes | Coroutine[Any, Any, bytes | None] | None
-Receiver = Callable[["Connection", Command], Reply]
-
-FastPath = Callable[["Connection", bytes, int], int]
-"""Takes the frames that it knows, from a position of the bytes on, and returns where it stopped. It must not raise."""
-
-_COALESCE_BYTES = 256 * 1024  # answers to one chunk are written at the latest when they reach this
-
-
 class Connection(ConnectionWriter):
+    """The whole connection: `ConnectionWriter` plus the receiving half. See the module's docstring."""
+
     def __init__(
         self,
         receive: Receiver,
@@ -296,11 +302,11 @@ class Connection(ConnectionWriter):
         self._in_flight = 0
         self._paused = False
         self._draining = False
-        self.served_a_frame = False
+        self.has_received_frame = False
         self._opened_at = self._active_at
-        self._frame_began_at: float | None = None
+        self._frame_started_at: float | None = None
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- open and close ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -311,11 +317,12 @@ class Connection(ConnectionWriter):
         super().connection_lost(exc)
 
     async def drain(self, timeout_s: float) -> None:
-        """Takes no new request, lets running ones answer, sends what is written, closes: all within the time."""
+        """Accepts no new request, lets running handlers respond, flushes and closes, all within the time."""
         self._draining = True
-        self._pace_reading()
+        self._update_reading()
         deadline = self._clock.monotonic() + timeout_s
-        await asyncio.sleep(0)  # what a fast path took in this turn is answered, or has its task, in the next
+        # Requests that the fast path took in this event-loop iteration are answered, or have their task, in the next.
+        await asyncio.sleep(0)
         await self._handlers.wait(timeout_s)
         self._handlers.cancel()
         self.close()
@@ -327,128 +334,128 @@ class Connection(ConnectionWriter):
             await self._closed.wait()
 
     def overdue(self, now: float) -> str | None:
-        """Why this peer has had its time, or None."""
+        """Why this connection should be closed for a timeout, or None."""
         limits = self._settings
-        if not self.served_a_frame and now - self._opened_at > limits.first_frame_timeout_s:
+        if not self.has_received_frame and now - self._opened_at > limits.first_frame_timeout_s:
             return f"no whole frame within {limits.first_frame_timeout_s} s of connecting"
-        began = self._frame_began_at
-        if began is not None and not self._must_wait() and now - began > limits.frame_timeout_s:
+        started = self._frame_started_at
+        if started is not None and not self._must_pause() and now - started > limits.frame_timeout_s:
             return f"a frame took longer than {limits.frame_timeout_s} s"
         if now - self._active_at > limits.idle_timeout_s:
             return f"idle for more than {limits.idle_timeout_s} s"
         return None
 
-    # --- in ---------------------------------------------------------------------------------------------------------
+    # --- receive ----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self._active_at = self._clock.monotonic()
         self._decoder.feed(data)
-        self._take_commands()
+        self._process_frames()
 
-    def _take_commands(self) -> None:
+    def _process_frames(self) -> None:
         responses: list[bytes] = []
         size = 0
         progress = False
         decoder = self._decoder
         try:
             while True:
-                while self._take_fast_path():
+                while self._run_fast_path():
                     progress = True
-                if decoder.position == len(decoder.data):  # told here, it costs less than by StopIteration
+                if decoder.position == len(decoder.data):  # cheaper than raising StopIteration in the decoder
                     break
                 command = next(decoder, None)
                 if command is None:
                     break
                 progress = True
                 if command.flag & HeaderFlag.RESPONSE:
-                    self._settle(command)
+                    self._resolve(command)
                     continue
-                reply = self._receive(self, command)
-                if isinstance(reply, bytes):
-                    responses.append(reply)
-                    size += len(reply)
-                    if size >= _COALESCE_BYTES:
+                result = self._receive(self, command)
+                if isinstance(result, bytes):
+                    responses.append(result)
+                    size += len(result)
+                    if size >= _RESPONSE_BATCH_BYTES:
                         self.write(b"".join(responses))
                         responses, size = [], 0
-                elif reply is not None:
-                    self.start(reply)
-                if self._must_wait():
+                elif result is not None:
+                    self.start_handler(result)
+                if self._must_pause():
                     break
         except WireError as error:
-            self._refuse(responses, error)
+            self._close_on_protocol_error(responses, error)
             return
         if responses:
             self.write(b"".join(responses))
-        self._note_frames(progress)
-        self._pace_reading()
+        self._record_progress(progress)
+        self._update_reading()
 
-    def _take_fast_path(self) -> bool:
-        """Whether the fast path took any of the frames that come next."""
+    def _run_fast_path(self) -> bool:
+        """Whether the fast path took any of the next frames."""
         decoder = self._decoder
-        began = decoder.position
-        if self._fast_path is None or began == len(decoder.data) or self._must_wait():
+        started = decoder.position
+        if self._fast_path is None or started == len(decoder.data) or self._must_pause():
             return False
-        decoder.position = self._fast_path(self, decoder.data, began)
-        return decoder.position > began
+        decoder.position = self._fast_path(self, decoder.data, started)
+        return decoder.position > started
 
-    def start(self, reply: Coroutine[Any, Any, bytes | None]) -> None:
-        """Sends what `reply` returns, when it does; until then it is a request in flight."""
+    def start_handler(self, handler: Coroutine[Any, Any, bytes | None]) -> None:
+        """Runs `handler` as a task and sends the response that it returns. Until then it is a request in flight."""
         self._in_flight += 1
-        self._handlers.spawn(self._finish(reply))
+        self._handlers.spawn(self._finish(handler))
 
-    def _note_frames(self, progress: bool) -> None:
+    def _record_progress(self, progress: bool) -> None:
         if progress:
-            self.served_a_frame = True
-            self._frame_began_at = None
-        if self._frame_began_at is None and self._decoder.mid_frame:
-            self._frame_began_at = self._active_at
+            self.has_received_frame = True
+            self._frame_started_at = None
+        if self._frame_started_at is None and self._decoder.mid_frame:
+            self._frame_started_at = self._active_at
 
-    def _refuse(self, responses: list[bytes], error: WireError) -> None:
-        """The stream cannot be followed any further: answer what came before, say why once, close."""
+    def _close_on_protocol_error(self, responses: list[bytes], error: WireError) -> None:
+        """The rest of the stream cannot be decoded: send the responses so far, log the reason, close."""
         if responses:
             self.write(b"".join(responses))
         log.warning(
-            "connection closed: bytes break the protocol",
+            "connection closed: protocol error",
             extra={"peer": self.peer, "error": type(error).__name__, "reason": str(error)},
         )
         self.close()
 
-    async def _finish(self, reply: Coroutine[Any, Any, bytes | None]) -> None:
+    async def _finish(self, handler: Coroutine[Any, Any, bytes | None]) -> None:
         try:
-            response = await reply
+            response = await handler
             if response is not None:
                 self.write(response)
         finally:
             self._in_flight -= 1
             self._resume()
 
-    def _settle(self, command: Command) -> None:
-        if not self._waiters.settle(command.opaque, command):
-            # Normal after a time-out, and for clients whose one-way calls lack the flag.
-            log.debug("answer without a waiter", extra={"peer": self.peer, "opaque": command.opaque})
+    def _resolve(self, command: Command) -> None:
+        if not self._pending_calls.resolve(command.opaque, command):
+            # Normal after a timeout, and for clients whose one-way calls lack the flag.
+            log.debug("response without a pending call", extra={"peer": self.peer, "opaque": command.opaque})
 
-    # --- bounds -----------------------------------------------------------------------------------------------------
+    # --- back-pressure ----------------------------------------------------------------------------------------------
 
-    def _must_wait(self) -> bool:
+    def _must_pause(self) -> bool:
         return self._in_flight >= self._settings.in_flight_max or not self._writable.is_set() or self._draining
 
-    def _pace_reading(self) -> None:
-        must_wait = self._must_wait()
-        if must_wait != self._paused and self.is_open:
-            self._paused = must_wait
-            if must_wait:
-                self._live().pause_reading()
+    def _update_reading(self) -> None:
+        must_pause = self._must_pause()
+        if must_pause != self._paused and self.is_open:
+            self._paused = must_pause
+            if must_pause:
+                self._require_transport().pause_reading()
             else:
-                self._live().resume_reading()
+                self._require_transport().resume_reading()
 
     def _resume(self) -> None:
-        """There is room again: first for what already arrived, then for more."""
-        if self._paused and self.is_open and not self._must_wait():
-            self._take_commands()
+        """Below the limits again: process the frames that already arrived, then read more."""
+        if self._paused and self.is_open and not self._must_pause():
+            self._process_frames()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._pace_reading()
+        self._update_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -1,4 +1,4 @@
-"""Listening sockets, and the socket options of every connection."""
+"""Listening sockets, the socket options of every connection, and the file-descriptor limit."""
 
 import errno
 import resource
@@ -8,7 +8,7 @@ from ariane.errors import ListenFailed
 from ariane.model.address import Address
 
 ANOTHER_ADDRESS = "another address with --listen HOST:PORT"
-_SPARE_FILES = 64  # for the process itself: log, store, outgoing connections
+_RESERVED_FILES = 64  # for the process itself: log, store, outgoing connections
 _KEEPALIVE_PROBES = 4
 _KEEPALIVE_INTERVAL_S = 15
 
@@ -24,18 +24,18 @@ def listen(address: Address, backlog: int) -> socket.socket:
 
 
 def listen_failed(address: Address, error: OSError, note: str = "") -> ListenFailed:
-    """With the cure for what is wrong; `note` tells what the address is for, where that is not plain."""
+    """The error with a hint how to fix it; `note` says what the address is for, where that is not obvious."""
     if error.errno == errno.EADDRINUSE:
-        cure = f"Stop the server that holds the port, or choose {ANOTHER_ADDRESS}."
+        hint = f"Stop the server that holds the port, or choose {ANOTHER_ADDRESS}."
     elif error.errno == errno.EACCES:
-        cure = f"Ports below 1024 are for the superuser: choose {ANOTHER_ADDRESS}."
+        hint = f"Ports below 1024 are for the superuser: choose {ANOTHER_ADDRESS}."
     else:
-        cure = f"It has to be an address of this machine: choose {ANOTHER_ADDRESS}."
-    return ListenFailed(f"cannot listen on {address}{note}: {error.strerror}. {cure}")
+        hint = f"It has to be an address of this machine: choose {ANOTHER_ADDRESS}."
+    return ListenFailed(f"cannot listen on {address}{note}: {error.strerror}. {hint}")
 
 
 def set_options(peer: socket.socket, keepalive_idle_s: int) -> None:
-    """No delay for small answers; the kernel notices peers that vanished without a word."""
+    """TCP_NODELAY for small responses; keep-alive probes detect peers that vanished without closing."""
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -44,11 +44,11 @@ def set_options(peer: socket.socket, keepalive_idle_s: int) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
 
 
-def affordable_connections(wanted: int) -> int:
-    """`wanted`, or what the process may open after raising its own soft limit as far as it is allowed."""
+def connection_limit(requested: int) -> int:
+    """`requested`, or what the process can open after raising its soft file limit as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _SPARE_FILES
+    needed = requested + _RESERVED_FILES
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return min(wanted, soft - _SPARE_FILES)
+    return min(requested, soft - _RESERVED_FILES)

@@ -1,4 +1,4 @@
-"""Outgoing connections: one per address, opened when needed, opened again with growing pauses."""
+"""The client's connection pool: one connection per address, opened on demand, reopened with exponential back-off."""
 
 import asyncio
 import ssl
@@ -17,8 +17,8 @@ from ariane.wire.frame import Command
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
-    """What is known about one address."""
+class _Target:
+    """The state of one address: its connection, and when to try again after a failure."""
 
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: Connection | None = None
@@ -32,7 +32,7 @@ class _Line:
 
 
 class Pool:
-    """Made by `Pool.open`. `receive` answers what servers ask over connections that this end opened."""
+    """Open it with `async with Pool.open(...)`. `receive` handles the requests that servers send to this client."""
 
     def __init__(
         self, settings: TransportSettings, clock: Clock, receive: Receiver, tls: ssl.SSLContext | None = None
@@ -41,7 +41,7 @@ class Pool:
         self._clock = clock
         self._receive = receive
         self._tls = tls
-        self._lines: dict[str, _Line] = {}
+        self._targets: dict[str, _Target] = {}
 
     @classmethod
     @asynccontextmanager
@@ -55,7 +55,7 @@ class Pool:
             await pool._close()
 
     async def call(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
-        """The answer of `address` to `command`. The time covers connecting, sending and waiting."""
+        """The response of `address` to `command`. The timeout covers connecting, sending and waiting."""
         timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s
         ready = self.ready(address)
         if ready is not None:
@@ -65,49 +65,49 @@ class Pool:
         return await connection.call(command, max(0.0, timeout_s - (self._clock.monotonic() - began)))
 
     def ready(self, address: str) -> Connection | None:
-        """The connection to `address` if a request would leave at once."""
-        line = self._lines.get(address)
-        connection = None if line is None else line.connection
-        return connection if connection is not None and connection.takes_requests else None
+        """The connection to `address` if a request can be sent on it without waiting."""
+        target = self._targets.get(address)
+        connection = None if target is None else target.connection
+        return connection if connection is not None and connection.is_writable else None
 
     async def send(self, address: str, command: Command) -> None:
         await (await self.connection(address)).send(command)
 
     async def connection(self, address: str, timeout_s: float | None = None) -> Connection:
-        """The open connection to `address`. Callers who come while it is being opened share the attempt."""
-        line = self._lines.setdefault(address, _Line())
-        if line.open is not None:
-            return line.open
-        async with line.opening:
-            if line.open is None:
-                await self._reopen(address, line, timeout_s)
-        assert line.connection is not None
-        return line.connection
+        """The open connection to `address`. Concurrent callers share one attempt to open it."""
+        target = self._targets.setdefault(address, _Target())
+        if target.open is not None:
+            return target.open
+        async with target.opening:
+            if target.open is None:
+                await self._reopen(address, target, timeout_s)
+        assert target.connection is not None
+        return target.connection
 
-    async def _reopen(self, address: str, line: _Line, timeout_s: float | None) -> None:
-        if line.connection is not None and line.connection.served_a_frame:
-            line.backoff.reset()
-            line.not_before = 0.0
-        pause_s = line.not_before - self._clock.monotonic()
+    async def _reopen(self, address: str, target: _Target, timeout_s: float | None) -> None:
+        if target.connection is not None and target.connection.has_received_frame:
+            target.backoff.reset()
+            target.not_before = 0.0
+        pause_s = target.not_before - self._clock.monotonic()
         if pause_s > 0:
-            raise ConnectFailed(f"{address}: {line.last_error}; the next attempt is due in {pause_s:.2f} s")
-        # Until this connection has carried an answer, the next attempt has to wait its turn.
-        line.not_before = self._clock.monotonic() + line.backoff.next_s()
+            raise ConnectFailed(f"{address}: {target.last_error}; the next attempt is due in {pause_s:.2f} s")
+        # The back-off is reset only after this connection has received a frame.
+        target.not_before = self._clock.monotonic() + target.backoff.next_s()
         limit_s = min(self._settings.connect_timeout_s, timeout_s or self._settings.connect_timeout_s)
-        line.last_error = "it closed the connection without an answer"
+        target.last_error = "it closed the connection without a response"
         try:
             async with asyncio.timeout(limit_s):
-                line.connection = await self._connect(address)
+                target.connection = await self._connect(address)
         except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
-            line.last_error = f"no connection within {limit_s} s" if isinstance(error, TimeoutError) else str(error)
-            raise ConnectFailed(f"cannot connect to {address}: {line.last_error}") from error
+            target.last_error = f"no connection within {limit_s} s" if isinstance(error, TimeoutError) else str(error)
+            raise ConnectFailed(f"cannot connect to {address}: {target.last_error}") from error
 
     async def _connect(self, address: str) -> Connection:
-        where = Address.parse(address)
+        parsed = Address.parse(address)
         transport, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(self._receive, self._settings, self._clock, lambda _: None),
-            where.host,
-            where.port,
+            parsed.host,
+            parsed.port,
             ssl=self._tls,
         )
         set_options(transport.get_extra_info("socket"), self._settings.keepalive_idle_s)
@@ -115,8 +115,8 @@ class Pool:
 
     async def _close(self) -> None:
         leaving = TaskSet()
-        for line in self._lines.values():
-            if line.open is not None:
-                leaving.spawn(line.open.drain(self._settings.drain_timeout_s))
+        for target in self._targets.values():
+            if target.open is not None:
+                leaving.spawn(target.open.drain(self._settings.drain_timeout_s))
         await leaving.wait()
-        self._lines.clear()
+        self._targets.clear()

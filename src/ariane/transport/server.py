@@ -1,7 +1,8 @@
-"""Listens, gives every connection its bounds, and drains them all on close.
+"""The TCP server: accepts connections, enforces connection limits and timeouts, and drains them all on close.
 
-When the house is full, a newcomer takes the place of the oldest guest that has not yet said a whole frame; only when
-every guest has spoken is the newcomer refused. So a flood of silent connections cannot keep honest clients out.
+When the connection limit is reached, a new connection is accepted by evicting the oldest one that has not yet sent a
+complete frame. It is refused only if every open connection has sent one. So a flood of silent connections cannot keep
+real clients out.
 """
 
 import asyncio
@@ -19,37 +20,37 @@ from ariane.clock import Clock
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.address import Address
 from ariane.transport.connection import Connection, FastPath, Receiver
-from ariane.transport.listener import affordable_connections, listen, set_options
+from ariane.transport.listener import connection_limit, listen, set_options
 from ariane.transport.settings import TlsMode, TlsSettings, TransportSettings
 from ariane.transport.tls import begins_with_tls, server_context
 
 log = logging.getLogger(__name__)
 
-_NO_ROOM_FOR_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_SWEEP_LONGEST_S = 0.5
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_SWEEP_INTERVAL_MAX_S = 0.5
 
 
 @dataclass(eq=False, slots=True)
-class _Guest:
-    """A peer from accept to close; `connection` comes once it is known whether the peer speaks TLS."""
+class _Peer:
+    """An accepted peer until it closes. `connection` is set once it is known whether the peer speaks TLS."""
 
-    peer: socket
+    socket: socket
     host: str
     connection: Connection | None = None
 
     @property
     def is_silent(self) -> bool:
-        return self.connection is None or not self.connection.served_a_frame
+        return self.connection is None or not self.connection.has_received_frame
 
-    def expel(self) -> None:
+    def close(self) -> None:
         if self.connection is not None:
             self.connection.abort()
         else:
-            self.peer.close()
+            self.socket.close()
 
 
 class Server:
-    """Made by `Server.open`, which is also its whole life."""
+    """Open it with `async with Server.open(...)`: leaving the block stops the server."""
 
     def __init__(
         self,
@@ -67,8 +68,8 @@ class Server:
         self._tls_mode = tls.mode
         self._tls = server_context(tls)
         self._clock = clock
-        self._connections_max = affordable_connections(settings.connections_max)
-        self._guests: dict[_Guest, None] = {}  # oldest first
+        self._connections_max = connection_limit(settings.connections_max)
+        self._peers: dict[_Peer, None] = {}  # oldest first
         self._per_host: Counter[str] = Counter()
         self._starting = TaskSet()
         self._refused = 0
@@ -87,119 +88,121 @@ class Server:
     ) -> AsyncIterator["Server"]:
         with listen(address, settings.backlog) as listener:
             server = cls(listener, receive, settings, tls, clock, fast_path)
-            async with background(server._sweep_for_ever):
+            async with background(server._sweep_forever):
                 try:
-                    async with background(server._accept_for_ever):
+                    async with background(server._accept_forever):
                         yield server
                 finally:
                     await server._drain()
 
     @property
     def connections(self) -> int:
-        return len(self._guests)
+        return len(self._peers)
 
-    # --- arrivals ---------------------------------------------------------------------------------------------------
+    # --- accept -----------------------------------------------------------------------------------------------------
 
-    async def _accept_for_ever(self) -> None:
+    async def _accept_forever(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                peer, name = await loop.sock_accept(self._listener)
+                accepted, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                if error.errno in _NO_ROOM_FOR_FILES:
-                    log.warning("cannot accept: the process has no room for more files", extra={"error": str(error)})
+                if error.errno in _OUT_OF_RESOURCES:
+                    log.warning("cannot accept connections: out of files or memory", extra={"error": str(error)})
                     await asyncio.sleep(0.1)
-                elif error.errno != errno.ECONNABORTED:  # the peer gave up while it waited: its own business
+                elif error.errno != errno.ECONNABORTED:  # the peer closed before it was accepted: not our error
                     raise
                 continue
-            guest = _Guest(peer, name[0])
-            if self._make_room(guest.host):
-                self._guests[guest] = None
-                self._per_host[guest.host] += 1
-                self._starting.spawn(self._start(guest))
+            peer = _Peer(accepted, address[0])
+            if self._make_room(peer.host):
+                self._peers[peer] = None
+                self._per_host[peer.host] += 1
+                self._starting.spawn(self._start(peer))
             else:
                 self._refused += 1
-                peer.close()
+                accepted.close()
 
     def _make_room(self, host: str) -> bool:
         if self._per_host[host] >= self._settings.connections_per_address_max:
-            return self._expel_silent(host)
-        if len(self._guests) >= self._connections_max:
-            return self._expel_silent(None)
+            return self._evict_silent(host)
+        if len(self._peers) >= self._connections_max:
+            return self._evict_silent(None)
         return True
 
-    def _expel_silent(self, host: str | None) -> bool:
-        for guest in self._guests:
-            if guest.is_silent and host in (None, guest.host):
-                self._forget(guest)
-                guest.expel()
+    def _evict_silent(self, host: str | None) -> bool:
+        for peer in self._peers:
+            if peer.is_silent and host in (None, peer.host):
+                self._forget(peer)
+                peer.close()
                 self._refused += 1
                 return True
         return False
 
-    async def _start(self, guest: _Guest) -> None:
+    async def _start(self, peer: _Peer) -> None:
         loop = asyncio.get_running_loop()
         try:
-            set_options(guest.peer, self._settings.keepalive_idle_s)
+            set_options(peer.socket, self._settings.keepalive_idle_s)
             async with asyncio.timeout(self._settings.first_frame_timeout_s):
-                context = await self._choose_tls(guest)
-                await loop.connect_accepted_socket(partial(self._connection, guest), guest.peer, ssl=context)
+                context = await self._choose_tls(peer)
+                await loop.connect_accepted_socket(partial(self._connection, peer), peer.socket, ssl=context)
         except (OSError, ssl.SSLError, TimeoutError) as error:
-            if guest in self._guests:
-                log.info("connection not started", extra={"peer": guest.host, "reason": str(error) or "silent"})
-            self._forget(guest)
-            guest.expel()
+            if peer in self._peers:
+                log.info("connection not started", extra={"peer": peer.host, "reason": str(error) or "silent"})
+            self._forget(peer)
+            peer.close()
 
-    async def _choose_tls(self, guest: _Guest) -> ssl.SSLContext | None:
+    async def _choose_tls(self, peer: _Peer) -> ssl.SSLContext | None:
         if self._tls is None:
             return None  # a TLS hello then fails as an oversized frame
-        if await begins_with_tls(guest.peer):
+        if await begins_with_tls(peer.socket):
             return self._tls
         if self._tls_mode is TlsMode.ENFORCING:
             raise ConnectionRefusedError("plain text at a server that enforces TLS")
         return None
 
-    def _connection(self, guest: _Guest) -> Connection:
+    def _connection(self, peer: _Peer) -> Connection:
         def opened(connection: Connection) -> None:
-            connection.on_close(partial(self._forget, guest))
-            guest.connection = connection
-            if guest not in self._guests:  # expelled while its TLS hello was awaited
+            connection.on_close(partial(self._forget, peer))
+            peer.connection = connection
+            if peer not in self._peers:  # evicted during the TLS handshake
                 connection.abort()
 
         return Connection(self._receive, self._settings, self._clock, opened, self._fast_path)
 
-    # --- departures -------------------------------------------------------------------------------------------------
+    # --- timeouts and close -----------------------------------------------------------------------------------------
 
-    def _forget(self, guest: _Guest) -> None:
-        if guest in self._guests:
-            del self._guests[guest]
-            self._per_host[guest.host] -= 1
-            if not self._per_host[guest.host]:
-                del self._per_host[guest.host]
+    def _forget(self, peer: _Peer) -> None:
+        if peer in self._peers:
+            del self._peers[peer]
+            self._per_host[peer.host] -= 1
+            if not self._per_host[peer.host]:
+                del self._per_host[peer.host]
 
-    async def _sweep_for_ever(self) -> None:
+    async def _sweep_forever(self) -> None:
         limits = self._settings
         shortest_s = min(limits.first_frame_timeout_s, limits.frame_timeout_s, limits.idle_timeout_s)
-        interval_s = min(_SWEEP_LONGEST_S, shortest_s / 4)
+        interval_s = min(_SWEEP_INTERVAL_MAX_S, shortest_s / 4)
         await every(self._clock, interval_s, self._sweep, first=interval_s)
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
-        for guest in list(self._guests):
-            connection = guest.connection
+        for peer in list(self._peers):
+            connection = peer.connection
             reason = connection.overdue(now) if connection is not None else None
             if connection is not None and reason is not None:
-                log.info("connection closed: out of time", extra={"peer": connection.peer, "reason": reason})
+                log.info("connection closed: timeout", extra={"peer": connection.peer, "reason": reason})
                 connection.abort()
-        if self._refused:  # one line for all of them, or a flood of connections would be a flood of lines
-            log.warning("connections refused: full", extra={"refused": self._refused, "open": len(self._guests)})
+        if self._refused:  # one line for all of them: a flood of connections must not become a flood of log lines
+            log.warning(
+                "connections refused: limit reached", extra={"refused": self._refused, "open": len(self._peers)}
+            )
             self._refused = 0
 
     async def _drain(self) -> None:
         self._starting.cancel()
         await self._starting.wait()
         leaving = TaskSet()
-        for guest in list(self._guests):
-            if guest.connection is not None:
-                leaving.spawn(guest.connection.drain(self._settings.drain_timeout_s))
+        for peer in list(self._peers):
+            if peer.connection is not None:
+                leaving.spawn(peer.connection.drain(self._settings.drain_timeout_s))
         await leaving.wait()

@@ -1,4 +1,4 @@
-"""TLS contexts for both ends, and telling TLS from plain bytes on one port.
+"""TLS contexts for server and client, and detection of TLS on a port that serves both TLS and plain connections.
 
 A TLS connection begins with byte 0x16. A frame below 16 MiB begins with 0x00, so one peeked byte decides.
 """
@@ -57,7 +57,7 @@ def _load(path: Path, step: Callable[[], None]) -> None:
 
 
 async def begins_with_tls(peer: socket) -> bool:
-    """Waits for the first byte of a connection without taking it. An end of stream counts as plain."""
+    """Peeks at the first byte of a connection, waiting for it. An end of stream counts as plain."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(peer, readable.set)

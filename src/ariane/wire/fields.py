@@ -29,12 +29,12 @@ PhysicalOffset64 = Annotated[PhysicalOffset, _BITS_64]
 
 # What a struct carries beside its header fields. These attributes get wire names that no Java field can have; a peer
 # who sends such a name all the same gains nothing, because `exchange` sets them after reading.
-BESIDE_THE_HEADER = frozenset({"body", "code", "remark"})
+NOT_IN_HEADER = frozenset({"body", "code", "remark"})
 
 
 def wire_name(attribute: str) -> str:
     """`queue_id` is `queueId` on the wire; an attribute beside the header has no name there."""
-    if attribute in BESIDE_THE_HEADER:
+    if attribute in NOT_IN_HEADER:
         return f"\x7f{attribute}"
     head, *tail = attribute.split("_")
     return head + "".join(word.capitalize() for word in tail)
@@ -128,7 +128,7 @@ def _text(value: object) -> str:
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     fields = msgspec.structs.fields(kind)
-    return tuple((field.encode_name, field.name) for field in fields if field.name not in BESIDE_THE_HEADER)
+    return tuple((field.encode_name, field.name) for field in fields if field.name not in NOT_IN_HEADER)
 
 
 @cache

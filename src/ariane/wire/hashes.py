@@ -16,7 +16,7 @@ except ImportError:
 
 POSITIVE_INT32 = 0x7FFFFFFF
 
-whole_crc32 = _crc32
+unmasked_crc32 = _crc32
 """All 32 bits, for who masks them himself: a call of ours takes as long as the checksum of a short body."""
 
 
@@ -30,12 +30,12 @@ def crc32_of_each(pieces: Iterable[bytes]) -> list[int]:
     return [checksum & POSITIVE_INT32 for checksum in map(_crc32, pieces)]
 
 
-def whole_crc32_of_each(pieces: Iterable[bytes | memoryview]) -> Iterator[int]:
+def unmasked_crc32_of_each(pieces: Iterable[bytes | memoryview]) -> Iterator[int]:
     """All 32 bits of each, for who masks them all at once."""
     return map(_crc32, pieces)
 
 
-def crc32_onward(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+def running_crc32(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     """All 32 bits, for sums that no Java reads; `before` is that of the bytes in front of these, 0 for none."""
     return _crc32(data, before)
 

@@ -16,7 +16,7 @@ from ariane.model.ids import RETRY_PREFIX
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
-from ariane.transport.connection import Connection, Reply
+from ariane.transport.connection import Connection, ReceiveResult
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.exchange import request_command
@@ -67,7 +67,7 @@ class Line:
         self.connection = Connection(self._receive, settings, Clock(), lambda _: None, chosen)
         self.connection.connection_made(self.sink)
 
-    def _receive(self, connection: Connection, command: Command) -> Reply:
+    def _receive(self, connection: Connection, command: Command) -> ReceiveResult:
         self.general += 1
         return self.broker.dispatcher.receive(connection, command)
 

@@ -8,7 +8,7 @@ import pytest
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.settings.rocketmq_keys import UNSUPPORTED
 from ariane.errors import SettingsError
-from ariane.settings import Loaded, describe, load, to_properties
+from ariane.settings import LoadedSettings, describe, load, to_properties
 from ariane.store.settings import FlushDiskType
 
 # The file that Apache ships as conf/broker.conf, and what its tutorials add to it.
@@ -36,7 +36,7 @@ transactionCheckInterval=30000
 """
 
 
-def loaded(text: str, tmp_path: Path, name: str = "broker.conf", **environ: str) -> Loaded[BrokerSettings]:
+def loaded(text: str, tmp_path: Path, name: str = "broker.conf", **environ: str) -> LoadedSettings[BrokerSettings]:
     file = tmp_path / name
     file.write_text(text)
     return load(BrokerSettings, section="broker", file=file, environ=environ, flags={}, unsupported=UNSUPPORTED)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ariane.model.ids import RETRY_PREFIX, QueueOffset
 from ariane.model.topic import TopicConfig
-from ariane.transport.connection import Connection, Reply
+from ariane.transport.connection import Connection, ReceiveResult
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.exchange import REQUESTS, read_request, response_command
 from ariane.wire.fields import Response
@@ -25,7 +25,7 @@ from ariane.wire.requests.clients import (
     LockQueues,
     LockResponse,
 )
-from ariane.wire.requests.offsets import OffsetResponse, OffsetStored, UpdateConsumerOffset
+from ariane.wire.requests.offsets import OffsetResponse, UpdateConsumerOffset, UpdateOffsetResponse
 from ariane.wire.requests.pull import Pull, PullResponse
 from ariane.wire.requests.send import SendResponse
 from tests.client.cluster_fixture import PATIENCE_S
@@ -50,7 +50,7 @@ class ScriptedQueue:
     connections: list[Connection] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def receive(self, connection: Connection, command: Command) -> Reply:
+    def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         if connection not in self.connections:
             self.connections.append(connection)
         request = read_request(REQUESTS[command.code], command)
@@ -83,7 +83,7 @@ class ScriptedQueue:
             case LockQueues(body=wanted) if wanted is not None:
                 return LockResponse(body=LockedQueues(locked=wanted.mq_set))
             case UpdateConsumerOffset():
-                return OffsetStored()
+                return UpdateOffsetResponse()
         return self._by_code(code)
 
     def _by_code(self, code: int) -> Response:

@@ -13,7 +13,7 @@ from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import response_command
 from ariane.wire.frame import Command, encode_frame
-from ariane.wire.requests.offsets import OffsetStored
+from ariane.wire.requests.offsets import UpdateOffsetResponse
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
 from tests.client.cluster_fixture import Basket, until
 from tests.client.consumer.scripted_queue import GROUP, TOPIC, ScriptedQueue, found, nothing, scripted_queue
@@ -57,7 +57,7 @@ class OneByOne:
         await asyncio.sleep(0.001)  # long enough for another to come in beside it
         self.now -= 1
         self.saved[int(command.ext["queueId"])] = int(command.ext["commitOffset"])
-        return encode_frame(response_command(command, OffsetStored()))
+        return encode_frame(response_command(command, UpdateOffsetResponse()))
 
 
 async def test_a_broker_is_given_one_offset_at_a_time() -> None:

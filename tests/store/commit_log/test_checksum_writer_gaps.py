@@ -11,7 +11,7 @@ from ariane.store.commit_log.log import Segments
 from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
-from ariane.wire.hashes import crc32_onward
+from ariane.wire.hashes import running_crc32
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_checksums import check_sums, is_covered
 from tests.store.stores import ROOT, draft, opened, put
@@ -106,7 +106,7 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
     view = disk.open(log, writable=False).view()
     file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(0), 0, SEGMENT, writable=True)
     assert file is not None
-    file.write(0, [BlockChecksum(500, crc32_onward(view[:500]))])
+    file.write(0, [BlockChecksum(500, running_crc32(view[:500]))])
     if is_changed:
         disk.flip_bit(log, 45, 3)  # a bit of the born timestamp
     opened(disk)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset
-from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.commit_log.recovery import RECORDS_MAX, SimpleRecords, scan_simple_records
 from ariane.wire.record.layout import RECORD_BYTES_MAX, add_checksum, encode, pack_record, with_room
 from ariane.wire.record.read import DispatchFacts, RecordView, verify
@@ -152,7 +152,7 @@ def test_usual_records_are_taken_all_at_once() -> None:
         pytest.param({"born_host": bytes(20)}, id="IPv6"),
         pytest.param({"topic": b"t" * 130}, id="a long topic"),
         pytest.param({"topic": b"b\xfccher"}, id="a topic that is no text"),
-        pytest.param({"topic": SCHEDULE_TOPIC.encode()}, id="a delayed message"),
+        pytest.param({"topic": SCHEDULE.encode()}, id="a delayed message"),
         pytest.param({"properties": b"TAGS\x01\xff\x02"}, id="properties that are no text"),
         pytest.param({"properties": b"TAGS\x01lost\0\0\0"}, id="the end of a page that was lost"),
         pytest.param({"physical_offset": 5}, id="a record that belongs elsewhere"),

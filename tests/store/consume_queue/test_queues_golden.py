@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.model.system_topics import DEFAULT_LEVELS, SCHEDULE_TOPIC, delivery_time_ms, parse_levels
+from ariane.model.system_topics import DEFAULT_LEVELS, SCHEDULE, delivery_time_ms, parse_levels
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.wire.record.read import RecordView, walk
 from ariane.wire.sys_flag import transaction_type
@@ -37,7 +37,7 @@ def queued_records(name: str) -> Iterator[RecordView]:
 
 def entry_of(view: RecordView) -> Entry:
     tags_code = view.dispatch_facts().tags_code
-    if view.topic == SCHEDULE_TOPIC:
+    if view.topic == SCHEDULE:
         tags_code = delivery_time_ms(LEVELS_MS, int(view.properties()["DELAY"]), view.store_timestamp_ms)
     return view.physical_offset, view.size, tags_code
 

@@ -21,8 +21,8 @@ from ariane.wire.requests.offsets import (
     OffsetList,
     OffsetResponse,
     OffsetsByQueue,
-    OffsetStored,
     ResetClientOffset,
+    UpdateOffsetResponse,
     as_list,
 )
 from ariane.wire.requests.pull import LitePull, Pull, PullResponse
@@ -99,7 +99,7 @@ def test_trap_05_send_and_pull_answers_without_their_fields_are_refused() -> Non
 
 
 def test_trap_05_an_answer_with_a_header_of_its_own_has_ext_fields_even_when_empty() -> None:
-    assert answered(OffsetStored())["extFields"] == {}
+    assert answered(UpdateOffsetResponse())["extFields"] == {}
     assert "extFields" not in answered(Response())
 
 

@@ -17,7 +17,7 @@ from ariane.arrow.schema import message_schema
 from ariane.arrow.validate import Checked
 from ariane.arrow.walk import BadRecord, Walk, next_record, reason_at
 from ariane.errors import StoreMismatch
-from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.commit_log.scan import DataFile
 from ariane.store.consume_queue.scan import Entries
 from ariane.store.layout import Layout
@@ -112,7 +112,7 @@ def _in_split(queue: QueueEntries, split: LogSplit) -> tuple[Int64s, Int64s, Int
 
 def _by_tags(topic: str, entries: Entries, tags: frozenset[str] | None) -> Bools:
     """By hash; the record itself is compared later. Entries that hold something else than a hash are kept."""
-    if tags is None or topic == SCHEDULE_TOPIC:
+    if tags is None or topic == SCHEDULE:
         return np.ones(len(entries), np.bool_)
     codes = entries["tags"].astype(np.int64)
     kept: Bools = np.isin(codes, [tags_code(tag) for tag in tags]) | (codes < _HASHES_MIN)

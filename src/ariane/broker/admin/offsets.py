@@ -30,10 +30,10 @@ from ariane.wire.requests.offsets import (
     GetConsumerStatus,
     GetCorrectionOffsets,
     OffsetResponse,
-    OffsetStored,
     ResetOffsets,
     ResetOffsetsResponse,
     UpdateConsumerOffset,
+    UpdateOffsetResponse,
 )
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ConsumerOffsetHandlers:
         return queue.min_offset <= 0 and not self.store.reader.read(topic, queue_id, 0, 1).suggest_slave
 
     @handles(UpdateConsumerOffset)
-    def update(self, request: UpdateConsumerOffset, call: Call) -> OffsetStored:
+    def update(self, request: UpdateConsumerOffset, call: Call) -> UpdateOffsetResponse:
         self._check_target(request)
         queue = self.store.components.queues.get(request.topic, request.queue_id)
         end = 0 if queue is None else queue.max_offset
@@ -91,7 +91,7 @@ class ConsumerOffsetHandlers:
                 f"which ends at {end}; the offset stored before is kept",
             )
         self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
-        return OffsetStored()
+        return UpdateOffsetResponse()
 
     def _check_target(self, request: UpdateConsumerOffset) -> None:
         config = self.topics.get(request.topic)

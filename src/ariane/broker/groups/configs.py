@@ -15,7 +15,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, StoreCorrupt, WireError
 from ariane.model.group import ExpressionType, GroupConfig, Subscription
-from ariane.model.ids import RETRY_PREFIX, TOPIC_LENGTH_MAX, group_fault
+from ariane.model.ids import RETRY_PREFIX, TOPIC_LENGTH_MAX, group_name_problem
 from ariane.model.topic import DataVersion
 from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
@@ -112,7 +112,7 @@ def consumer_group_fault(group: str) -> str | None:
     length_max = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)
     if len(group) > length_max:
         return f"the group name has {len(group)} characters, at most {length_max} fit a topic behind {RETRY_PREFIX}"
-    return group_fault(group)
+    return group_name_problem(group)
 
 
 def _load(file: JsonTable | None) -> GroupTable:

@@ -12,7 +12,7 @@ from ariane.broker.groups.lag import queue_count
 from ariane.broker.topics import Topics
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
-from ariane.model.ids import group_fault
+from ariane.model.ids import group_name_problem
 from ariane.model.route import MessageQueue
 from ariane.rpc.handlers import Call, handles
 from ariane.wire.codes import ResponseCode
@@ -93,7 +93,7 @@ class LockHandlers:
     def lock(self, request: LockQueues, call: Call) -> LockResponse:
         if request.body is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a lock request without a body names no queue")
-        if (fault := group_fault(request.body.consumer_group)) is not None:
+        if (fault := group_name_problem(request.body.consumer_group)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
         real = [queue for queue in request.body.mq_set if self._is_real(queue)]
         granted = self.locks.lock(request.body.consumer_group, request.body.client_id, real, self.clock.monotonic())

@@ -19,7 +19,7 @@ from ariane.clock import Clock
 from ariane.errors import RequestFailed
 from ariane.lifecycle import background, every
 from ariane.model.group import ConsumeFromWhere, ConsumeType, GroupConfig, MessageModel, Subscription
-from ariane.model.ids import group_fault
+from ariane.model.ids import group_name_problem
 from ariane.rpc.caller import tell_peer
 from ariane.transport.connection import Connection
 from ariane.wire.codes import Language, ResponseCode
@@ -140,7 +140,7 @@ def heartbeat_fault(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limi
             "spread them over several client instances"
         )
     for role, name in groups:
-        fault = group_fault(name) if role == "producer" else consumer_group_fault(name)
+        fault = group_name_problem(name) if role == "producer" else consumer_group_fault(name)
         if fault is not None:
             return fault
     for consumer in heartbeat.consumer_data_set:

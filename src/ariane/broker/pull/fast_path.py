@@ -79,7 +79,7 @@ class PullFastPath:
             if written >= _WRITTEN_TOGETHER_BYTES:
                 _write(connection, pieces)
                 pieces, written = [], 0
-                if not connection.takes_requests:
+                if not connection.is_writable:
                     break
         _write(connection, pieces)
         return position

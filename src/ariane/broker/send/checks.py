@@ -17,7 +17,7 @@ from ariane.broker.writer import CHECKSUM_PROPERTY
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RequestFailed
 from ariane.model.address import Address
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.model.message import HostPort
 from ariane.model.system_topics import is_writable_by_clients
 from ariane.model.topic import Permission, TopicConfig
@@ -65,7 +65,7 @@ class SendChecks:
         self._topics.on_change(lambda _: listener())
 
     def _pass(self, request: Send) -> TopicConfig:
-        if (fault := topic_fault(request.topic)) is not None:
+        if (fault := topic_name_problem(request.topic)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
         if not is_writable_by_clients(request.topic):
             raise _forbidden(f"topic {request.topic} is the broker's own: clients may not send to it")

@@ -119,7 +119,7 @@ class SendCoalescer:
                 waiting.append(one)
         connection.write(_joined(refusals) + self._answers.stored(stored))
         if waiting:
-            connection.start(self._answer_when_durable(connection, waiting))
+            connection.start_handler(self._answer_when_durable(connection, waiting))
 
     async def _answer_when_durable(self, connection: Connection, waiting: list[Stored]) -> bytes:
         try:
@@ -181,7 +181,7 @@ class BatchResponses:
                 parts.append(self._stored(request, outcome))
         connection.write(_joined(parts))
         if waiting:
-            connection.start(self._tell_when_durable(connection, waiting))
+            connection.start_handler(self._tell_when_durable(connection, waiting))
 
     async def _tell_when_durable(self, connection: Connection, waiting: Waiting) -> bytes:
         try:

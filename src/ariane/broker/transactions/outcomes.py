@@ -318,7 +318,7 @@ class OutcomeCoalescer:
         if responses:
             connection.write(_joined(responses))
         if waiting:
-            connection.start(self._answer_when_durable(waiting))
+            connection.start_handler(self._answer_when_durable(waiting))
 
     async def _answer_when_durable(self, waiting: list[tuple[Call, Appended]]) -> bytes:
         """With SYNC_FLUSH only when all of it is durable."""

@@ -30,7 +30,7 @@ from ariane.model.address import Address
 
 if TYPE_CHECKING:
     from ariane.client.settings import ClientSettings
-    from ariane.settings import Loaded
+    from ariane.settings import LoadedSettings
 
 
 # --- up_notice ---
@@ -179,7 +179,7 @@ def find_connection(namesrv: str | None, profile: str | None, environ: Mapping[s
     return Connection(loaded.settings, origin)
 
 
-def _load(profile: str | None, environ: Mapping[str, str], namesrv: str | None) -> "Loaded[ClientSettings]":
+def _load(profile: str | None, environ: Mapping[str, str], namesrv: str | None) -> "LoadedSettings[ClientSettings]":
     from ariane.client.settings import ClientSettings
     from ariane.settings import load
 

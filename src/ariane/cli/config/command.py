@@ -12,7 +12,7 @@ from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import Form, Row, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
 from ariane.errors import ClientError
-from ariane.settings import Loaded, describe, to_text, value_of
+from ariane.settings import LoadedSettings, describe, to_text, value_of
 
 if TYPE_CHECKING:
     from ariane.client.admin import Admin
@@ -90,13 +90,13 @@ def _counted(settings: dict[str, str]) -> str:
 _COLUMNS = ("setting", "value")
 
 
-def _broker(file: Path | None) -> Loaded[Any]:
+def _broker(file: Path | None) -> LoadedSettings[Any]:
     from ariane.cli.config.load import load_broker_settings
 
     return load_broker_settings(file, os.environ, {})
 
 
-def _nameserver(file: Path | None) -> Loaded[Any]:
+def _nameserver(file: Path | None) -> LoadedSettings[Any]:
     from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
     from ariane.settings import load
 
@@ -105,7 +105,7 @@ def _nameserver(file: Path | None) -> Loaded[Any]:
     )
 
 
-_LOADERS: dict[str, Callable[[Path | None], Loaded[Any]]] = {"broker": _broker, "nameserver": _nameserver}
+_LOADERS: dict[str, Callable[[Path | None], LoadedSettings[Any]]] = {"broker": _broker, "nameserver": _nameserver}
 
 
 @click.group(short_help="Settings: look at them, and change those of brokers.")
@@ -147,7 +147,7 @@ def show(file: Path | None, section: str, origin: bool, form: Form) -> None:
     render(_rows(loaded), form, (*_COLUMNS, "origin") if origin else _COLUMNS)
 
 
-def _rows(loaded: Loaded[Any]) -> Iterator[Row]:
+def _rows(loaded: LoadedSettings[Any]) -> Iterator[Row]:
     for declared in describe(type(loaded.settings)):
         value = value_of(loaded.settings, declared.name)
         yield {

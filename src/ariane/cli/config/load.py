@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.settings.rocketmq_keys import UNSUPPORTED
-from ariane.settings import Declared, Loaded, describe, load, to_text, value_of
+from ariane.settings import LoadedSettings, SettingSpec, describe, load, to_text, value_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -18,7 +18,7 @@ _OUR_VARIABLE = "ARIANE_BROKER__NAMESRV_ADDR"
 
 def load_broker_settings(
     file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]
-) -> Loaded[BrokerSettings]:
+) -> LoadedSettings[BrokerSettings]:
     """Apache's own variable counts when nothing else names a nameserver."""
     loaded = load(BrokerSettings, section="broker", file=file, environ=environ, flags=flags, unsupported=UNSUPPORTED)
     if loaded.origins["namesrv_addr"] != "default" or not environ.get(_APACHE_VARIABLE):
@@ -31,7 +31,7 @@ def load_broker_settings(
         flags=flags,
         unsupported=UNSUPPORTED,
     )
-    return Loaded(again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings)
+    return LoadedSettings(again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings)
 
 
 # --- print_settings ---
@@ -57,7 +57,7 @@ def _lines(settings: "DataclassInstance", section: str, names: Container[str] | 
         yield _line(name, declared, value_of(settings, declared.name))
 
 
-def _line(name: str, declared: Declared, value: object) -> str:
+def _line(name: str, declared: SettingSpec, value: object) -> str:
     if value is None:
         return f"# {name} is not set"
     if declared.secret:

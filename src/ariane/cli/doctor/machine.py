@@ -18,7 +18,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.cli.config.load import load_broker_settings
 from ariane.cli.doctor.findings import Finding, failure, ok, warning
 from ariane.errors import ListenFailed, SettingsError
-from ariane.settings import Loaded
+from ariane.settings import LoadedSettings
 from ariane.store.checkpoint import LastExit, boot_id, last_exit, read_checkpoint
 from ariane.store.commit_log.scan import list_files
 from ariane.store.disk import RealDisk
@@ -135,7 +135,7 @@ def _is_unsynchronised() -> bool:
 # Checks of a broker's settings file, and of the ports it names.
 
 
-def load_config(file: Path) -> tuple[list[Finding], Loaded[BrokerSettings] | None]:
+def load_config(file: Path) -> tuple[list[Finding], LoadedSettings[BrokerSettings] | None]:
     """What is wrong with the file, and the settings when a broker would start with it."""
     try:
         loaded = load_broker_settings(file, os.environ, {})

@@ -20,7 +20,7 @@ from ariane.errors import ArianeError, NoRoute
 from ariane.model.group import ExpressionType, Subscription
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane.model.message import Property
-from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.offline.annotate import time_text
 from ariane.wire.hashes import tags_code
 
@@ -96,7 +96,7 @@ async def _copies(admin: Admin, message: Received, group: str) -> _Copies:
     if message.unique_key is None:  # a client so old that it gives no ids: copies cannot be told apart
         return _Copies()
     retry_topic = f"{RETRY_PREFIX}{group}"
-    topics = (f"{DEAD_LETTER_PREFIX}{group}", retry_topic, SCHEDULE_TOPIC)
+    topics = (f"{DEAD_LETTER_PREFIX}{group}", retry_topic, SCHEDULE)
     letters, due, delayed = [await _in_topic(admin, topic, message.unique_key) for topic in topics]
     return _Copies(
         letters=letters.messages,

@@ -10,7 +10,7 @@ import click
 
 from ariane.cli.common.output import Form, Row, render
 from ariane.errors import RecordError, StoreMismatch
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.model.message import Property
 from ariane.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, decode_checkpoint
 from ariane.store.commit_log.scan import LocatedRecord, LogItem, record_at, walk_files, walk_records
@@ -255,7 +255,7 @@ def queue_listing(
 
 
 def _queue(layout: Layout, topic: str, queue_id: int) -> QueueScan:
-    fault = topic_fault(topic.replace("|", "_"))  # Apache allows "|" in names
+    fault = topic_name_problem(topic.replace("|", "_"))  # Apache allows "|" in names
     if fault is not None:
         raise StoreMismatch(fault)
     scan = queue_at(RealDisk(), layout.queue(topic, queue_id), topic, queue_id)

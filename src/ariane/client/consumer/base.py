@@ -22,7 +22,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, ClientError, RequestFailed
 from ariane.lifecycle import TaskSet, background
 from ariane.model.group import ConsumeType, ExpressionType, MessageModel, Subscription
-from ariane.model.ids import group_fault
+from ariane.model.ids import group_name_problem
 from ariane.model.message import StoredMessage
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode, Version
@@ -50,7 +50,7 @@ class Consumer(ABC, Generic[R]):
         settings: ClientSettings | None,
         clock: Clock | None,
     ) -> None:
-        fault = group_fault(group)
+        fault = group_name_problem(group)
         if fault is not None:
             raise ClientError(f"cannot consume: {fault}")
         self.group = group

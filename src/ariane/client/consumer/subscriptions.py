@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ariane.client.consumer.message import Received
 from ariane.errors import ClientError
 from ariane.model.group import ExpressionType, Subscription
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.wire.hashes import java_hash
 
 ALL = "*"
@@ -13,7 +13,7 @@ ALL = "*"
 
 def subscription_of(topic: str, expression: str = ALL, *, sql: str | None = None, version: int = 0) -> Subscription:
     """`expression` is tags joined by `||`, or `*`; `sql` is a condition over properties, checked by the broker."""
-    fault = topic_fault(topic)
+    fault = topic_name_problem(topic)
     if fault is not None:
         raise ClientError(f"cannot subscribe: {fault}")
     if sql is not None:

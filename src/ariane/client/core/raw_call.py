@@ -14,7 +14,7 @@ def call_with_frame(
     connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
 ) -> Coroutine[Any, Any, Any]:
     """The answer to a request of this kind, or the errors of `Instance.call`. The connection must take requests."""
-    return _answer(connection, kind, opaque, connection.ask(opaque, frame, timeout_s), timeout_s)
+    return _answer(connection, kind, opaque, connection.start_call(opaque, frame, timeout_s), timeout_s)
 
 
 class PipelinedCall:
@@ -26,7 +26,7 @@ class PipelinedCall:
         self, connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
     ) -> None:
         self._connection, self._kind, self._opaque, self._timeout_s = connection, kind, opaque, timeout_s
-        self._waiter = connection.ask(opaque, frame, timeout_s)
+        self._waiter = connection.start_call(opaque, frame, timeout_s)
 
     def answer(self) -> Coroutine[Any, Any, Any]:
         """To be awaited once; as that of `call_with_frame`."""
@@ -34,7 +34,7 @@ class PipelinedCall:
 
     def forget(self) -> None:
         """Nobody will await the answer."""
-        self._connection.forget(self._opaque, self._waiter)
+        self._connection.abandon_call(self._opaque, self._waiter)
 
 
 async def _answer(
@@ -43,7 +43,7 @@ async def _answer(
     try:
         return read_response_to(kind, await waiter)
     except TimeoutError:
-        raise connection.no_answer(declaration_of(kind).code, timeout_s) from None
+        raise connection.timeout_error(declaration_of(kind).code, timeout_s) from None
     except CancelledError:
-        connection.forget(opaque, waiter)
+        connection.abandon_call(opaque, waiter)
         raise

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ariane.client.core.instance import Instance
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected, RecordError
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.model.message import RESERVED_PROPERTIES, Message, Property
 from ariane.wire.compression import compress
 from ariane.wire.message_id import UniqueKeys
@@ -84,7 +84,7 @@ def check_topic(topic: str) -> None:
 @lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
 def topic_trouble(topic: str) -> str | None:
     """Why nobody may send to `topic`; None when all may."""
-    fault = topic_fault(topic)
+    fault = topic_name_problem(topic)
     if fault is not None:
         return f"{fault}: choose another topic"
     return f"topic {topic} belongs to the broker: messages cannot be sent there" if topic in _SYSTEM_TOPICS else None

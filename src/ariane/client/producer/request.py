@@ -12,7 +12,7 @@ from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Message, Property
 from ariane.model.route import MessageQueue
 from ariane.wire.record.batch import batch_pieces
-from ariane.wire.requests.send import SendBatch, SendByLetters, SendMessageV2, SendReplyV2
+from ariane.wire.requests.send import SendBatch, SendMessageV2, SendReplyV2, SendV2
 
 
 class SendRequest(Protocol):
@@ -22,12 +22,12 @@ class SendRequest(Protocol):
     @property
     def unique_keys(self) -> list[str]: ...
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters: ...
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2: ...
 
 
 class Single(msgspec.Struct, frozen=True):
     envelope: PreparedMessage
-    kind: type[SendByLetters] = SendMessageV2
+    kind: type[SendV2] = SendMessageV2
     unit_mode: bool = False
 
     @property
@@ -38,7 +38,7 @@ class Single(msgspec.Struct, frozen=True):
     def unique_keys(self) -> list[str]:
         return [self.envelope.unique_key]
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
         envelope = self.envelope
         return self.kind(
             producer_group=settings.group,
@@ -89,7 +89,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         """The body, to be joined, and how many bytes that will be."""
         return batch_pieces(self.bodies, self.texts, self.flags)
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendByLetters:
+    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
         return SendBatch(
             producer_group=settings.group,
             topic=self.topic,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from ariane.errors import SettingsError
-from ariane.model.ids import group_fault
+from ariane.model.ids import group_name_problem
 from ariane.model.topic import AUTO_CREATE_TEMPLATE
 
 KiB = 1024
@@ -52,7 +52,7 @@ class ProducerSettings:
     """How many queues a topic gets that the first send creates, where brokers create topics by themselves."""
 
     def __post_init__(self) -> None:
-        fault = group_fault(self.group)
+        fault = group_name_problem(self.group)
         if fault is not None:
             raise SettingsError(f"{fault}: choose another group")
         if self.send_timeout_s <= 0 or self.retries < 0 or self.in_flight_max < 1 or self.batch_linger_ms < 0:

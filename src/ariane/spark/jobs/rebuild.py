@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ariane.errors import StoreError, StoreMismatch
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.model.system_topics import parse_levels
 from ariane.spark.jobs.rebuild_tasks import (
     IndexWork,
@@ -247,7 +247,7 @@ def _queue_works(responses: list[dict[str, Any]]) -> list[QueueWork]:
     known: dict[tuple[str, int], QueueWork] = {}
     for stretch, response in enumerate(responses):
         for topic, queue_id, at, entries, first, in_order in response["queues"]:
-            if topic_fault(topic) is not None or queue_id < 0:
+            if topic_name_problem(topic) is not None or queue_id < 0:
                 continue
             before = known.get((topic, queue_id)) or QueueWork(topic, queue_id, first, first >= 0, ())
             known[topic, queue_id] = replace(

@@ -26,7 +26,7 @@ from ariane.arrow.rows import Rows, checksum_faults
 from ariane.arrow.walk import Walk, next_record
 from ariane.errors import StoreFull
 from ariane.model.message import Property
-from ariane.model.system_topics import SCHEDULE_TOPIC, delivery_time_ms
+from ariane.model.system_topics import SCHEDULE, delivery_time_ms
 from ariane.store.consume_queue.entry import ENTRY_BYTES, FILLER
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.consume_queue.scan import ENTRY_TYPE, Entries
@@ -146,8 +146,8 @@ def tags_codes(
     coded = properties.tags.dictionary_encode()
     hashes = np.array([tags_code(tag) for tag in coded.dictionary.to_pylist()] + [0], np.int64)
     result: Int64s = hashes[coded.indices.fill_null(len(hashes) - 1).to_numpy()]
-    if SCHEDULE_TOPIC in topics:
-        delayed = np.flatnonzero(codes == topics.index(SCHEDULE_TOPIC))
+    if SCHEDULE in topics:
+        delayed = np.flatnonzero(codes == topics.index(SCHEDULE))
         _put_times(result, rows.take(delayed), delayed, levels_ms)
     return result
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ariane.errors import SettingsError
-from ariane.settings import Declared, describe, to_text
+from ariane.settings import SettingSpec, describe, to_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -56,7 +56,7 @@ def option_names(kind: "type[DataclassInstance]") -> list[str]:
     return [declared.keys[0].name for declared in describe(kind)]
 
 
-def _value(declared: Declared, text: str) -> object:
+def _value(declared: SettingSpec, text: str) -> object:
     try:
         return declared.kind.parse(_BREAKS.sub(" ", str(text)).strip())
     except SettingsError as error:
@@ -80,10 +80,10 @@ def option_table(kind: "type[DataclassInstance]") -> str:
     return "\n".join(["| Option | Default | |", "|---|---|---|", *rows])
 
 
-def _row_names(declared: Declared) -> str:
+def _row_names(declared: SettingSpec) -> str:
     first, *others = (f"`{key.name}`" for key in declared.keys)
     return first + (f" ({', '.join(others)})" if others else "")
 
 
-def _row_default(declared: Declared) -> str:
+def _row_default(declared: SettingSpec) -> str:
     return "" if declared.default in (None, "") else f"`{to_text(declared.default)}`"

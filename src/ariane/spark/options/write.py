@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ariane.errors import SettingsError
-from ariane.model.ids import group_fault, topic_fault
+from ariane.model.ids import group_name_problem, topic_name_problem
 from ariane.settings import setting
 from ariane.spark.options.connection import ConnectionOptions
 
@@ -60,10 +60,10 @@ class WriteOptions(ConnectionOptions):
 
     def __post_init__(self) -> None:
         for name, topic in (("topic", self.topic), ("ledgerTopic", self.ledger_topic)):
-            fault = None if topic is None else topic_fault(topic)
+            fault = None if topic is None else topic_name_problem(topic)
             if fault is not None:
                 raise SettingsError(f"option {name}: {fault}")
-        fault = group_fault(self.group)
+        fault = group_name_problem(self.group)
         if fault is not None:
             raise SettingsError(f"option producerGroup: {fault}")
         self._check_transaction_id()

@@ -121,7 +121,9 @@ class RangePull:
             self._posted_on = connection
         try:
             self._top_up(connection)
-            return self._read(connection.take_arrived([one.opaque for one in self._posted], self._settings.timeout_s))
+            return self._read(
+                connection.receive_available([one.opaque for one in self._posted], self._settings.timeout_s)
+            )
         except Exception:
             self._forget_posted()  # the connection is gone, or will not be read in this order any more
             connection.close()
@@ -153,9 +155,9 @@ class RangePull:
             asks.append((self._ahead, count))
             self._ahead += count
         if asks:
-            opaques = connection.opaques(len(asks))
+            opaques = connection.next_opaques(len(asks))
             frames = [self._frame(opaque, *request) for opaque, request in zip(opaques, asks, strict=True)]
-            connection.post_frames(opaques, frames)
+            connection.send_frames(opaques, frames)
             posted = zip(opaques, asks, strict=True)
             self._posted.extend(_Posted(opaque, offset, is_alone) for opaque, (offset, _) in posted)
 
@@ -216,7 +218,7 @@ class RangePull:
         self._ahead = self._posted[but].offset if len(self._posted) > but > 0 else self._offset
         forgotten = [self._posted.pop().opaque for _ in range(len(self._posted) - but)]
         if self._posted_on is not None and forgotten:
-            self._posted_on.forget(forgotten)
+            self._posted_on.discard(forgotten)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 

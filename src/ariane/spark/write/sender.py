@@ -22,7 +22,7 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response
 from ariane.wire.frame import Command
 from ariane.wire.record.batch import BatchItem, encode_batch
-from ariane.wire.requests.send import Send, SendBatch, SendByLetters, SendMessageV2, SendResponse
+from ariane.wire.requests.send import Send, SendBatch, SendMessageV2, SendResponse, SendV2
 from ariane.wire.requests.topics import UpdateTopic
 
 # --- new_topic ---
@@ -153,7 +153,7 @@ class QueueBatch:
         self.size += message.size
         self.count += 1
 
-    def request(self, group: str) -> SendByLetters:
+    def request(self, group: str) -> SendV2:
         single = self.messages[0] if len(self.messages) == 1 else None
         kind = SendBatch if single is None else SendMessageV2
         return kind(
@@ -280,7 +280,7 @@ class _Posted:
 
     parcels: list[QueueBatch]
     connection: BlockingConnection
-    requests: list[SendByLetters] = field(default_factory=list)
+    requests: list[SendV2] = field(default_factory=list)
     opaques: list[int] = field(default_factory=list)
 
 
@@ -346,7 +346,7 @@ class TaskSender:
         for parcel in parcels:
             request = parcel.request(self._options.group)
             posted.requests.append(request)
-            posted.opaques.append(posted.connection.post(calls.command(request)))
+            posted.opaques.append(posted.connection.send(calls.command(request)))
         return posted
 
     def _settle(self) -> None:
@@ -354,7 +354,7 @@ class TaskSender:
         under_way, self._under_way = self._under_way, []
         for posted in under_way:
             try:
-                commands = posted.connection.take(posted.opaques, self._options.send_timeout_ms / 1000)
+                commands = posted.connection.receive(posted.opaques, self._options.send_timeout_ms / 1000)
             except TransportError as error:
                 self._fail(posted.parcels, error)
                 continue

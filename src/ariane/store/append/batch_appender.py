@@ -14,7 +14,7 @@ from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.dispatch import Arrivals, Dispatcher
 from ariane.store.index.entries import Int64s, KeyRows, Uint32s, column_hashes
-from ariane.wire.hashes import POSITIVE_INT32, whole_crc32_of_each
+from ariane.wire.hashes import POSITIVE_INT32, unmasked_crc32_of_each
 from ariane.wire.properties import PROPERTIES_BYTES_MAX
 from ariane.wire.record.batch import BatchColumns
 from ariane.wire.record.layout import HOST_BITS, SHORT, head_of, record_shape
@@ -94,7 +94,7 @@ class BatchRecords:
 
 def _crcs(bodies: list[bytes]) -> Uint32s:
     # 0.05 us less for each than by a list of masked ones
-    return np.fromiter(whole_crc32_of_each(bodies), np.uint32, len(bodies)) & np.uint32(POSITIVE_INT32)
+    return np.fromiter(unmasked_crc32_of_each(bodies), np.uint32, len(bodies)) & np.uint32(POSITIVE_INT32)
 
 
 def _lengths(items: UniformBatch | BatchColumns) -> tuple[int | Int64s, int, Int64s]:

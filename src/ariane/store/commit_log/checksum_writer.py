@@ -35,7 +35,7 @@ from ariane.store.commit_log.checksums import (
 from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, PendingSync
 from ariane.store.layout import offset_name, offset_of
-from ariane.wire.hashes import crc32_onward
+from ariane.wire.hashes import running_crc32
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MAX
 from ariane.wire.record.read import BlankRecord, RecordView, verify
 
@@ -115,7 +115,7 @@ def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
             known, block_end = gaps.known[number], gaps.blocks.end_of(number)
             at = known.covered_to or gaps.blocks.begin_of(number)
             file.write(
-                number, [BlockChecksum(block_end, crc32_onward(view[at - begin : block_end - begin], known.crc))]
+                number, [BlockChecksum(block_end, running_crc32(view[at - begin : block_end - begin], known.crc))]
             )
     if damaged:
         _log_damage(gaps.segment, damaged)
@@ -280,13 +280,13 @@ def _shortened(blocks: Blocks, found: BlockChecksum, segment: Segment, end: int)
     if found.covered_to <= end:
         return found
     view = segment.file.view()
-    if crc32_onward(view[begin - segment.base : found.covered_to - segment.base]) != found.crc:
+    if running_crc32(view[begin - segment.base : found.covered_to - segment.base]) != found.crc:
         log.error(
             "bytes of the commit log are not those that were written: restore the file from a copy or a replica",
             extra={"file": str(segment.path), "from": begin, "to": found.covered_to},
         )
         return NOT_KNOWN
-    return BlockChecksum(end, crc32_onward(view[begin - segment.base : end - segment.base]))
+    return BlockChecksum(end, running_crc32(view[begin - segment.base : end - segment.base]))
 
 
 def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum | None:
@@ -427,7 +427,7 @@ class ChecksumWriter:
         while at < stop:
             block_end = blocks.end_of(number)
             end = min(block_end, stop)
-            crc = crc32_onward(view[at - begin : end - begin], crc)
+            crc = running_crc32(view[at - begin : end - begin], crc)
             checksums.append(BlockChecksum(end, crc))
             at, number = end, number + 1
             if end == block_end:

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from ariane.errors import StoreCorrupt
 from ariane.model.message import Property
-from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.checkpoint import Checkpoint, LastExit
 from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, File, replace_all
-from ariane.wire.hashes import POSITIVE_INT32, tags_code, whole_crc32_of_each
+from ariane.wire.hashes import POSITIVE_INT32, tags_code, unmasked_crc32_of_each
 from ariane.wire.record.layout import (
     HOST_BITS,
     MAGIC_V1,
@@ -229,8 +229,8 @@ def scan_simple_records(view: memoryview, position: int, base: int, size_max: in
     )
     count = _count_checksum_valid(view, bounds.first(suffixes.count_valid_text()), suffixes)
     topics = suffixes.first(count).topics()
-    if SCHEDULE_TOPIC in topics:  # their entries have the time of delivery where others have the tags' code
-        count = topics.index(SCHEDULE_TOPIC)
+    if SCHEDULE in topics:  # their entries have the time of delivery where others have the tags' code
+        count = topics.index(SCHEDULE)
     if not count:
         return None
     bounds, heads = bounds.first(count), heads[:count]
@@ -287,7 +287,7 @@ def _find_boundaries(
 def _count_crc_valid(view: memoryview, bounds: _Boundaries, heads: npt.NDArray[np.void]) -> int:
     """Records before the first one whose body is not what was written."""
     begins, ends = bounds.starts + HEAD_BYTES, bounds.body_ends
-    found = np.fromiter(whole_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
+    found = np.fromiter(unmasked_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
     return _count_before((found != heads["bodyCRC"][: len(begins)]) & (begins < ends))
 
 

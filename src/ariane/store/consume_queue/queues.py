@@ -8,7 +8,7 @@ from pathlib import Path
 from sys import intern
 
 from ariane.errors import MessageRefused, StoreError
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
@@ -66,7 +66,7 @@ class ConsumeQueues:
     def _load(self) -> None:
         root = self._layout.consume_queues
         for topic in self._disk.names(root):
-            if (fault := topic_fault(topic)) is not None:
+            if (fault := topic_name_problem(topic)) is not None:
                 log.warning("ignored: no topic's directory", extra={"path": str(root / topic), "reason": fault})
                 continue
             for name in self._disk.names(root / topic):
@@ -98,7 +98,7 @@ class ConsumeQueues:
         return queue if queue is not None else self._make(topic, queue_id)
 
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        fault = topic_fault(topic)
+        fault = topic_name_problem(topic)
         if fault is not None:
             raise MessageRefused(fault)
         if not 0 <= queue_id <= _QUEUE_ID_MAX:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ariane.errors import RecordError
 from ariane.model.message import Property
-from ariane.model.system_topics import SCHEDULE_TOPIC
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, ChecksumFile, open_checksums
 from ariane.store.commit_log.scan import DataFile, LogItem, walk_files
 from ariane.store.disk import Disk, File
@@ -19,7 +19,7 @@ from ariane.store.dispatch import is_queued
 from ariane.store.index.entries import key_hashes, topic_hash
 from ariane.store.layout import Layout, offset_name, offset_of
 from ariane.store.offline.verify_report import Fix, Report
-from ariane.wire.hashes import crc32_onward
+from ariane.wire.hashes import running_crc32
 from ariane.wire.record.read import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, verify
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -74,7 +74,7 @@ class FactCollector:
     def add(self, view: RecordView, offset: int) -> None:
         """A RecordError when the properties are not text."""
         facts = view.dispatch_facts()
-        is_delayed = view.topic == SCHEDULE_TOPIC and Property.DELAY in view.properties()
+        is_delayed = view.topic == SCHEDULE and Property.DELAY in view.properties()
         self._rows.extend(
             (
                 offset,
@@ -348,7 +348,7 @@ class ChecksumCheck:
             return None
         self._covered += end - begin
         self._covered_to = max(self._covered_to, end)
-        return crc32_onward(data)
+        return running_crc32(data)
 
     def _report_changed(self, file: DataFile, known: int, changed: list[_ChangedBlock], columns: FactColumns) -> None:
         if len(changed) == known > 1:

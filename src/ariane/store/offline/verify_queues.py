@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ariane.errors import StoreError
-from ariane.model.ids import topic_fault
+from ariane.model.ids import topic_name_problem
 from ariane.store.commit_log.scan import DataFile, record_at
 from ariane.store.consume_queue.entry import ENTRY_BYTES, QueueExtension, extension_offset
 from ariane.store.consume_queue.scan import Entries, QueueScan, is_filler, list_queues, queue_at
@@ -227,7 +227,7 @@ class QueuesCheck:
         if queue not in self.checks:
             topic, queue_id = queue
             # A name that can be no directory must not become a path; Apache also allows "|".
-            directory = self.layout.queue("" if topic_fault(topic.replace("|", "_")) else topic, queue_id)
+            directory = self.layout.queue("" if topic_name_problem(topic.replace("|", "_")) else topic, queue_id)
             self._add(queue_at(self.disk, directory, topic, queue_id))
         return self.checks[queue]
 

@@ -40,12 +40,12 @@ class Heartbeat(Request[Response], frozen=True):
     body: HeartbeatData | None = None
 
 
-class Unregistered(Response, frozen=True):
+class UnregisterClientResponse(Response, frozen=True):
     """No field, yet a header of its own: clients find extFields `{}` in the answer."""
 
 
 @request(RequestCode.UNREGISTER_CLIENT, served_by=ServedBy.BROKER)
-class UnregisterClient(Request[Unregistered], frozen=True):
+class UnregisterClient(Request[UnregisterClientResponse], frozen=True):
     client_id: str = field(name="clientID")
     producer_group: str | None = None
     consumer_group: str | None = None

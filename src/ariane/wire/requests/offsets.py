@@ -23,12 +23,12 @@ class GetConsumerOffset(Request[OffsetResponse], frozen=True):
     """From 5.x clients."""
 
 
-class OffsetStored(Response, frozen=True):
+class UpdateOffsetResponse(Response, frozen=True):
     """No field, yet a header of its own: clients find extFields `{}` in the answer."""
 
 
 @request(RequestCode.UPDATE_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
-class UpdateConsumerOffset(Request[OffsetStored], frozen=True):
+class UpdateConsumerOffset(Request[UpdateOffsetResponse], frozen=True):
     consumer_group: str
     topic: str
     queue_id: Int32

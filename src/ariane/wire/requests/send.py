@@ -65,7 +65,7 @@ class Send(Request[SendResponse], frozen=True, kw_only=True):
         return self.batch is True
 
 
-class SendByLetters(Send, frozen=True, kw_only=True):
+class SendV2(Send, frozen=True, kw_only=True):
     """The same fields under one-letter names."""
 
     producer_group: str = field(name="a")
@@ -90,12 +90,12 @@ class SendMessage(Send, frozen=True, kw_only=True):
 
 
 @request(RequestCode.SEND_MESSAGE_V2, served_by=ServedBy.BROKER)
-class SendMessageV2(SendByLetters, frozen=True, kw_only=True):
+class SendMessageV2(SendV2, frozen=True, kw_only=True):
     pass
 
 
 @request(RequestCode.SEND_BATCH_MESSAGE, served_by=ServedBy.BROKER)
-class SendBatch(SendByLetters, frozen=True, kw_only=True):
+class SendBatch(SendV2, frozen=True, kw_only=True):
     pass
 
 
@@ -105,7 +105,7 @@ class SendReply(Send, frozen=True, kw_only=True):
 
 
 @request(RequestCode.SEND_REPLY_MESSAGE_V2, served_by=ServedBy.BROKER)
-class SendReplyV2(SendByLetters, frozen=True, kw_only=True):
+class SendReplyV2(SendV2, frozen=True, kw_only=True):
     pass
 
 
