@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "ariane"
 
 # What the stubs themselves do not show.
 HOMES: dict[str, str] = vars(ariane)["_HOME"]
-FACED: set[str] = vars(sync)["_FACED"]
+WRAPPED: set[str] = vars(sync)["_WRAPPED"]
 
 HEAD = '"""Made by scripts/stubs.py{source}: change it there."""\n\n'
 LIFE = """
@@ -66,7 +66,7 @@ def sync_stub() -> str:
     classes = list(FACES)
     imports = Imports({kind.__name__ for kind in classes})
     bodies = [class_stub(kind, imports) for kind in classes]
-    values = [name for name in sync.__all__ if name not in FACED]
+    values = [name for name in sync.__all__ if name not in WRAPPED]
     lines = [f"from ariane import {name} as {name}" for name in values]
     head = [HEAD.format(source=" from the asynchronous classes"), *lines, *imports.lines(), *imports.variables()]
     return "\n".join([*head, *bodies, _all()])

@@ -1,7 +1,6 @@
 """Ariane: a message broker in pure Python that speaks Apache RocketMQ's wire protocol.
 
-What an application needs is here, for programs with an event loop. The same names for programs without one are in
-`ariane.sync`.
+The public asynchronous API. `ariane.sync` has the same names for programs without an event loop.
 
     send        Producer TransactionProducer Message ReplyMessage reply_message
                 SendResult SendStatus TransactionResult Decision COMMIT ROLLBACK UNKNOWN Reply
@@ -13,8 +12,8 @@ What an application needs is here, for programs with an event loop. The same nam
     errors      ArianeError SettingsError TransportError RequestFailed
                 ClientError NoRoute MessageRejected SendFailed NoReply ClientClosed
 
-Each is imported when it is first used, so that `import ariane` costs nothing. Type checkers read `__init__.pyi`, which
-scripts/stubs.py makes from this file.
+Each name is imported on first use, so that `import ariane` costs nothing. Type checkers read `__init__.pyi`, which
+scripts/stubs.py generates from this file.
 """
 
 __version__ = "0.1.0"

@@ -1,18 +1,18 @@
-"""Wall and monotonic time behind one small object, so that tests can own time (`ariane.testing.FakeClock`)."""
+"""Wall-clock and monotonic time behind one small class, so that tests can control time (`ariane.testing.FakeClock`)."""
 
 import asyncio
 import time
 
 
 class Clock:
-    """The machine's own time."""
+    """The system clock."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970, as RocketMQ's timestamps are."""
+        """Wall-clock time in milliseconds since 1970, the unit of RocketMQ's timestamps."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds that never go back; for deadlines."""
+        """Seconds that never go backwards; for deadlines."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:

@@ -1,44 +1,44 @@
-"""Every exception of Ariane, in one tree.
+"""The exception hierarchy of Ariane.
 
     ArianeError                     retriable  exit  what happened
     ├── SettingsError                   no       2   a setting is unknown, malformed or out of range
-    ├── WireError                       no       4   bytes break the protocol
-    │   ├── FrameError                               the length word or the header length: the stream is lost
+    ├── WireError                       no       4   the bytes violate the protocol
+    │   ├── FrameError                               invalid frame or header length: the stream is out of sync
     │   ├── HeaderError                              the header's bytes, its depth, its number or size of fields
     │   ├── FieldError                               a header field is missing or of the wrong type
-    │   ├── BodyError                                the body of a request or an answer
-    │   └── RecordError                              a stored message, a batch item, a property text, an id
+    │   ├── BodyError                                the body of a request or a response
+    │   └── RecordError                              a stored message, a batch item, a property string, an id
     ├── TransportError                  yes      3   the network
-    │   ├── ConnectFailed                            nobody listens there, or TLS failed
-    │   ├── ConnectionLost                           the connection closed while an answer was awaited
-    │   ├── CallTimeout                              no answer in time: the outcome is unknown
-    │   ├── TooManyInFlight                          this end already awaits as many answers as it may
-    │   └── ListenFailed                no           our own port cannot be opened
+    │   ├── ConnectFailed                            connection refused or timed out, or TLS handshake failed
+    │   ├── ConnectionLost                           the connection closed before the response arrived
+    │   ├── CallTimeout                              no response in time: the outcome is unknown
+    │   ├── TooManyInFlight                          the limit of pending calls on this connection is reached
+    │   └── ListenFailed                no           a server cannot open its port
     ├── StoreError                      no       1   files
     │   ├── StoreInUse                               another process holds the store's lock
     │   ├── StoreMismatch                            the files do not fit the settings, or each other
     │   ├── StoreCorrupt                             bytes that were durable have changed
-    │   ├── StoreFull                   yes          no space: writes are refused until there is some
-    │   ├── StoreReadOnly                            a sync failed: what is on disk is unknown, so nothing more is taken
+    │   ├── StoreFull                   yes          disk full: writes fail until there is space
+    │   ├── StoreReadOnly                            a sync failed: what is on disk is unknown, so writes fail
     │   └── MessageRefused                           too large, or a field that the record cannot hold
-    ├── ExpressionError(reason, at)     no       2   a filter expression cannot be read
+    ├── ExpressionError(reason, at)     no       2   a filter expression has a syntax or type error
     ├── ClientError                     no       1   a producer or a consumer
-    │   ├── NoRoute                     yes      3   no nameserver knows the topic, or no broker takes part in it
-    │   ├── MessageRejected             no       2   this message can never be sent: its name, its size, its properties
+    │   ├── NoRoute                     yes      3   no nameserver knows the topic, or no broker serves it
+    │   ├── MessageRejected             no       2   this message can never be sent: its topic, its size, its properties
     │   ├── SendFailed                  yes      3   every attempt failed; the message may still have been stored
-    │   ├── NoReply                     yes      1   request-reply: nobody answered in time
+    │   ├── NoReply                     yes      1   request-reply: no reply in time
     │   └── ClientClosed                no       1   used before it started, after it closed, or in a forked child
-    └── RequestFailed(code, remark)     by code  4   the peer refused; raised by a handler, it is the answer
+    └── RequestFailed(code, remark)     by code  4   the peer returned an error; a handler raises it as its response
 
 `retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types.
-`exit_status` is what the command line leaves with: 1 the answer is no, 2 usage, 3 cannot reach, 4 refused.
+`exit_status` is the exit status of the command line: 1 the result is negative, 2 usage, 3 unreachable, 4 refused.
 """
 
 from typing import ClassVar
 
 
 class ArianeError(Exception):
-    """Base of everything that Ariane raises on purpose."""
+    """Base class of all errors that Ariane raises."""
 
     retriable: bool = False
     exit_status: ClassVar[int] = 1
@@ -160,13 +160,13 @@ class ClientClosed(ClientError):
     pass
 
 
-# SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer says "not now". Plain numbers, because the table of
-# codes lives a floor higher (wire/codes.py).
+# SYSTEM_BUSY, SERVICE_NOT_AVAILABLE and FLOW_CONTROL: the peer asks to retry later. Plain numbers, because this module
+# must not import the table of codes (wire/codes.py), which is in a higher layer.
 _RETRIABLE_CODES = frozenset({2, 14, 215})
 
 
 class RequestFailed(ArianeError):
-    """A response code other than the expected ones, with the peer's own words."""
+    """A response code other than the expected ones, with the peer's remark."""
 
     exit_status = 4
 
@@ -181,7 +181,7 @@ class RequestFailed(ArianeError):
 
 
 def sole_cause(error: Exception) -> Exception:
-    """The failure itself: a task group wraps even a single one, and `background` in `background` wraps it twice."""
+    """Unwraps the exception groups of task groups: they wrap even a single error, and nested ones wrap it twice."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

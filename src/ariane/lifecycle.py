@@ -1,7 +1,7 @@
-"""Tasks and their owners: the only file that makes tasks.
+"""Structured concurrency: background jobs, task sets, periodic jobs and back-off. The only module that creates tasks.
 
-A job that runs beside others lives in `background()`, which waits for it and is ended by its failure. Work that comes
-with a connection lives in a `TaskSet`, which its owner drains. So no task outlives its owner and no failure is lost.
+A long-running job runs in `background()`, which waits for it and fails with it. The tasks of a connection are in a
+`TaskSet`, which its owner drains. So no task outlives its owner and no exception is lost.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ async def background(*jobs: Job) -> AsyncIterator[None]:
 
 
 async def every(clock: Clock, seconds: float, action: Callable[[], Awaitable[None] | None], first: float) -> None:
-    """Calls `action` after `first` seconds and then every `seconds`, for ever. Its failure is the job's failure."""
+    """Calls `action` after `first` seconds and then every `seconds`, forever. An exception of `action` ends the job."""
     delay = first
     while True:
         await clock.sleep(delay)
-        outcome = action()
-        if outcome is not None:
-            await outcome
+        awaitable = action()
+        if awaitable is not None:
+            await awaitable
         delay = seconds
 
 
@@ -57,14 +57,14 @@ class TaskSet:
             task.cancel()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether all tasks ended within the time."""
+        """Waits for the tasks; whether all ended within the timeout."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=timeout_s)
         return not self._tasks
 
 
 class Backoff:
-    """Growing pauses between attempts, with jitter so that many clients do not come back at the same moment."""
+    """Exponential back-off with jitter, so that many clients do not reconnect at the same moment."""
 
     def __init__(self, first_s: float = 0.05, factor: float = 2.0, longest_s: float = 5.0) -> None:
         self._first_s = first_s

@@ -1,14 +1,15 @@
-r"""Log lines: a constant event and its fields, as text for people or JSON for machines.
+r"""Structured logging: a constant event and its fields, as text for people or JSON for machines.
 
     log.info("broker registered", extra={"broker": "b1", "topics": 12})
 
     2026-03-01T09:30:00.125Z INFO    ariane.broker: broker registered peer=10.0.0.7:50122 code=103 broker=b1 topics=12
     {"time": "2026-03-01T09:30:00.125Z", "level": "INFO", "logger": "ariane.broker", "event": "broker registered", ...}
 
-Names and remarks in the fields come from peers. Whatever is not printable is escaped, so no peer can end a line and
-write the next one, colour a terminal or turn the direction of text. Every value is cut to a bounded length.
+Names and remarks in the fields come from peers. Every character that is not printable is escaped, so no peer can forge
+a log line, colour a terminal or change the text direction. Every value is truncated to a bounded length.
 
-A program that uses Ariane as a library keeps its own logging: only `configure`, called by our commands, writes.
+A program that uses Ariane as a library keeps its own logging: only `configure`, which Ariane's commands call, adds a
+handler that writes.
 """
 
 import json
@@ -38,7 +39,7 @@ class LogForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Whose request is being handled. Set for the time of a request, it is part of every line logged meanwhile."""
+    """The request that is being handled. While it is set, its fields are part of every log line."""
 
     peer: str
     code: int
@@ -83,7 +84,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """`text` with every character that is not printable, and the backslash that marks them, as an escape."""
+    """`text` with non-printable characters and backslashes as escapes."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(_escape(character) for character in text)
@@ -103,7 +104,7 @@ def _quoted(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value that JSON knows and that is not too long."""
+    """A value that JSON supports, truncated to VALUE_LENGTH_MAX."""
     if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     text = str(value)
@@ -111,7 +112,7 @@ def _plain(value: object) -> object:
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    """The request's fields, then the line's own, which win where both have one."""
+    """The fields of the request, then those of the line, which take precedence."""
     own = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
     request = request_context.get()
     context = {} if request is None else {"peer": request.peer, "code": request.code}

@@ -242,8 +242,8 @@ async def test_a_setting_of_the_allow_list_changes_and_is_seen_by_everyone(tmp_p
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("listenPort=1", "fixed while the process runs"),
-        ("storePathRootDir=/etc", "fixed while the process runs"),
+        ("listenPort=1", "cannot be changed at run time"),
+        ("storePathRootDir=/etc", "cannot be changed at run time"),
         ("rocketmqHome=-c $@|sh . echo id", "there is no such setting"),  # CVE-2023-33246
         ("configStorePath=/etc/cron.d/x", "there is no such setting"),
         ("tls.server.keyPassword=x", "secret"),

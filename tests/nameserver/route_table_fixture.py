@@ -1,4 +1,4 @@
-"""A route table with short words for what its tests say often."""
+"""A route table with shortcuts for its tests."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ SLAVE = "10.0.0.2:10911"
 OTHER = "10.0.0.3:10911"
 
 
-class Nameserver(RouteTable):
-    def hear(
+class ShortcutTable(RouteTable):
+    def register_broker(
         self,
         address: str = MASTER,
         *topics: TopicConfig | str,
@@ -26,7 +26,7 @@ class Nameserver(RouteTable):
         now: float = 0.0,
         expiry_seconds: float = 120.0,
     ) -> RegisterResult:
-        configs = [TopicConfig(topic_name=each) if isinstance(each, str) else each for each in topics]
+        configs = [TopicConfig(topic_name=topic) if isinstance(topic, str) else topic for topic in topics]
         request = Registration(
             cluster=cluster,
             broker_name=name,
@@ -41,7 +41,7 @@ class Nameserver(RouteTable):
         )
         return self.register(request, now)
 
-    def known_route(self, topic: str) -> TopicRoute:
+    def existing_route(self, topic: str) -> TopicRoute:
         route = self.route(topic)
         assert route is not None
         return route
@@ -51,7 +51,7 @@ class Nameserver(RouteTable):
         return {} if data is None else data.broker_addrs
 
     def permission(self, topic: str) -> int:
-        return self.known_route(topic).queue_datas[0].perm
+        return self.existing_route(topic).queue_datas[0].perm
 
 
 def addresses_of(brokers: list[LiveBroker]) -> list[str]:

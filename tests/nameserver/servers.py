@@ -1,4 +1,4 @@
-"""A nameserver in this process, or as a process of its own, and a broker that registers by hand."""
+"""A nameserver in this process, or as a process of its own, and registrations as a broker sends them."""
 
 import asyncio
 import subprocess
@@ -26,7 +26,7 @@ SETTINGS = NameserverSettings(port=0)
 
 @asynccontextmanager
 async def nameserver(settings: NameserverSettings = SETTINGS, clock: Clock | None = None) -> AsyncIterator[str]:
-    """Its address, while it runs."""
+    """Runs a nameserver and yields its address."""
     stop = asyncio.Event()
     address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:

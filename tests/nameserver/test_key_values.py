@@ -1,4 +1,4 @@
-"""Key-value pairs: what is told is saved, and what was saved survives whatever happens to a later save."""
+"""Key-value pairs: what `get` returns is saved, and saved pairs survive a failed save."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "kvConfig.json"
 
 
-def test_a_pair_is_told_in_its_own_namespace_only() -> None:
+def test_a_pair_is_visible_in_its_own_namespace_only() -> None:
     pairs = KeyValues()
     pairs.put("one", "key", "value")
     assert pairs.get("one", "key") == "value"
@@ -33,7 +33,7 @@ def test_a_pair_is_told_in_its_own_namespace_only() -> None:
     assert pairs.get("one", "other") is None
 
 
-def test_a_namespace_lists_its_pairs_and_goes_with_the_last_one() -> None:
+def test_a_namespace_lists_its_pairs_and_is_removed_with_the_last_one() -> None:
     pairs = KeyValues()
     pairs.put("one", "a", "1")
     pairs.put("one", "b", "2")
@@ -103,7 +103,7 @@ def test_a_change_to_the_same_value_writes_nothing(path: Path) -> None:
     assert not path.with_name("kvConfig.json.bak").exists()
 
 
-def test_a_death_between_write_and_rename_leaves_the_old_file(path: Path) -> None:
+def test_a_crash_between_write_and_rename_leaves_the_old_file(path: Path) -> None:
     path.write_text(APACHE_FILE)
     path.with_name("kvConfig.json.tmp").write_text('{"configTable":{"ORDER_TOPIC_CONFIG":{"ord')
     pairs = KeyValues(path)
@@ -147,7 +147,7 @@ def test_a_save_that_fails_changes_neither_memory_nor_file(
     ],
     ids=["empty", "cut", "no table", "a list", "a number", "not UTF-8", "control", "no key", "deep", "huge"],
 )
-def test_a_damaged_file_stops_the_start_and_names_the_cure(path: Path, content: bytes) -> None:
+def test_a_damaged_file_stops_the_start_with_a_hint(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(SettingsError) as failure:
         KeyValues(path)
@@ -158,13 +158,13 @@ def test_a_damaged_file_stops_the_start_and_names_the_cure(path: Path, content: 
     assert path.read_bytes() == content
 
 
-def test_a_path_that_can_not_be_read_is_a_settings_error(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_read_is_a_settings_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read the key-value file"):
         KeyValues(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("namespace", "key", "value", "fault"),
+    ("namespace", "key", "value", "problem"),
     [
         ("", "key", "value", "the namespace is empty"),
         ("one", "", "value", "the key is empty"),
@@ -177,15 +177,15 @@ def test_a_path_that_can_not_be_read_is_a_settings_error(tmp_path: Path) -> None
         ("one", "key", "\ud800", "the value '\\ud800' has a control character"),
     ],
 )
-def test_an_illegal_pair_is_refused(path: Path, namespace: str, key: str, value: str, fault: str) -> None:
+def test_an_invalid_pair_is_refused(path: Path, namespace: str, key: str, value: str, problem: str) -> None:
     pairs = KeyValues(path)
     with pytest.raises(RequestFailed) as failure:
         pairs.put(namespace, key, value)
-    assert fault in failure.value.remark
+    assert problem in failure.value.remark
     assert not path.exists()
 
 
-def test_pairs_at_the_limits_and_an_empty_value_are_legal() -> None:
+def test_pairs_at_the_limits_and_an_empty_value_are_valid() -> None:
     pairs = KeyValues()
     pairs.put("n" * NAME_LENGTH_MAX, "k" * NAME_LENGTH_MAX, "v" * VALUE_LENGTH_MAX)
     pairs.put("one", "key", "")
@@ -193,7 +193,7 @@ def test_pairs_at_the_limits_and_an_empty_value_are_legal() -> None:
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_no_more_pairs_are_taken_than_a_start_can_read(
+def test_no_more_pairs_are_accepted_than_can_be_read_at_start(
     path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
 ) -> None:
     monkeypatch.setattr("ariane.nameserver.key_values.FILE_BYTES_MAX", 1_000)
@@ -205,12 +205,12 @@ def test_no_more_pairs_are_taken_than_a_start_can_read(
     assert not saved or KeyValues(path).namespace("one") == {"a": "v" * 600}
 
 
-legal_text = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
+valid_text = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
 
 
 @settings(max_examples=30, deadline=None)  # every example waits for the disk
-@given(st.dictionaries(st.tuples(legal_text, legal_text), legal_text, max_size=8))
-def test_any_legal_pairs_come_back_after_a_restart(
+@given(st.dictionaries(st.tuples(valid_text, valid_text), valid_text, max_size=8))
+def test_any_valid_pairs_come_back_after_a_restart(
     tmp_path_factory: pytest.TempPathFactory, table: dict[tuple[str, str], str]
 ) -> None:
     path = tmp_path_factory.mktemp("pairs") / "kvConfig.json"

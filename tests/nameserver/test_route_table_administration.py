@@ -1,21 +1,21 @@
-"""What administrators ask of the route table and do to it."""
+"""The administrative operations of the route table: lists, deletion of topics, write permissions."""
 
 import pytest
 
 from ariane.model.route import BrokerData, ClusterMap
 from ariane.model.topic import Permission, TopicConfig, TopicSysFlag
-from tests.nameserver.route_table_fixture import MASTER, OTHER, SLAVE, Nameserver
+from tests.nameserver.route_table_fixture import MASTER, OTHER, SLAVE, ShortcutTable
 
 
 @pytest.fixture
-def table() -> Nameserver:
-    return Nameserver()
+def table() -> ShortcutTable:
+    return ShortcutTable()
 
 
-def test_the_cluster_map_names_all_brokers_and_their_clusters(table: Nameserver) -> None:
-    table.hear(SLAVE, broker_id=1)
-    table.hear(MASTER)
-    table.hear(OTHER, name="broker-b", cluster="green")
+def test_the_cluster_map_names_all_brokers_and_their_clusters(table: ShortcutTable) -> None:
+    table.register_broker(SLAVE, broker_id=1)
+    table.register_broker(MASTER)
+    table.register_broker(OTHER, name="broker-b", cluster="green")
     assert table.cluster_map() == ClusterMap(
         broker_addr_table={
             "broker-a": BrokerData(cluster="blue", broker_name="broker-a", broker_addrs={0: MASTER, 1: SLAVE}),
@@ -26,26 +26,26 @@ def test_the_cluster_map_names_all_brokers_and_their_clusters(table: Nameserver)
     assert list(table.addresses()) == [0, 1], "the master comes first"
 
 
-def test_topics_of_a_cluster_are_those_of_its_brokers_once_each(table: Nameserver) -> None:
-    table.hear(MASTER, "orders", "payments", name="broker-a")
-    table.hear(SLAVE, "orders", name="broker-b")
-    table.hear(OTHER, "audit", name="broker-c", cluster="green")
+def test_topics_of_a_cluster_are_those_of_its_brokers_once_each(table: ShortcutTable) -> None:
+    table.register_broker(MASTER, "orders", "payments", name="broker-a")
+    table.register_broker(SLAVE, "orders", name="broker-b")
+    table.register_broker(OTHER, "audit", name="broker-c", cluster="green")
     assert table.topics_of_cluster("blue") == ["orders", "payments"]
     assert table.topics_of_cluster("green") == ["audit"]
     assert table.topics_of_cluster("red") == []
 
 
-def test_system_topics_are_cluster_and_broker_names_with_one_address(table: Nameserver) -> None:
+def test_system_topics_are_cluster_and_broker_names_with_one_address(table: ShortcutTable) -> None:
     assert table.system_topics() == ([], None)
-    table.hear(MASTER, "orders")
-    table.hear(OTHER, name="broker-b")
+    table.register_broker(MASTER, "orders")
+    table.register_broker(OTHER, name="broker-b")
     assert table.system_topics() == (["blue", "broker-a", "broker-b"], MASTER)
 
 
-def test_unit_lists_follow_the_flags_of_the_first_broker(table: Nameserver) -> None:
+def test_unit_lists_follow_the_flags_of_the_first_broker(table: ShortcutTable) -> None:
     unit, subscribed = TopicSysFlag.UNIT, TopicSysFlag.UNIT_SUBSCRIPTION
-    table.hear(OTHER, TopicConfig(topic_name="unit", topic_sys_flag=2), name="broker-b")
-    table.hear(
+    table.register_broker(OTHER, TopicConfig(topic_name="unit", topic_sys_flag=2), name="broker-b")
+    table.register_broker(
         MASTER,
         TopicConfig(topic_name="plain"),
         TopicConfig(topic_name="unit", topic_sys_flag=1),
@@ -57,48 +57,50 @@ def test_unit_lists_follow_the_flags_of_the_first_broker(table: Nameserver) -> N
     assert table.flagged_topics(subscribed, lacks=unit) == ["subscribed"]
 
 
-def test_a_deleted_topic_is_gone_until_a_broker_brings_it_back(table: Nameserver) -> None:
-    table.hear(MASTER, "orders")
+def test_a_deleted_topic_is_gone_until_a_broker_brings_it_back(table: ShortcutTable) -> None:
+    table.register_broker(MASTER, "orders")
     assert table.delete_topic("orders")
     assert not table.delete_topic("orders")
-    table.hear(MASTER, "orders")
+    table.register_broker(MASTER, "orders")
     assert table.route("orders") is None
-    table.hear(MASTER, "orders", version=2)
+    table.register_broker(MASTER, "orders", version=2)
     assert table.route("orders") is not None
 
 
-def test_a_topic_deleted_in_one_cluster_stays_in_the_others(table: Nameserver) -> None:
-    table.hear(MASTER, "orders", name="broker-a", cluster="blue")
-    table.hear(OTHER, "orders", name="broker-b", cluster="green")
+def test_a_topic_deleted_in_one_cluster_stays_in_the_others(table: ShortcutTable) -> None:
+    table.register_broker(MASTER, "orders", name="broker-a", cluster="blue")
+    table.register_broker(OTHER, "orders", name="broker-b", cluster="green")
     before = table.route_version("orders")
     assert not table.delete_topic("orders", "red")
     assert table.route_version("orders") == before
     assert table.delete_topic("orders", "blue")
-    assert [queues.broker_name for queues in table.known_route("orders").queue_datas] == ["broker-b"]
+    assert [queues.broker_name for queues in table.existing_route("orders").queue_datas] == ["broker-b"]
     assert table.delete_topic("orders", "green")
     assert table.route("orders") is None
 
 
-def test_a_wipe_takes_the_write_bit_of_all_topics_of_one_broker(table: Nameserver) -> None:
-    table.hear(MASTER, "orders", TopicConfig(topic_name="TBW102", perm=7), TopicConfig(topic_name="closed", perm=4))
-    table.hear(OTHER, "orders", name="broker-b")
+def test_a_wipe_takes_the_write_bit_of_all_topics_of_one_broker(table: ShortcutTable) -> None:
+    table.register_broker(
+        MASTER, "orders", TopicConfig(topic_name="TBW102", perm=7), TopicConfig(topic_name="closed", perm=4)
+    )
+    table.register_broker(OTHER, "orders", name="broker-b")
     assert table.wipe_write_permission("broker-a") == 3
-    assert [queues.perm for queues in table.known_route("orders").queue_datas] == [4, 6]
+    assert [queues.perm for queues in table.existing_route("orders").queue_datas] == [4, 6]
     assert table.permission("TBW102") == 5
-    assert table.wipe_write_permission("nobody") == 0
+    assert table.wipe_write_permission("no-such-broker") == 0
 
 
-def test_a_wipe_lasts_until_the_next_changed_registration(table: Nameserver) -> None:
-    table.hear(MASTER, "orders")
+def test_a_wipe_lasts_until_the_next_changed_registration(table: ShortcutTable) -> None:
+    table.register_broker(MASTER, "orders")
     table.wipe_write_permission("broker-a")
-    table.hear(MASTER, "orders")
+    table.register_broker(MASTER, "orders")
     assert table.permission("orders") == Permission.READ
-    table.hear(MASTER, "orders", version=2)
+    table.register_broker(MASTER, "orders", version=2)
     assert table.permission("orders") == Permission.READ_WRITE
 
 
-def test_a_wipe_can_be_undone_and_other_bits_stay(table: Nameserver) -> None:
-    table.hear(MASTER, TopicConfig(topic_name="TBW102", perm=7))
+def test_a_wipe_can_be_undone_and_other_bits_stay(table: ShortcutTable) -> None:
+    table.register_broker(MASTER, TopicConfig(topic_name="TBW102", perm=7))
     before = table.route_version("TBW102")
     table.wipe_write_permission("broker-a")
     wiped = table.route_version("TBW102")

@@ -1,7 +1,7 @@
 """The route table against a naive model, over any sequence of what brokers, networks and administrators do.
 
-The model keeps one record per live address and one per (topic, broker), scans them for every answer, and knows no index
-and no version. After every step both tell the same, and a topic's version moved exactly if its route did.
+The model keeps one record per live address and one per (topic, broker), scans them for every query, and has no index
+and no version. After every step both return the same, and a topic's version changed exactly if its route did.
 """
 
 from collections.abc import Callable
@@ -66,6 +66,11 @@ class Live:
     seen: float
     table_size: int
 
+    @property
+    def identity(self) -> tuple[str, str, int, str]:
+        request = self.request
+        return request.cluster, request.broker_name, request.broker_id, request.address
+
 
 class Model:
     def __init__(self) -> None:
@@ -74,18 +79,18 @@ class Model:
         self.queues: dict[tuple[str, str], QueueData] = {}
 
     def register(self, request: Registration, now: float) -> None:
-        known = self.live.get(request.address)
-        if known and known.request.broker_name != request.broker_name:
-            self.drop(lambda live: live is known)
-            known = None
+        previous = self.live.get(request.address)
+        if previous and previous.request.broker_name != request.broker_name:
+            self.drop(lambda live: live is previous)
+            previous = None
         self.live = {
             address: live
             for address, live in self.live.items()
             if (live.request.broker_name, live.request.broker_id) != (request.broker_name, request.broker_id)
             or address == request.address
         }
-        size = known.table_size if known else 0
-        if self.counts(request, known):
+        size = previous.table_size if previous else 0
+        if self.takes_topics(request, previous):
             assert request.topics is not None
             size = len(request.topics)
             for config in request.topics.values():
@@ -97,22 +102,22 @@ class Model:
                     topic_sys_flag=config.topic_sys_flag,
                 )
         if request.filter_servers is None:
-            request = replace(request, filter_servers=known.request.filter_servers if known else [])
+            request = replace(request, filter_servers=previous.request.filter_servers if previous else [])
         self.live[request.address] = Live(request, now, size)
         self.cluster[request.broker_name] = request.cluster
 
-    def counts(self, request: Registration, known: Live | None) -> bool:
+    def takes_topics(self, request: Registration, previous: Live | None) -> bool:
         if request.broker_id != 0 or request.topics is None:
             return False
-        if known is None or known.request.broker_id != 0:
+        if previous is None or previous.request.broker_id != 0:
             return True
-        return known.request.data_version != request.data_version or len(request.topics) > known.table_size
+        return previous.request.data_version != request.data_version or len(request.topics) > previous.table_size
 
     def drop(self, gone: Callable[[Live], bool]) -> set[str]:
         dropped = {address for address, live in self.live.items() if gone(live)}
         self.live = {address: live for address, live in self.live.items() if address not in dropped}
         names = {live.request.broker_name for live in self.live.values()}
-        self.queues = {place: queues for place, queues in self.queues.items() if place[1] in names}
+        self.queues = {key: queues for key, queues in self.queues.items() if key[1] in names}
         return dropped
 
     def addresses(self, name: str) -> dict[int, str]:
@@ -148,7 +153,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.table = RouteTable()
         self.model = Model()
         self.now = 0.0
-        self.told = self.responses()
+        self.previous = self.responses()
 
     def responses(self) -> dict[str, tuple[TopicRoute | None, int]]:
         return {topic: (self.table.route(topic), self.table.route_version(topic)) for topic in TOPICS}
@@ -162,12 +167,12 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), changes=changes)
     def register_again(self, data: Any, changes: dict[str, Any]) -> None:
-        """What brokers do all day: the same again, at times with something new."""
+        """The common case: a broker registers again, sometimes with a change."""
         if not self.model.live:
             return
         request = data.draw(st.sampled_from([live.request for live in self.model.live.values()]))
         before = self.responses()
-        # Two brokers of one name may quarrel about its cluster; then even the same again is a change.
+        # Two brokers of one name may register different clusters; then even an equal registration is a change.
         is_same = changes.keys() <= {"connection"} and request.cluster == self.model.cluster[request.broker_name]
         self.register(replace(request, **changes))
         assert not is_same or self.responses() == before
@@ -179,10 +184,11 @@ class RouteTableMachine(RuleBasedStateMachine):
         address=st.sampled_from(ADDRESSES),
     )
     def unregister(self, cluster: str, name: str, broker_id: int, address: str) -> None:
-        wanted = (cluster, name, broker_id, address)
+        identity = (cluster, name, broker_id, address)
         dropped = self.model.drop(
             lambda live: (
-                (live.request.cluster, live.request.broker_name, live.request.broker_id, live.request.address) == wanted
+                (live.request.cluster, live.request.broker_name, live.request.broker_id, live.request.address)
+                == identity
             )
         )
         assert self.table.unregister(cluster, name, broker_id, address) == bool(dropped)
@@ -206,21 +212,17 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), cluster=st.none() | st.sampled_from(CLUSTERS))
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        gone = [
-            place
-            for place in self.model.queues
-            if place[0] == topic and cluster in (None, self.model.cluster[place[1]])
-        ]
-        for place in gone:
-            del self.model.queues[place]
+        gone = [key for key in self.model.queues if key[0] == topic and cluster in (None, self.model.cluster[key[1]])]
+        for key in gone:
+            del self.model.queues[key]
         assert self.table.delete_topic(topic, cluster) == bool(gone)
 
     @rule(name=st.sampled_from(NAMES), writable=st.booleans())
     def change_permission(self, name: str, writable: bool) -> None:
-        places = [place for place in self.model.queues if place[1] == name]
-        for place in places:
-            old = self.model.queues[place]
-            self.model.queues[place] = QueueData(
+        keys = [key for key in self.model.queues if key[1] == name]
+        for key in keys:
+            old = self.model.queues[key]
+            self.model.queues[key] = QueueData(
                 broker_name=name,
                 read_queue_nums=old.read_queue_nums,
                 write_queue_nums=old.write_queue_nums,
@@ -228,7 +230,7 @@ class RouteTableMachine(RuleBasedStateMachine):
                 topic_sys_flag=old.topic_sys_flag,
             )
         change = self.table.add_write_permission if writable else self.table.wipe_write_permission
-        assert change(name) == len(places)
+        assert change(name) == len(keys)
 
     @invariant()
     def routes_are_those_of_the_model(self) -> None:
@@ -236,14 +238,16 @@ class RouteTableMachine(RuleBasedStateMachine):
             assert self.table.route(topic) == self.model.route(topic)
 
     @invariant()
-    def a_version_moves_exactly_when_the_route_does(self) -> None:
-        told = self.responses()
+    def a_version_changes_exactly_when_the_route_does(self) -> None:
+        responses = self.responses()
         for topic in TOPICS:
-            assert (told[topic][0] == self.told[topic][0]) == (told[topic][1] == self.told[topic][1])
-        self.told = told
+            assert (responses[topic][0] == self.responses[topic][0]) == (
+                responses[topic][1] == self.responses[topic][1]
+            )
+        self.responses = told
 
     @invariant()
-    def no_route_leads_nowhere(self) -> None:
+    def every_route_has_queues_and_addresses(self) -> None:
         for route in filter(None, (self.table.route(topic) for topic in TOPICS)):
             assert route.queue_datas
             assert {queues.broker_name for queues in route.queue_datas} == {
@@ -252,11 +256,11 @@ class RouteTableMachine(RuleBasedStateMachine):
             assert all(broker.broker_addrs for broker in route.broker_datas)
 
     @invariant()
-    def every_live_address_has_one_place_and_the_dead_have_none(self) -> None:
+    def every_live_address_is_listed_once_and_dropped_ones_never(self) -> None:
         brokers = self.table.cluster_map().broker_addr_table
         assert brokers == {name: self.model.broker_data(name) for name in self.model.names()}
-        places = [address for broker in brokers.values() for address in broker.broker_addrs.values()]
-        assert sorted(places) == sorted(self.model.live)
+        keys = [address for broker in brokers.values() for address in broker.broker_addrs.values()]
+        assert sorted(keys) == sorted(self.model.live)
         for address in ADDRESSES:
             live = self.model.live.get(address)
             assert self.table.data_version(address) == (live.request.data_version if live else None)

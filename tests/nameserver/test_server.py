@@ -1,4 +1,4 @@
-"""The nameserver over real sockets."""
+"""The nameserver over real sockets: every request, expiry, persistence, and hostile input."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ from tests.nameserver.servers import (
 from tests.transport.peers import RawClient, until
 
 
-async def refusal(call: "object") -> RequestFailed:
+async def error_of(call: "object") -> RequestFailed:
     with pytest.raises(RequestFailed) as caught:
         await call  # type: ignore[misc]
     return caught.value
@@ -83,9 +83,9 @@ async def test_a_registered_broker_is_found_by_its_topics(serialization: Seriali
         ]
 
 
-async def test_an_unknown_topic_is_code_17_with_the_cure() -> None:
+async def test_an_unknown_topic_is_code_17_with_a_hint() -> None:
     async with nameserver() as address, caller() as client:
-        error = await refusal(client.call(address, GetRoute("nowhere")))
+        error = await error_of(client.call(address, GetRoute("nowhere")))
         assert error.code == ResponseCode.TOPIC_NOT_EXIST
         assert "nowhere" in error.remark
         assert "create the topic" in error.remark
@@ -129,7 +129,7 @@ async def test_a_slave_learns_its_master() -> None:
 
 async def test_trap_12_a_body_that_does_not_match_its_checksum_is_refused() -> None:
     async with nameserver() as address, caller() as client:
-        error = await refusal(client.call(address, corrupted(registration("orders"))))
+        error = await error_of(client.call(address, corrupted(registration("orders"))))
         assert error.code == ResponseCode.SYSTEM_ERROR
         assert "checksum" in error.remark
         assert not await has_route(client, address, "orders")
@@ -145,19 +145,19 @@ async def test_trap_12_a_body_that_does_not_match_its_checksum_is_refused() -> N
         registration("orders", broker_id=-1),
     ],
 )
-async def test_a_broker_with_an_impossible_name_or_address_is_refused(invalid: RegisterBroker) -> None:
+async def test_a_broker_with_an_invalid_name_or_address_is_refused(invalid: RegisterBroker) -> None:
     async with nameserver() as address, caller() as client:
-        await refusal(client.call(address, invalid))
+        await error_of(client.call(address, invalid))
         assert not await has_route(client, address, "orders")
 
 
 async def test_an_unregistered_broker_is_gone() -> None:
     async with nameserver() as address, caller() as client:
         await client.call(address, registration("orders"))
-        bye = UnregisterBroker(
+        request = UnregisterBroker(
             broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="DefaultCluster", broker_id=0
         )
-        await client.call(address, bye)
+        await client.call(address, request)
         assert not await has_route(client, address, "orders")
         assert (await client.call(address, GetCluster())).body.broker_addr_table == {}
 
@@ -171,7 +171,7 @@ async def test_a_broker_is_dropped_when_its_connection_closes(caplog: pytest.Log
         assert not await has_route(client, address, "orders")
 
 
-async def test_a_silent_broker_is_dropped_120_seconds_after_its_last_beat() -> None:
+async def test_a_silent_broker_is_dropped_120_seconds_after_its_last_heartbeat() -> None:
     clock = FakeClock()
     patient = with_settings(transport=SETTINGS.transport.__class__(idle_timeout_s=3600, first_frame_timeout_s=3600))
     async with nameserver(patient, clock) as address, caller() as client:
@@ -202,7 +202,7 @@ async def test_a_broker_can_ask_whether_it_must_register_again() -> None:
         assert (await client.call(address, request(2))).changed
 
 
-async def test_write_permission_can_be_wiped_and_given_back() -> None:
+async def test_write_permission_can_be_wiped_and_restored() -> None:
     async with nameserver() as address, caller() as client:
         await client.call(address, registration("orders", "payments"))
         assert (await client.call(address, WipeWritePermission("broker-a"))).wipe_topic_count == 2
@@ -242,13 +242,13 @@ async def test_key_value_pairs_outlive_a_restart(tmp_path: Path) -> None:
     async with nameserver(settings) as address, caller() as client:
         assert (await client.call(address, GetKeyValue("ORDER_TOPIC_CONFIG", "orders"))).value == "broker-a:4"
         assert (await client.call(address, ListKeyValues("ORDER_TOPIC_CONFIG"))).body.table == {"orders": "broker-a:4"}
-        told = await client.call(address, registration("orders"))
-        assert told.body is not None
-        assert told.body.table == {"orders": "broker-a:4"}
+        response = await client.call(address, registration("orders"))
+        assert response.body is not None
+        assert response.body.table == {"orders": "broker-a:4"}
         assert (await client.call(address, GetRoute("orders"))).body.order_topic_conf == "broker-a:4"
         await client.call(address, DeleteKeyValue("ORDER_TOPIC_CONFIG", "orders"))
         assert (await client.call(address, GetRoute("orders"))).body.order_topic_conf is None
-        error = await refusal(client.call(address, GetKeyValue("ORDER_TOPIC_CONFIG", "orders")))
+        error = await error_of(client.call(address, GetKeyValue("ORDER_TOPIC_CONFIG", "orders")))
         assert error.code == ResponseCode.QUERY_NOT_FOUND
 
 
@@ -257,7 +257,7 @@ async def test_settings_can_be_read_but_not_changed() -> None:
         text = (await client.call(address, GetNameserverSettings())).body
         assert "orderMessageEnable=false\n" in text
         assert "assword" not in text
-        error = await refusal(client.call(address, UpdateNameserverSettings(body="kvConfigPath=/etc/passwd\n")))
+        error = await error_of(client.call(address, UpdateNameserverSettings(body="kvConfigPath=/etc/passwd\n")))
         assert error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert (await client.call(address, GetNameserverSettings())).body == text
 
@@ -274,7 +274,7 @@ async def test_the_configuration_is_printed_every_ten_minutes_at_debug_level(
             assert [vars(record)["table"] for record in printed] == [{"N": {"k": "v"}}] * 2
 
 
-async def test_routes_of_a_changed_broker_are_new_at_once() -> None:
+async def test_a_changed_registration_changes_the_route_immediately() -> None:
     async with nameserver() as address, caller() as client:
         await client.call(address, registration(TopicConfig(topic_name="orders", write_queue_nums=4), counter=1))
         assert (await client.call(address, GetRoute("orders"))).body.queue_datas[0].write_queue_nums == 4
@@ -297,8 +297,8 @@ async def test_when_one_of_two_nameservers_is_killed_the_other_still_answers() -
             assert await has_route(client, second_address, "orders")
 
 
-async def test_trap_18_a_first_registration_with_a_single_topic_is_taken() -> None:
-    """5.x nameservers refuse it; a broker of ours will send its system topics along, and this one takes both."""
+async def test_trap_18_a_first_registration_with_a_single_topic_is_accepted() -> None:
+    """5.x nameservers refuse it. Ariane's brokers send their system topics along; this nameserver accepts both."""
     async with nameserver() as address, caller() as client:
         await client.call(address, registration("orders"))
         assert await has_route(client, address, "orders")
@@ -311,7 +311,7 @@ async def test_a_body_of_200_000_brackets_is_refused_while_others_are_served() -
         deep = RegisterBroker(
             broker_name="b", broker_addr="127.0.0.1:1", cluster_name="c", broker_id=0, body=b"[" * 200_000
         )
-        refused = asyncio.ensure_future(refusal(hostile.call(address, deep)))
+        refused = asyncio.ensure_future(error_of(hostile.call(address, deep)))
         await client.call(address, registration("orders"))
         assert await has_route(client, address, "orders")
         assert "nests deeper" in (await refused).remark

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote find a route at our nameserver and follow it."""
+"""The C++ client finds a route at the nameserver and sends to the broker that it names."""
 
 import asyncio
 import importlib.util
@@ -21,8 +21,8 @@ CPP_PRODUCER = Path(__file__).parent.parent / "clients" / "cpp_producer.py"
 
 
 @dataclass
-class Inbox:
-    """As much of a broker as a single send needs: it says where the message went and keeps it for the test."""
+class StubBroker:
+    """A minimal broker for a single send: it acknowledges the message and keeps it for the test."""
 
     received: list[tuple[str, bytes, Language]] = field(default_factory=list)
 
@@ -36,11 +36,11 @@ class Inbox:
 
 @pytest.mark.skipif(importlib.util.find_spec("rocketmq") is None, reason="the C++ client's wheel is for Linux x86-64")
 async def test_the_cpp_client_follows_our_route(tmp_path: Path) -> None:
-    inbox = Inbox()
+    stub = StubBroker()
     async with (
         nameserver() as name_server,
         caller() as broker,
-        serving(Dispatcher(HandlerTable.of(inbox)).receive) as broker_port,
+        serving(Dispatcher(HandlerTable.of(stub)).receive) as broker_port,
     ):
         await broker.call(name_server, registration("orders", address=str(broker_port.address)))
         process = await asyncio.create_subprocess_exec(
@@ -49,6 +49,6 @@ async def test_the_cpp_client_follows_our_route(tmp_path: Path) -> None:
         )  # fmt: skip
         async with asyncio.timeout(60):
             printed, _ = await process.communicate()
-    assert inbox.received == [("orders", b"hello", Language.CPP)]
+    assert stub.received == [("orders", b"hello", Language.CPP)]
     assert printed.split() == [b"0", b"42"]
     assert process.returncode == 0

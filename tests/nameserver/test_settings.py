@@ -1,3 +1,5 @@
+"""Nameserver settings: an Apache namesrv.conf, safe defaults, and keys that have no effect."""
+
 from pathlib import Path
 
 import pytest
@@ -56,31 +58,31 @@ def test_an_empty_bind_address_does_not_open_every_interface(tmp_path: Path) -> 
         load_text(tmp_path, "bindAddress=")
 
 
-def test_what_a_peer_is_told_uses_rocketmq_keys_and_units_and_hides_the_password(tmp_path: Path) -> None:
-    told = to_properties(load_text(tmp_path, APACHE_CONF).settings)
-    assert told["listenPort"] == "9877"
-    assert told["scanNotActiveBrokerInterval"] == "5000"
-    assert told["serverChannelMaxIdleTimeSeconds"] == "60"
-    assert told["orderMessageEnable"] == "true"
-    assert not any("assword" in key or "hunter2" in text for key, text in told.items())
+def test_to_properties_uses_rocketmq_keys_and_units_and_hides_the_password(tmp_path: Path) -> None:
+    properties = to_properties(load_text(tmp_path, APACHE_CONF).settings)
+    assert properties["listenPort"] == "9877"
+    assert properties["scanNotActiveBrokerInterval"] == "5000"
+    assert properties["serverChannelMaxIdleTimeSeconds"] == "60"
+    assert properties["orderMessageEnable"] == "true"
+    assert not any("assword" in key or "hunter2" in text for key, text in properties.items())
 
 
 def test_no_key_is_both_supported_and_unsupported_or_declared_twice() -> None:
-    keys = [key.name for declared in describe(NameserverSettings) for key in declared.keys]
+    keys = [key.name for spec in describe(NameserverSettings) for key in spec.keys]
     assert len(keys) == len(set(keys))
     assert not set(keys) & set(UNSUPPORTED)
 
 
 def test_no_setting_that_names_a_file_an_address_or_a_secret_can_change_at_run_time() -> None:
-    for declared in describe(NameserverSettings):
-        if declared.secret or declared.kind.type is Path or declared.name in ("host", "port"):
-            assert not declared.reloadable, declared.name
+    for spec in describe(NameserverSettings):
+        if spec.secret or spec.kind.type is Path or spec.name in ("host", "port"):
+            assert not spec.reloadable, spec.name
 
 
 def test_every_default_is_within_its_own_range() -> None:
-    for declared in describe(NameserverSettings):
-        if declared.default is not None:
-            assert declared.kind.check(declared.default) == declared.default
+    for spec in describe(NameserverSettings):
+        if spec.default is not None:
+            assert spec.kind.check(spec.default) == spec.default
 
 
 @pytest.mark.parametrize("text", ["[nameserver]\nlisten_port = 1\n", "[nameserver]\nprot = 1\n"])

@@ -1,4 +1,4 @@
-"""Settings that change while they are used: an allow-list, all or none."""
+"""Changing settings at run time: only reloadable ones, and all changes or none."""
 
 from dataclasses import dataclass, field
 
@@ -26,10 +26,10 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
 
 
-def fault(settings: Outer, **wanted: str) -> str:
+def error_of(settings: Outer, **updates: str) -> str:
     before = (settings.fixed, settings.wait_s, settings.password, settings.inner.low, settings.inner.high)
     with pytest.raises(SettingsError) as caught:
-        change(settings, wanted)
+        change(settings, updates)
     assert (settings.fixed, settings.wait_s, settings.password, settings.inner.low, settings.inner.high) == before
     return str(caught.value)
 
@@ -41,23 +41,23 @@ def test_a_change_is_seen_through_every_reference() -> None:
     assert (settings.wait_s, inner.low) == (2.5, 5)
 
 
-def test_all_or_none_and_every_fault_is_told() -> None:
-    told = fault(Outer(), waitMills="2000", fixed="b", nothing="1", low="x", password="p")
-    assert told.count(";") >= 3
+def test_all_or_none_and_every_problem_is_reported() -> None:
+    message = error_of(Outer(), waitMills="2000", fixed="b", nothing="1", low="x", password="p")
+    assert message.count(";") >= 3
     for word in ("fixed: ", "nothing: there is no such setting", "low: expected", "password: a secret"):
-        assert word in told
+        assert word in message
 
 
-def test_what_settings_demand_of_each_other_holds_for_the_new_values() -> None:
-    assert fault(Outer(), low="10") == "low is above high"
+def test_rules_between_settings_are_checked_with_the_new_values() -> None:
+    assert error_of(Outer(), low="10") == "low is above high"
     settings = Outer()
     change(settings, {"low": "10", "high": "20"})
     assert (settings.inner.low, settings.inner.high) == (10, 20)
 
 
-def test_a_value_that_is_in_force_is_no_change() -> None:
+def test_setting_the_current_value_changes_nothing() -> None:
     assert change(Outer(), {"fixed": "a", "waitMills": "1000"}) == []
 
 
-def test_the_range_counts() -> None:
-    assert "waitMills" in fault(Outer(), waitMills="1")
+def test_the_range_is_checked() -> None:
+    assert "waitMills" in error_of(Outer(), waitMills="1")

@@ -1,3 +1,5 @@
+"""Loading settings: precedence of the sources, error messages, secrets, and properties that can be read back."""
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -59,7 +61,7 @@ def load_store(
     )
 
 
-def fault(*args: object, **named: object) -> str:
+def error_of(*args: object, **named: object) -> str:
     with pytest.raises(SettingsError) as caught:
         load_store(*args, **named)  # type: ignore[arg-type]
     return str(caught.value)
@@ -111,15 +113,15 @@ def test_a_key_in_milliseconds_becomes_seconds_and_back(here: Path) -> None:
     assert to_properties(settings)["flushInterval"] == "1500"
 
 
-def test_the_range_of_a_key_is_told_in_its_own_unit(here: Path) -> None:
-    told = fault("flushInterval=1")
-    assert told == "broker.conf:1: flushInterval = '1': expected a number from 10 to 60000"
+def test_the_range_of_a_key_is_reported_in_its_own_unit(here: Path) -> None:
+    message = error_of("flushInterval=1")
+    assert message == "broker.conf:1: flushInterval = '1': expected a number from 10 to 60000"
 
 
 def test_zero_means_the_default_where_rocketmq_says_so(here: Path) -> None:
     assert load_store("bufferSize=0").settings.disk.buffer_bytes == 4096
-    assert "expected a whole number of at least 512" in fault("bufferSize=1")
-    assert "expected a whole number of at least 512" in fault("[broker.disk]\nbuffer_bytes=0", "a.toml")
+    assert "expected a whole number of at least 512" in error_of("bufferSize=1")
+    assert "expected a whole number of at least 512" in error_of("[broker.disk]\nbuffer_bytes=0", "a.toml")
 
 
 def test_an_unsupported_key_is_a_warning_with_its_reason(here: Path) -> None:
@@ -128,93 +130,93 @@ def test_an_unsupported_key_is_a_warning_with_its_reason(here: Path) -> None:
 
 
 def test_an_unknown_key_names_the_nearest_one(here: Path) -> None:
-    told = fault("\nmappedfilesiz=1")
-    assert told == "broker.conf:2: unknown key 'mappedfilesiz', did you mean 'mappedFileSize'?"
-    assert "did you mean 'haListenPort'?" in fault("halistenport=1")
+    message = error_of("\nmappedfilesiz=1")
+    assert message == "broker.conf:2: unknown key 'mappedfilesiz', did you mean 'mappedFileSize'?"
+    assert "did you mean 'haListenPort'?" in error_of("halistenport=1")
 
 
-def test_our_own_name_in_a_properties_file_is_led_to_its_key_or_variable(here: Path) -> None:
-    assert "did you mean 'mappedFileSize'?" in fault("segment_bytes=1")
-    assert "did you mean ARIANE_BROKER__LABEL?" in fault("label=x")
+def test_a_setting_name_in_a_properties_file_suggests_its_key_or_variable(here: Path) -> None:
+    assert "did you mean 'mappedFileSize'?" in error_of("segment_bytes=1")
+    assert "did you mean ARIANE_BROKER__LABEL?" in error_of("label=x")
 
 
 def test_an_unknown_toml_key_names_the_nearest_one(here: Path) -> None:
-    told = fault("[broker]\nwarm = true\nsegmentbytes = 1", "a.toml")
-    assert told == "a.toml:3: unknown key 'segmentbytes', did you mean 'segment_bytes'?"
-    assert "did you mean 'disk.interval_s'?" in fault("[broker]\ninterval_s = 1", "a.toml")
-    assert "did you mean 'disk.flush'?" in fault("[broker]\nflushDiskType = 'x'", "a.toml")
+    message = error_of("[broker]\nwarm = true\nsegmentbytes = 1", "a.toml")
+    assert message == "a.toml:3: unknown key 'segmentbytes', did you mean 'segment_bytes'?"
+    assert "did you mean 'disk.interval_s'?" in error_of("[broker]\ninterval_s = 1", "a.toml")
+    assert "did you mean 'disk.flush'?" in error_of("[broker]\nflushDiskType = 'x'", "a.toml")
 
 
 def test_an_unknown_table_names_the_nearest_one(here: Path) -> None:
-    assert fault("[brokre]\na = 1\nb = 2", "a.toml") == "a.toml: unknown table 'brokre', did you mean [broker]?"
-    assert "unknown table 'brokr'" in fault("[brokr]", "a.toml")
-    assert "unknown key 'disc', did you mean 'disk'?" in fault("[broker.disc]", "a.toml")
+    assert error_of("[brokre]\na = 1\nb = 2", "a.toml") == "a.toml: unknown table 'brokre', did you mean [broker]?"
+    assert "unknown table 'brokr'" in error_of("[brokr]", "a.toml")
+    assert "unknown key 'disc', did you mean 'disk'?" in error_of("[broker.disc]", "a.toml")
 
 
-def test_a_setting_outside_its_table_is_told_where_to_go(here: Path) -> None:
-    assert "'warm' stands outside every table; put it under [broker]" in fault("warm = true", "a.toml")
-    assert "'disk' is a table" in fault("[broker]\ndisk = 1", "a.toml")
-    assert "'broker' is a table" in fault("broker = 1", "a.toml")
+def test_a_setting_outside_its_table_is_an_error_that_names_the_table(here: Path) -> None:
+    assert "'warm' is outside every table; put it under [broker]" in error_of("warm = true", "a.toml")
+    assert "'disk' is a table" in error_of("[broker]\ndisk = 1", "a.toml")
+    assert "'broker' is a table" in error_of("broker = 1", "a.toml")
 
 
-def test_a_key_that_resembles_nothing_is_led_to_the_documentation(here: Path) -> None:
-    assert "unknown key 'zzz', docs/settings.md lists every one" in fault("zzz=1")
+def test_a_key_that_resembles_nothing_points_to_the_documentation(here: Path) -> None:
+    assert "unknown key 'zzz', docs/settings.md lists all of them" in error_of("zzz=1")
 
 
 def test_an_unknown_variable_names_the_nearest_one() -> None:
-    told = fault(
+    message = error_of(
         environ={"ARIANE_BROKER__SEGMENT_BYTE": "1", "ARIANE_DEBUG": "1", "ARIANE_CLIENT__X": "1", "HOME": "/"}
     )
-    assert told == "unknown variable 'ARIANE_BROKER__SEGMENT_BYTE', did you mean ARIANE_BROKER__SEGMENT_BYTES?"
+    assert message == "unknown variable 'ARIANE_BROKER__SEGMENT_BYTE', did you mean ARIANE_BROKER__SEGMENT_BYTES?"
 
 
 def test_a_variable_of_an_unknown_section_names_the_nearest_one() -> None:
-    told = fault(environ={"ARIANE_BROKRE__WARM": "true"})
-    assert told == "variable ARIANE_BROKRE__WARM: unknown section 'BROKRE', did you mean ARIANE_BROKER__...?"
+    message = error_of(environ={"ARIANE_BROKRE__WARM": "true"})
+    assert message == "variable ARIANE_BROKRE__WARM: unknown section 'BROKRE', did you mean ARIANE_BROKER__...?"
 
 
 def test_a_bad_value_names_key_value_and_what_is_expected(here: Path) -> None:
-    assert fault("mappedFileSize=big") == (
+    assert error_of("mappedFileSize=big") == (
         "broker.conf:1: mappedFileSize = 'big': expected a whole number from 1 to 2147483648"
     )
-    assert fault("[broker]\nsegment_bytes = '1'", "a.toml") == (
+    assert error_of("[broker]\nsegment_bytes = '1'", "a.toml") == (
         "a.toml:2: segment_bytes = '1': expected a whole number from 1 to 2147483648"
     )
-    assert fault(environ={"ARIANE_BROKER__WARM": "yes"}) == "ARIANE_BROKER__WARM = 'yes': expected true or false"
-    assert fault(flags={"segment_bytes": 0}).startswith("flag segment_bytes = 0: expected")
+    assert error_of(environ={"ARIANE_BROKER__WARM": "yes"}) == "ARIANE_BROKER__WARM = 'yes': expected true or false"
+    assert error_of(flags={"segment_bytes": 0}).startswith("flag segment_bytes = 0: expected")
 
 
-def test_all_faults_come_in_one_error(here: Path) -> None:
-    told = fault("warmMappedFile=2\nnope=1\n", environ={"ARIANE_BROKER__WARM": "3"})
-    assert [line[:17] for line in told.splitlines()[1:]] == [
+def test_all_problems_are_in_one_error(here: Path) -> None:
+    message = error_of("warmMappedFile=2\nnope=1\n", environ={"ARIANE_BROKER__WARM": "3"})
+    assert [line[:17] for line in message.splitlines()[1:]] == [
         "  broker.conf:1: ",
         "  broker.conf:2: ",
         "  ARIANE_BROKER__",
     ]
 
 
-def test_a_file_that_is_something_else_gives_a_short_list_of_faults(here: Path) -> None:
-    told = fault("\n".join(f"word{number} x" for number in range(50)))
-    assert len(told.splitlines()) == 12
-    assert told.endswith("and 40 more")
+def test_a_file_that_is_something_else_gives_a_short_list_of_problems(here: Path) -> None:
+    message = error_of("\n".join(f"word{number} x" for number in range(50)))
+    assert len(message.splitlines()) == 12
+    assert message.endswith("and 40 more")
 
 
 def test_a_value_with_a_control_character_is_refused(here: Path) -> None:
-    assert "no control characters" in fault("storePathRootDir=/data\\nlistenPort=1")
-    assert "no control characters" in fault('[broker]\nlabel = "a\\nb"', "a.toml")
-    assert "no control characters" in fault(environ={"ARIANE_BROKER__LABEL": "a\x1bb"})
+    assert "must not contain control characters" in error_of("storePathRootDir=/data\\nlistenPort=1")
+    assert "must not contain control characters" in error_of('[broker]\nlabel = "a\\nb"', "a.toml")
+    assert "must not contain control characters" in error_of(environ={"ARIANE_BROKER__LABEL": "a\x1bb"})
 
 
 def test_a_secret_is_in_no_dump_no_repr_and_no_error(here: Path) -> None:
     settings = load_store("diskPassword=hunter2").settings
     assert settings.disk.password == Secret("hunter2")
     assert "hunter2" not in repr(settings) + str(to_properties(settings)) + str(asdict(settings))
-    told = fault(environ={"ARIANE_BROKER__DISK__PASSWORD": "hunter2\n"})
-    assert "(secret)" in told
-    assert "hunter2" not in told
+    message = error_of(environ={"ARIANE_BROKER__DISK__PASSWORD": "hunter2\n"})
+    assert "(secret)" in message
+    assert "hunter2" not in message
 
 
-def test_what_is_told_has_first_keys_only_and_no_unset_value() -> None:
+def test_to_properties_has_first_keys_only_and_no_unset_value() -> None:
     assert to_properties(StoreSettings()) == {
         "mappedFileSize": "1024",
         "warmMappedFile": "false",
@@ -224,38 +226,38 @@ def test_what_is_told_has_first_keys_only_and_no_unset_value() -> None:
     }
 
 
-def test_a_missing_file_a_directory_and_bytes_that_are_no_text_are_settings_errors(here: Path) -> None:
+def test_a_missing_file_a_directory_and_bytes_that_are_not_text_are_settings_errors(here: Path) -> None:
     (here / "folder").mkdir()
     (here / "latin.conf").write_bytes(b"a=\xe9")
     (here / "huge.conf").write_bytes(b"#" * (1 << 20) + b"#")
-    for name, told in {
+    for name, message in {
         "none.conf": "none.conf: cannot read this settings file: No such file or directory",
         "folder": "folder: cannot read this settings file: Is a directory",
         "latin.conf": "latin.conf: byte 2 is not UTF-8; save the file as UTF-8",
-        "huge.conf": "huge.conf: a settings file has at most 1048576 bytes; is this the right file?",
+        "huge.conf": "huge.conf: a settings file may have at most 1048576 bytes; is this the right file?",
     }.items():
         with pytest.raises(SettingsError) as caught:
             load(StoreSettings, section="broker", file=Path(name), environ={}, flags={}, unsupported={})
-        assert str(caught.value) == told
+        assert str(caught.value) == message
 
 
 def test_broken_syntax_names_file_and_line(here: Path) -> None:
-    assert fault("\na=\\u1").startswith("broker.conf: line 2: ")
-    assert fault("[broker", "a.toml").startswith("a.toml: this is not TOML: ")
+    assert error_of("\na=\\u1").startswith("broker.conf: line 2: ")
+    assert error_of("[broker", "a.toml").startswith("a.toml: this is not TOML: ")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(here: Path) -> None:
     assert load_store("\ufeffmappedFileSize=5").settings.segment_bytes == 5
 
 
-def test_declarations_can_be_walked() -> None:
-    declared = {one.name: one for one in describe(StoreSettings)}
-    assert list(declared)[:5] == ["root", "segment_bytes", "warm", "label", "disk.flush"]
-    assert declared["warm"].reloadable
-    assert declared["disk.password"].secret
-    assert declared["segment_bytes"].keys == (Key("mappedFileSize"), Key("mapedFileSize"))
-    assert declared["disk.flush"].default is Flush.ASYNC
-    assert declared["disk.flush"].variable("broker") == "ARIANE_BROKER__DISK__FLUSH"
+def test_declarations_can_be_listed() -> None:
+    specs = {spec.name: spec for spec in describe(StoreSettings)}
+    assert list(specs)[:5] == ["root", "segment_bytes", "warm", "label", "disk.flush"]
+    assert specs["warm"].reloadable
+    assert specs["disk.password"].secret
+    assert specs["segment_bytes"].keys == (Key("mappedFileSize"), Key("mapedFileSize"))
+    assert specs["disk.flush"].default is Flush.ASYNC
+    assert specs["disk.flush"].variable("broker") == "ARIANE_BROKER__DISK__FLUSH"
 
 
 @given(
@@ -271,11 +273,11 @@ def test_declarations_can_be_walked() -> None:
         ),
     )
 )
-def test_what_is_told_as_properties_can_be_loaded(settings: StoreSettings) -> None:
-    told = to_properties(settings)
-    assert told["flushInterval"].isdigit()  # RocketMQ's tools read milliseconds as a whole number
+def test_properties_can_be_loaded_again(settings: StoreSettings) -> None:
+    message = to_properties(settings)
+    assert message["flushInterval"].isdigit()  # RocketMQ's tools read milliseconds as a whole number
     with TemporaryDirectory() as directory:
         file = Path(directory, "broker.conf")
-        file.write_text("".join(f"{key}={text}\n" for key, text in told.items()))
+        file.write_text("".join(f"{key}={text}\n" for key, text in message.items()))
         loaded = load(StoreSettings, section="broker", file=file, environ={}, flags={}, unsupported={})
     assert loaded.settings == settings

@@ -1,3 +1,5 @@
+"""The properties parser against Java's rules: separators, comments, continuation lines and escapes."""
+
 from contextlib import suppress
 
 import pytest
@@ -78,7 +80,7 @@ def test_a_broken_unicode_escape_names_its_line() -> None:
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"line 1: .*half of a character"):
+    with pytest.raises(SettingsError, match=r"line 1: .*half of a surrogate pair"):
         read("a=\\ud83d")
 
 

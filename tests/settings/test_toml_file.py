@@ -1,3 +1,5 @@
+"""The TOML reader: dotted names, line numbers and syntax errors."""
+
 import pytest
 
 from ariane.errors import SettingsError
@@ -22,7 +24,7 @@ def test_dotted_keys_and_inline_tables_are_the_same_as_tables() -> None:
     ]
 
 
-def test_what_is_not_toml_names_the_place() -> None:
+def test_invalid_toml_names_the_line() -> None:
     with pytest.raises(SettingsError, match=r"not TOML: .*line 2"):
         list(read_toml("[nameserver]\nport 9876"))
 

@@ -1,3 +1,5 @@
+"""Parsing, validation and formatting of setting values of every type."""
+
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -38,12 +40,12 @@ def test_a_typed_value_of_the_wrong_type_or_size_is_refused(value: object) -> No
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, True, "1.5"])
-def test_a_float_setting_takes_finite_numbers_only(value: object) -> None:
+def test_a_float_setting_accepts_finite_numbers_only(value: object) -> None:
     with pytest.raises(SettingsError):
         ValueKind(float).check(value)
 
 
-def test_a_float_setting_takes_a_whole_number() -> None:
+def test_a_float_setting_accepts_a_whole_number() -> None:
     value = SECONDS.check(2)
     assert value == 2.0
     assert isinstance(value, float)
@@ -76,9 +78,9 @@ def test_a_path_may_start_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\x00b", "\x1b[2J", "a\x7f", "a\u2028b", "a\x85b", "\udc80"])
-def test_a_value_holds_no_control_characters(text: str) -> None:
+def test_a_value_must_not_contain_control_characters(text: str) -> None:
     for kind in (ValueKind(str), ValueKind(Path), ValueKind(Secret)):
-        with pytest.raises(SettingsError, match="no control characters"):
+        with pytest.raises(SettingsError, match="must not contain control characters"):
             kind.parse(text)
 
 

@@ -1,1 +1,1 @@
-"""Frozen values shared by every room: no I/O, no bytes."""
+"""The domain model: immutable values that every package shares. No I/O, no encoding."""

@@ -1,4 +1,4 @@
-"""Addresses as people and routes write them: `host:port`, `[::1]:port`."""
+"""Network addresses in text form: `host:port`, `[::1]:port`."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """ValueError, with the cure, when `text` is not an address."""
+        """Parses `host:port`. A ValueError says what was expected."""
         host, colon, port = text.strip().rpartition(":")
         host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:

@@ -1,4 +1,4 @@
-"""Consumer groups: what a broker allows them, how they consume, and what they subscribe to."""
+"""Consumer groups: their configuration on a broker, consume modes, and subscriptions."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ConsumeType(StrEnum):
-    """Who asks for the next messages: the application (actively) or the client library for it (passively)."""
+    """Who pulls: the application itself (actively) or the client library, for a push consumer (passively)."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -16,7 +16,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether every member gets every message, or the members share them."""
+    """Whether every member gets every message (broadcasting), or the members share them (clustering)."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -34,14 +34,14 @@ class ConsumeFromWhere(StrEnum):
 
 
 class ExpressionType(StrEnum):
-    """How a subscription chooses messages. A client may send any text here, so structs carry it as `str`."""
+    """The kind of filter expression of a subscription. A client may send any text here, so structs hold a `str`."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A consumer group on one broker (Apache's SubscriptionGroupConfig), as kept in `subscriptionGroup.json`."""
+    """A consumer group on one broker (Apache's SubscriptionGroupConfig), as stored in `subscriptionGroup.json`."""
 
     group_name: str
     consume_enable: bool = True
@@ -55,13 +55,13 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one group wants from one topic (Apache's SubscriptionData). A larger `sub_version` is newer."""
+    """The filter of one group for one topic (Apache's SubscriptionData). A larger `sub_version` is newer."""
 
     topic: str
     sub_string: str = "*"
     tags_set: list[str] = []
     code_set: list[int] = []
-    """The Java hash of each tag: what a broker compares, as the queue's index holds nothing longer."""
+    """The Java hash of each tag. A broker compares these, because a consume queue entry holds only the hash."""
     sub_version: int = 0
     expression_type: str = ExpressionType.TAG
     class_filter_mode: bool = False

@@ -1,4 +1,4 @@
-"""Messages as users see them, and the names of the properties that RocketMQ reserves."""
+"""Messages before they are sent and after they are stored, and the property names that RocketMQ reserves."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -56,7 +56,7 @@ RESERVED_PROPERTIES = frozenset(value for name, value in vars(Property).items() 
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """Where a message was born or stored."""
+    """The address of the producer (born host) or of the broker (store host) of a message."""
 
     ip: IPv4Address | IPv6Address
     port: int
@@ -66,31 +66,31 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to send. A Struct, because a dataclass takes six times as long to make.
+    """A message to send. A msgspec Struct, because creating a dataclass takes six times as long.
 
-    What RocketMQ keeps in reserved properties has a field of its own here, so `properties` are the user's alone.
+    What RocketMQ stores in reserved properties has a field of its own here, so `properties` holds only user properties.
     """
 
     topic: str
     body: bytes
     tags: str | None = None
-    """One word that consumers can choose by."""
+    """One tag that consumers can filter by."""
     keys: str | Sequence[str] = ()
-    """Words that the message can be found by; in one text they are separated by blanks."""
+    """Keys that the message can be queried by; in a single string they are separated by spaces."""
     properties: Mapping[str, str] = {}
     sharding_key: str | None = None
     """Messages with the same sharding key go to the same queue, and so stay in order."""
     delay_level: int = 0
-    """From 1: the broker delivers later, by its table of levels (1s 5s 10s 30s 1m ...)."""
+    """From 1: the broker delays delivery, by its table of levels (1s 5s 10s 30s 1m ...)."""
     deliver_at: datetime | int | None = None
-    """When to deliver: a time with its zone, or milliseconds since 1970."""
+    """When to deliver: a time-zone aware datetime, or milliseconds since 1970."""
     wait_stored: bool = True
-    """False: the broker need not wait for its disk and its slaves, whatever its settings say."""
+    """False: the broker responds without waiting for its disk and its slaves, whatever its settings are."""
     flag: int = 0
 
     @property
     def key_list(self) -> tuple[str, ...]:
-        """The keys one by one."""
+        """The keys as a tuple, whichever form they were given in."""
         return split_keys(self.keys) if isinstance(self.keys, str) else tuple(self.keys)
 
 
@@ -108,9 +108,10 @@ class MessageFields(TypedDict, total=False):
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
-    """A message as a broker keeps it. `body` is as stored: compressed if `sys_flag` says so.
+    """A message as a broker stores it. `body` is compressed if `sys_flag` says so.
 
-    Make it by names. Only who decodes whole pull answers gives the fields in order: that takes a third of the time.
+    Use keyword arguments. Only the decoder of pull responses passes the fields by position: that takes a third of the
+    time.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Routes as a nameserver tells them: which brokers hold a topic, and where they listen."""
+"""Topic routes: which brokers have queues of a topic, and the addresses of those brokers."""
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -15,7 +15,7 @@ class MessageQueue(msgspec.Struct, frozen=True, kw_only=True, order=True, rename
 
 
 class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many queues of a topic one broker has, and what may be done with them."""
+    """The number of queues of a topic on one broker, and their permissions."""
 
     broker_name: str
     read_queue_nums: int
@@ -23,7 +23,7 @@ class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     perm: int
     topic_sys_flag: int = 0
     topic_syn_flag: int | None = None
-    """What releases before 4.9 call `topic_sys_flag` when they send it; folded into that one at once."""
+    """The name of `topic_sys_flag` in releases before 4.9; merged into that field on construction."""
 
     def __post_init__(self) -> None:
         if self.topic_syn_flag is not None:
@@ -40,7 +40,7 @@ class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything a client needs to find a topic."""
+    """The route of one topic: its queues by broker, and the addresses of the brokers."""
 
     queue_datas: list[QueueData] = []
     broker_datas: list[BrokerData] = []

@@ -1,7 +1,7 @@
-"""The topics that a broker keeps for itself, and what clients may do with them.
+"""System topics and delay levels: their names, and which system topics clients may write to.
 
     topic                          queues        made     clients may send
-    TBW102                         8             at start yes, it is the template of topics that are made by sending
+    TBW102                         8             at start yes, it is the template of automatically created topics
     SELF_TEST_TOPIC                1             at start no
     OFFSET_MOVED_EVENT             1             at start no
     BenchmarkTest                  1024          at start yes
@@ -14,40 +14,14 @@
     TRANS_CHECK_MAX_TIME_TOPIC     1             when first used  no
     rmq_sys_...                                  when first used  no
 
-A message that a client could put into one of the topics of the last kind would be taken for the broker's own word: a
-half message that no producer sent, a delayed message for a topic that it may not write to.
+The broker trusts what it reads from the last kind of topic, so clients must not write there: they could forge a half
+message that no producer sent, or a delayed message for a topic that they may not write to.
 """
 
 from ariane.errors import SettingsError
 from ariane.model.topic import AUTO_CREATE_TEMPLATE
 
-# --- delay_levels ---
-#
-# Delay levels: `1s 5s 10s ...`, counted from 1.
-
-DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_levels(text: str) -> tuple[int, ...]:
-    """The delay of each level in ms, level 1 first."""
-    try:
-        levels = tuple(int(word[:-1]) * _UNITS_MS[word[-1]] for word in text.split())
-    except (KeyError, ValueError, IndexError):
-        raise SettingsError(f"messageDelayLevel: words like 1s, 5m or 2h expected, got {text!r}") from None
-    if not levels:
-        raise SettingsError("messageDelayLevel names no level")
-    return levels
-
-
-def delivery_time_ms(levels: tuple[int, ...], level: int, stored_ms: int) -> int:
-    """When a message of this level is due. Levels beyond the table are one second, as in Apache's recovery."""
-    return stored_ms + (levels[level - 1] if 0 < level <= len(levels) else 1_000)
-
-
-# ---
-
 TRANS_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -59,8 +33,8 @@ BENCHMARK = "BenchmarkTest"
 
 SYSTEM_PREFIX = "rmq_sys_"
 
-_CLOSED = frozenset({SCHEDULE, TRANS_HALF, TRANS_OP, TRANS_CHECK_MAX, TIMER, OFFSET_MOVED_EVENT, SELF_TEST})
-_OPEN = frozenset({AUTO_CREATE_TEMPLATE, BENCHMARK, TRACE})
+_READ_ONLY = frozenset({SCHEDULE, TRANS_HALF, TRANS_OP, TRANS_CHECK_MAX, TIMER, OFFSET_MOVED_EVENT, SELF_TEST})
+_WRITABLE = frozenset({AUTO_CREATE_TEMPLATE, BENCHMARK, TRACE})
 
 
 def reply_topic(cluster: str) -> str:
@@ -68,14 +42,36 @@ def reply_topic(cluster: str) -> str:
 
 
 def own_names(cluster: str, broker: str) -> frozenset[str]:
-    """System topics that are named after this broker."""
+    """The system topics that are named after this broker or its cluster."""
     return frozenset({cluster, broker, reply_topic(cluster)})
 
 
 def is_system(topic: str) -> bool:
-    """Whether the topic is the system's on every broker; those named after the broker itself are in `own_names`."""
-    return topic in _CLOSED or topic in _OPEN or topic.startswith(SYSTEM_PREFIX)
+    """Whether this is a system topic on every broker; those named after the broker itself are in `own_names`."""
+    return topic in _READ_ONLY or topic in _WRITABLE or topic.startswith(SYSTEM_PREFIX)
 
 
 def is_writable_by_clients(topic: str) -> bool:
-    return topic not in _CLOSED and not topic.startswith(SYSTEM_PREFIX)
+    return topic not in _READ_ONLY and not topic.startswith(SYSTEM_PREFIX)
+
+
+# --- delay levels: `1s 5s 10s ...`, counted from 1 ---
+
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """The delay of each level in ms, level 1 first."""
+    try:
+        levels = tuple(int(word[:-1]) * _UNITS_MS[word[-1]] for word in text.split())
+    except (KeyError, ValueError, IndexError):
+        raise SettingsError(f"messageDelayLevel: delays like 1s, 5m or 2h expected, got {text!r}") from None
+    if not levels:
+        raise SettingsError("messageDelayLevel is empty: name at least one delay, for example 1s")
+    return levels
+
+
+def delivery_time_ms(levels: tuple[int, ...], level: int, stored_ms: int) -> int:
+    """When a message of this level is due. Levels beyond the table mean one second, as in Apache's recovery."""
+    return stored_ms + (levels[level - 1] if 0 < level <= len(levels) else 1_000)

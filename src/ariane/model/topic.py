@@ -1,4 +1,4 @@
-"""Topics: their queues, their permissions, and the names that the system keeps for itself."""
+"""Topic configuration: queue numbers, permissions, flags, and the version of a broker's tables."""
 
 from enum import IntFlag, StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Permission(IntFlag):
-    """What may be done with a topic's queues on one broker. The numbers are RocketMQ's."""
+    """The permissions of a topic on one broker. The numbers are RocketMQ's."""
 
     NONE = 0
     INHERIT = 1
@@ -27,11 +27,11 @@ class TopicSysFlag(IntFlag):
 
 
 AUTO_CREATE_TEMPLATE = "TBW102"
-"""The topic whose settings a new topic copies when a broker creates topics by itself."""
+"""The topic whose configuration an automatically created topic copies."""
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A topic on one broker, as brokers tell nameservers and keep it in `topics.json`."""
+    """A topic on one broker, as brokers register it at nameservers and store it in `topics.json`."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -43,7 +43,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DataVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which edition of a broker's tables this is. Equal when both numbers are: there is no order among editions."""
+    """The version of a broker's tables. Versions are equal when both numbers are; they have no order."""
 
     timestamp: int = 0
     counter: int = 0

@@ -1,1 +1,1 @@
-"""The nameserver: where brokers say that they live and clients ask who holds a topic."""
+"""The nameserver: brokers register their topics at it, clients look up topic routes."""

@@ -1,4 +1,13 @@
-"""Brokers come, show that they live, and go."""
+"""Request handlers of the nameserver.
+
+    BrokerHandlers   registration, heartbeats and unregistration of brokers, write permissions
+    ConfigHandlers   key-value pairs, and reading the settings; no request changes a setting or names a file
+                     (CVE-2023-37582)
+    RouteHandlers    topic routes for clients, lists of topics and brokers for administrators
+
+Routes are by far the most frequent request. `RouteResponses` caches their JSON: a route is encoded again when it has
+changed, not when it is requested.
+"""
 
 import logging
 from dataclasses import dataclass, field
@@ -65,7 +74,7 @@ class BrokerHandlers:
     pairs: KeyValues
     clock: Clock
     watched: set[Connection] = field(default_factory=set)
-    """Connections whose end means the end of the brokers that registered over them."""
+    """Connections over which brokers have registered: when one closes, its brokers are dropped."""
 
     @handles(RegisterBroker)
     def register(self, request: RegisterBroker, call: Call) -> RegisterResponse:
@@ -144,12 +153,12 @@ class BrokerHandlers:
 
 
 def _check_names(request: RegisterBroker) -> None:
-    """Names that clients will print and an address that they will dial; a bad one is refused before it spreads."""
-    for what, name in (("brokerName", request.broker_name), ("clusterName", request.cluster_name)):
+    """Validates the names, which clients print, and the address, which they connect to, before they enter a route."""
+    for field_name, name in (("brokerName", request.broker_name), ("clusterName", request.cluster_name)):
         if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"{what} must be 1 to {NAME_LENGTH_MAX} printable characters, got {name[:80]!r}",
+                f"{field_name} must be 1 to {NAME_LENGTH_MAX} printable characters, got {name[:80]!r}",
             )
     if request.broker_id < 0:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"brokerId must be 0 (master) or more, got {request.broker_id}")
@@ -160,23 +169,18 @@ def _check_names(request: RegisterBroker) -> None:
 
 
 def _log_registration(request: RegisterBroker, result: RegisterResult) -> None:
-    who = {
+    context = {
         "broker": request.broker_name,
         "id": request.broker_id,
         "address": request.broker_addr,
         "cluster": request.cluster_name,
     }
     if result.is_first:
-        log.info("broker registered", extra=who)
+        log.info("broker registered", extra=context)
     for topic, reason in result.refused_topics.items():
-        log.warning("topic not taken", extra=who | {"topic": topic, "reason": reason})
+        log.warning("topic refused", extra=context | {"topic": topic, "reason": reason})
     for other in result.displaced:
-        log.warning("broker displaced another", extra=who | {"displaced": other.address})
-
-
-# --- configs ---
-#
-# Key-value pairs, and settings for those who ask. No request changes a setting or names a file (CVE-2023-37582).
+        log.warning("broker displaced another", extra=context | {"displaced": other.address})
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,10 @@ class ConfigHandlers:
     @handles(PutKeyValue)
     def put(self, request: PutKeyValue, call: Call) -> Response:
         self.pairs.put(request.namespace, request.key, request.value)
-        log.info("pair put", extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer})
+        log.info(
+            "key-value pair set",
+            extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer},
+        )
         return Response()
 
     @handles(GetKeyValue)
@@ -203,7 +210,8 @@ class ConfigHandlers:
     def delete(self, request: DeleteKeyValue, call: Call) -> Response:
         self.pairs.delete(request.namespace, request.key)
         log.info(
-            "pair deleted", extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer}
+            "key-value pair deleted",
+            extra={"namespace": request.namespace, "key": request.key, "peer": call.connection.peer},
         )
         return Response()
 
@@ -220,54 +228,45 @@ class ConfigHandlers:
         return SettingsResponse(body="".join(lines))
 
 
-# --- route_answers ---
-#
-# Route answers as bytes, encoded when a route changes and not when it is asked for.
-
-
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _CachedRoute:
     version: int
     order_conf: str | None
     data: bytes
 
 
 class RouteResponses:
-    """One text per topic and JSON form that was asked for. At the limit all are dropped, those of lost topics too."""
+    """Cache of encoded routes, by topic and JSON form. At the limit it is cleared, which also drops lost topics."""
 
-    def __init__(self, routes: RouteTable, key_values: KeyValues, *, with_order_conf: bool, texts_max: int) -> None:
+    def __init__(self, routes: RouteTable, key_values: KeyValues, *, with_order_conf: bool, entries_max: int) -> None:
         self._routes = routes
         self._key_values = key_values
         self._with_order_conf = with_order_conf
-        self._texts_max = texts_max
-        self._texts: dict[tuple[str, bool], _Text] = {}
+        self._entries_max = entries_max
+        self._cache: dict[tuple[str, bool], _CachedRoute] = {}
 
-    def text(self, topic: str, *, standard: bool) -> bytes | None:
-        """The JSON text of the topic's route, or None when there is none."""
+    def encoded_route(self, topic: str, *, standard: bool) -> bytes | None:
+        """The JSON of the topic's route, or None if the topic has no route."""
         order_conf = self._key_values.get(ORDER_TOPIC_CONFIG, topic) if self._with_order_conf else None
         version = self._routes.route_version(topic)
-        known = self._texts.get((topic, standard))
-        if known is not None and known.version == version and known.order_conf == order_conf:
-            return known.data
+        cached = self._cache.get((topic, standard))
+        if cached is not None and cached.version == version and cached.order_conf == order_conf:
+            return cached.data
         return self._encode(topic, standard, version, order_conf)
 
     def _encode(self, topic: str, standard: bool, version: int, order_conf: str | None) -> bytes | None:
         route = self._routes.route(topic, order_conf)
         if route is None:
-            self._texts.pop((topic, standard), None)
+            self._cache.pop((topic, standard), None)
             return None
-        if len(self._texts) >= self._texts_max:
-            self._texts.clear()
+        if len(self._cache) >= self._entries_max:
+            self._cache.clear()
         data = encode_route(route, standard=standard)
-        self._texts[topic, standard] = _Text(version, order_conf, data)
+        self._cache[topic, standard] = _CachedRoute(version, order_conf, data)
         return data
 
 
-# --- routes ---
-#
-# Where topics are: routes for clients, lists for administrators.
-
-_FOUND = Response()
+_SUCCESS = Response()
 
 
 @dataclass(frozen=True)
@@ -278,14 +277,14 @@ class RouteHandlers:
     @handles(GetRoute)
     def route(self, request: GetRoute, call: Call) -> Encoded:
         standard = call.command.version >= Version.V4_9_4 or bool(request.accept_standard_json_only)
-        text = self.responses.text(request.topic, standard=standard)
-        if text is None:
+        body = self.responses.encoded_route(request.topic, standard=standard)
+        if body is None:
             raise RequestFailed(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"No topic route info in name server for the topic: {request.topic[:255]}. No live broker has "
                 "registered it here: create the topic, or wait for its broker's next registration (30 s at most)",
             )
-        return Encoded(_FOUND, text)
+        return Encoded(_SUCCESS, body)
 
     @handles(GetCluster)
     def cluster(self, request: GetCluster, call: Call) -> ClusterResponse:

@@ -1,13 +1,13 @@
-"""Namespaced key-value pairs, saved in Apache's `kvConfig.json`.
+"""Namespaced key-value pairs (the KV configuration), persisted in Apache's `kvConfig.json`.
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:4;broker-b:4"}}}
 
-The table is replaced, never edited: a change is first made in a copy, then saved, then taken. So what `get` tells is on
-the disk, and a save that fails changes nothing.
+The table is replaced, never edited (copy on write): a change is made in a copy, which is saved and then published. So
+what `get` returns is on disk, and a failed save changes nothing.
 
-Saving is synchronous, on the event loop, on purpose: the file has a few kilobytes and changes when an administrator
-types a command, while brokers tolerate two minutes of silence. In return a change is either answered and durable or
-refused, and two changes can not overtake each other.
+Saving is synchronous, on the event loop, on purpose: the file has a few kilobytes and changes only when an
+administrator runs a command, while brokers tolerate two minutes without a response. In return a change is either
+acknowledged and durable or refused, and changes cannot be reordered.
 """
 
 import os
@@ -21,13 +21,13 @@ from ariane.errors import RequestFailed, SettingsError
 from ariane.wire.codes import ResponseCode
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""The namespace that clients know: topic to `broker:queues;broker:queues`, the queues of an ordered topic."""
+"""The namespace that clients use: topic to `broker:queues;broker:queues`, the queues of an ordered topic."""
 
 NAME_LENGTH_MAX = 255  # of a namespace or a key; a topic name has at most 127 characters
 VALUE_LENGTH_MAX = 8_192  # an order conf over some 400 brokers
-FILE_BYTES_MAX = 4 * 1024 * 1024  # keeps a save in the milliseconds; some 50,000 ordered topics
+FILE_BYTES_MAX = 4 * 1024 * 1024  # a save takes milliseconds; enough for some 50,000 ordered topics
 
-# Control characters would break log lines and tables; half a surrogate pair has no UTF-8.
+# Control characters would break log lines and tables; lone surrogates cannot be encoded as UTF-8.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Table = Mapping[str, Mapping[str, str]]
@@ -41,32 +41,32 @@ class KeyValues:
     """The pairs, in memory and, unless `path` is None, in a file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Reads the file; a missing one is an empty table, an unreadable one a SettingsError."""
+        """Reads the file. A missing file is an empty table; an unreadable or damaged one is a SettingsError."""
         self._path = path
         self._table: Table = {} if path is None else _load(path)
 
     @property
     def table(self) -> Table:
-        """Everything, as it is now."""
+        """All pairs, by namespace."""
         return self._table
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All pairs of a namespace, or None when it has none. A value: a later change does not alter it."""
+        """All pairs of a namespace, or None when it has none. A snapshot: later changes do not affect it."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a pair and save it. RequestFailed, with nothing changed, when it is illegal or can not be saved."""
-        fault = _pair_fault(namespace, key, value)
-        if fault is not None:
-            raise _refusal(fault)
+        """Sets a pair and saves it. RequestFailed, with nothing changed, when it is invalid or cannot be saved."""
+        problem = _pair_problem(namespace, key, value)
+        if problem is not None:
+            raise _system_error(problem)
         if self.get(namespace, key) != value:
             self._replace(namespace, {**self._table.get(namespace, {}), key: value})
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Remove a pair and save; False when there was none. A namespace goes with its last pair."""
+        """Removes a pair and saves; False when there was none. The last pair of a namespace removes the namespace."""
         if self.get(namespace, key) is None:
             return False
         self._replace(namespace, {other: value for other, value in self._table[namespace].items() if other != key})
@@ -91,13 +91,13 @@ def _load(path: Path) -> Table:
         raise SettingsError(f"cannot read the key-value file {path}: {error.strerror}") from error
     try:
         table = msgspec.json.decode(content, type=_File).config_table
-    except (ValueError, RecursionError) as error:  # msgspec lets bad UTF-8 and deep nesting through as these
+    except (ValueError, RecursionError) as error:  # what msgspec raises for invalid UTF-8 and deep nesting
         raise _corrupt(path, f"it is not Apache's kvConfig.json ({error})") from error
     for namespace, pairs in table.items():
         for key, value in pairs.items():
-            fault = _pair_fault(namespace, key, value)
-            if fault is not None:
-                raise _corrupt(path, fault)
+            problem = _pair_problem(namespace, key, value)
+            if problem is not None:
+                raise _corrupt(path, problem)
     return table
 
 
@@ -112,7 +112,9 @@ def _read(path: Path) -> bytes:
 def _encode(table: Table) -> bytes:
     content = msgspec.json.encode({"configTable": table})
     if len(content) > FILE_BYTES_MAX:
-        raise _refusal(f"the pairs would take {len(content)} bytes, at most {FILE_BYTES_MAX} are allowed; delete some")
+        raise _system_error(
+            f"the pairs would take {len(content)} bytes, at most {FILE_BYTES_MAX} are allowed; delete some"
+        )
     return content
 
 
@@ -123,12 +125,12 @@ def _save(path: Path, content: bytes) -> None:
             _replace_file(_backup(path), path.read_bytes())
         _replace_file(path, content)
     except OSError as error:
-        cure = "check the disk's free space and the directory's permissions, then repeat the command"
-        raise _refusal(f"cannot save the key-value file {path}: {error.strerror}; {cure}") from error
+        hint = "check the disk's free space and the directory's permissions, then repeat the command"
+        raise _system_error(f"cannot save the key-value file {path}: {error.strerror}; {hint}") from error
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Readers find the old content or the new one, whenever the power fails; a leftover `.tmp` is overwritten."""
+    """Replaces the file atomically, also across a power failure. A leftover `.tmp` is overwritten."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(content)
@@ -139,7 +141,7 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """A rename is durable only when its directory is. Windows can not open one, and needs no such step."""
+    """A rename is durable only after an fsync of its directory. Windows cannot open directories, and needs no fsync."""
     if os.name != "posix":
         return
     descriptor = os.open(directory, os.O_RDONLY)
@@ -153,7 +155,7 @@ def _backup(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def _pair_fault(namespace: str, key: str, value: str) -> str | None:
+def _pair_problem(namespace: str, key: str, value: str) -> str | None:
     for kind, text, length_max in (
         ("namespace", namespace, NAME_LENGTH_MAX),
         ("key", key, NAME_LENGTH_MAX),
@@ -168,10 +170,10 @@ def _pair_fault(namespace: str, key: str, value: str) -> str | None:
     return None
 
 
-def _refusal(remark: str) -> RequestFailed:
+def _system_error(remark: str) -> RequestFailed:
     return RequestFailed(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _corrupt(path: Path, cause: str) -> SettingsError:
-    cure = f"copy {_backup(path).name} over it, or remove it to start with no pairs"
-    return SettingsError(f"the key-value file {path} is damaged: {cause}; {cure}")
+    hint = f"copy {_backup(path).name} over it, or remove it to start with no pairs"
+    return SettingsError(f"the key-value file {path} is damaged: {cause}; {hint}")

@@ -1,4 +1,4 @@
-"""The nameserver's whole life in one function."""
+"""The nameserver process: builds its components, serves requests and expires brokers until it is stopped."""
 
 import asyncio
 import logging
@@ -16,25 +16,18 @@ from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
 from ariane.transport.server import Server
 
-# --- __init__ ---
-#
-# What a nameserver answers: one class per area, one table.
+log = logging.getLogger(__name__)
 
 
 def handler_table(settings: NameserverSettings, routes: RouteTable, pairs: KeyValues, clock: Clock) -> HandlerTable:
     responses = RouteResponses(
-        routes, pairs, with_order_conf=settings.order_message_enable, texts_max=2 * settings.topics_max
+        routes, pairs, with_order_conf=settings.order_message_enable, entries_max=2 * settings.topics_max
     )
     return HandlerTable.of(
         BrokerHandlers(settings, routes, pairs, clock),
         RouteHandlers(routes, responses),
         ConfigHandlers(settings, pairs),
     )
-
-
-# ---
-
-log = logging.getLogger(__name__)
 
 
 async def serve(
@@ -44,7 +37,7 @@ async def serve(
     ready: Callable[[Address], None],
     clock: Clock | None = None,
 ) -> None:
-    """Boot order reads downwards, stop order upwards. A job that fails stops the server with its error."""
+    """Runs until `stop` is set. Components start in this order and stop in reverse; a failed job stops the server."""
     clock = clock or Clock()
     key_values = KeyValues(settings.kv_config_path)
     routes = RouteTable(topics_max=settings.topics_max, brokers_max=settings.brokers_max)
@@ -66,7 +59,7 @@ async def serve(
 def _expire(routes: RouteTable, clock: Clock) -> None:
     for broker in routes.expire(clock.monotonic()):
         log.warning(
-            "broker dropped: silent for too long",
+            "broker dropped: no heartbeat",
             extra={"broker": broker.broker_name, "id": broker.broker_id, "address": broker.address},
         )
 

@@ -1,7 +1,7 @@
-"""Changes settings that are in use: an allow-list of `reloadable` ones, all of the changes or none.
+"""Changes settings at run time: only those marked `reloadable`, and all of the changes or none.
 
-Everybody holds the same frozen object and reads it when needed, so a change is seen by all at once. Frozen keeps anyone
-else from assigning to it; this is the only place that does, on behalf of an administrator.
+All components share one frozen settings object and read it when needed, so a change takes effect everywhere at once.
+Because it is frozen, no other code can assign to it; only this module does, on behalf of an administrator.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def change(settings: DataclassInstance, wanted: Mapping[str, str]) -> list[str]:
-    """Sets RocketMQ keys to new values; the names of the settings that differ now.
+def change(settings: DataclassInstance, updates: Mapping[str, str]) -> list[str]:
+    """Sets RocketMQ keys to new values; returns the names of the settings that changed.
 
-    SettingsError, and nothing has changed, when a key is unknown, its setting is fixed while the process runs, or a
-    value is out of range; it lists every such key. A value that is in force already is no change, whatever its key.
+    Raises SettingsError and changes nothing when a key is unknown, its setting is not reloadable, or a value is out of
+    range; the error lists every such key. Setting any key to its current value is allowed and changes nothing.
     """
-    known = {key.name: (key, declared) for declared in describe(type(settings)) for key in declared.keys}
+    by_key = {key.name: (key, spec) for spec in describe(type(settings)) for key in spec.keys}
     values: dict[str, object] = {}
-    faults = []
-    for name, text in wanted.items():
+    problems = []
+    for name, text in updates.items():
         try:
-            declared, value = _read(settings, known.get(name), text)
-            values |= {declared.name: value} if value != value_of(settings, declared.name) else {}
+            spec, value = _read(settings, by_key.get(name), text)
+            values |= {spec.name: value} if value != value_of(settings, spec.name) else {}
         except SettingsError as error:
-            faults.append(f"{name[:80]}: {error}")
-    if faults:
-        raise SettingsError("; ".join(faults))
+            problems.append(f"{name[:80]}: {error}")
+    if problems:
+        raise SettingsError("; ".join(problems))
     _check_together(settings, values)
     for name, value in values.items():
         owner, field = _owner(settings, name)
@@ -41,20 +41,20 @@ def change(settings: DataclassInstance, wanted: Mapping[str, str]) -> list[str]:
     return list(values)
 
 
-def _read(settings: DataclassInstance, known: tuple[Key, SettingSpec] | None, text: str) -> tuple[SettingSpec, object]:
-    if known is None:
+def _read(settings: DataclassInstance, match: tuple[Key, SettingSpec] | None, text: str) -> tuple[SettingSpec, object]:
+    if match is None:
         raise SettingsError("there is no such setting")
-    key, declared = known
-    if declared.secret:
-        raise SettingsError("a secret is never taken from a request; set it in the file or the environment and restart")
-    value = key.read(declared, text)
-    if not declared.reloadable and value != value_of(settings, declared.name):
-        raise SettingsError("fixed while the process runs; set it in the settings file and restart")
-    return declared, value
+    key, spec = match
+    if spec.secret:
+        raise SettingsError("a secret cannot be set by a request; set it in the file or the environment and restart")
+    value = key.read(spec, text)
+    if not spec.reloadable and value != value_of(settings, spec.name):
+        raise SettingsError("cannot be changed at run time; set it in the settings file and restart")
+    return spec, value
 
 
 def _check_together(settings: DataclassInstance, values: Mapping[str, object]) -> None:
-    """What a group of settings demands of its members holds for the new values as well."""
+    """Runs the checks between the settings of a group (`__post_init__`) with the new values."""
     groups: dict[int, tuple[DataclassInstance, dict[str, object]]] = {}
     for name, value in values.items():
         owner, field = _owner(settings, name)

@@ -1,4 +1,4 @@
-"""How a setting is declared, and how declarations are read back."""
+"""Declaration of settings as dataclass fields, and introspection of what was declared."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A RocketMQ key whose values differ from ours."""
+    """A RocketMQ key, and how its values differ from those of the setting."""
 
     name: str
     per_unit: int = 1
-    """How many of its units make one of ours: 1000 for a key in milliseconds. For float settings only."""
+    """How many units of the key make one unit of the setting: 1000 for a key in milliseconds. Float settings only."""
     zero_is_default: bool = False
 
-    def read(self, declared: SettingSpec, text: str) -> object:
-        """Our value for this key's text."""
+    def read(self, spec: SettingSpec, text: str) -> object:
+        """The setting's value for this key's text."""
         if self.zero_is_default and text == "0":
-            return declared.default
-        value = declared.kind.scaled(self.per_unit).parse(text)
+            return spec.default
+        value = spec.kind.scaled(self.per_unit).parse(text)
         return value / self.per_unit if isinstance(value, float) else value
 
 
@@ -39,8 +39,8 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> Any:
-    """One setting, as the default of a dataclass field. Of several keys all are read and the first is told."""
-    keys = tuple(Key(one) if isinstance(one, str) else one for one in (key if isinstance(key, tuple) else (key,)))
+    """One setting, as the default of a dataclass field. Of several keys, all are read and the first is reported."""
+    keys = tuple(Key(item) if isinstance(item, str) else item for item in (key if isinstance(key, tuple) else (key,)))
     bounds = {"minimum": minimum, "maximum": maximum}
     return dataclasses.field(
         default=default, metadata={"doc": doc, "keys": keys, "reloadable": reloadable, "bounds": bounds}
@@ -49,7 +49,7 @@ def setting(
 
 @dataclass(frozen=True, slots=True)
 class SettingSpec:
-    """A setting as it was declared; `name` is dotted within its section: `transport.idle_timeout_s`."""
+    """A declared setting; `name` is dotted within its section: `transport.idle_timeout_s`."""
 
     name: str
     kind: ValueKind

@@ -1,4 +1,4 @@
-r"""Java's properties format, in which RocketMQ keeps `namesrv.conf` and `broker.conf`.
+r"""Parser of Java's properties format, the format of RocketMQ's `namesrv.conf` and `broker.conf`.
 
     # a comment, as is a line that starts with !
     listenPort = 9876            key and value part at the first "=", ":" or white space that no backslash protects
@@ -7,8 +7,8 @@ r"""Java's properties format, in which RocketMQ keeps `namesrv.conf` and `broker
                  kv.json         whose leading white space is dropped
     note=caf\u00e9               \t \n \r \f \uXXXX; any other escaped character stands for itself
 
-Unlike Java we read UTF-8 rather than Latin-1, and a value loses its trailing white space, because RocketMQ itself trims
-what it reads.
+Unlike Java, the file is read as UTF-8, not Latin-1, and trailing white space of a value is removed, because RocketMQ
+itself trims what it reads.
 """
 
 import re
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ariane.errors import SettingsError
 
 _BLANK = " \t\f"
-_NATURAL_LINE_END = re.compile("\r\n|\r|\n")  # not splitlines(): Java knows no other line ends
+_NATURAL_LINE_END = re.compile("\r\n|\r|\n")  # not splitlines(): Java has no other line ends
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -32,7 +32,7 @@ class PropertiesEntry:
 
 
 def read_properties(text: str) -> Iterator[PropertiesEntry]:
-    """Every entry of a file, in order. A key may come twice: the last one counts. SettingsError names the line."""
+    """Every entry of a file, in order. If a key occurs twice, the last one counts. SettingsError names the line."""
     for line, logical in _logical_lines(text):
         if not logical:
             continue
@@ -43,7 +43,7 @@ def read_properties(text: str) -> Iterator[PropertiesEntry]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, without comments, and where each began. Some may be empty."""
+    """Lines with their continuations joined, without comments, each with the number of its first line; may be empty."""
     parts: list[str] = []
     start = 0
     for number, natural in enumerate(_NATURAL_LINE_END.split(text), 1):
@@ -71,7 +71,7 @@ def _unescape(text: str, line: int) -> str:
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise SettingsError(
-            f"line {line}: a \\uXXXX escape is half of a character, its other half is missing"
+            f"line {line}: a \\uXXXX escape is half of a surrogate pair, the other half is missing"
         ) from None
 
 

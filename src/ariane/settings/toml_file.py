@@ -1,4 +1,4 @@
-"""TOML settings files as a flat list of entries, each with the line it stands on."""
+"""Parser of TOML settings files into a flat list of entries, each with its line number."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"\s*([\w.\-\"' ]+?)\s*=")
 
 @dataclass(frozen=True, slots=True)
 class TomlEntry:
-    """A value and its dotted name. An empty table is an entry too, so that a misspelt one is not overlooked."""
+    """A value and its dotted name. An empty table is an entry too, so that a misspelt one is reported."""
 
     line: int | None
     name: str
@@ -39,7 +39,7 @@ def _leaves(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, obj
 
 
 def _lines_of_names(text: str) -> dict[str, int]:
-    """Where each name seems to be written. tomllib does not tell, and a near miss only blurs an error message."""
+    """The likely line of each name. tomllib does not report lines, and a wrong one only makes an error less precise."""
     table, lines = "", {}
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.match(line):

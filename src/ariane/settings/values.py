@@ -1,4 +1,4 @@
-"""What one setting may hold: text or a TOML value in, a typed value out, and back to text."""
+"""Types and ranges of setting values: parses text and TOML values, validates them, and formats them as text."""
 
 import math
 import re
@@ -10,19 +10,19 @@ from typing import Union, get_args, get_origin
 
 from ariane.errors import SettingsError
 
-# int() and float() also take "1_000", " 7 ", "nan" and digits of every script; a settings file should not.
+# int() and float() also accept "1_000", " 7 ", "nan" and digits of every script; a settings file should not.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE_MAX = 2**63 - 1
 _BOOLS = {"true": True, "false": False}
 
-# A line break inside a value is how CVE-2023-37582 wrote a file of the attacker's choice. Lone surrogates (bytes of a
-# variable that are not UTF-8, half an escape) cannot be written back as text.
+# CVE-2023-37582 used a line break inside a value to write a file of the attacker's choice. Lone surrogates (bytes of a
+# variable that are not UTF-8, half of an escaped pair) cannot be written back as text.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Secret:
-    """Text that no repr, log line, error or settings dump shows; only `reveal()` gives it away."""
+    """Text that no repr, log line, error or settings dump shows; only `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -47,7 +47,7 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """The type and range of one setting. Every fault is a SettingsError that says what was expected."""
+    """The type and range of one setting. An invalid value is a SettingsError that says what was expected."""
 
     type: type
     optional: bool = False
@@ -98,13 +98,13 @@ class ValueKind:
         return self.check(text)
 
     def check(self, value: object) -> object:
-        """The value that `value`, already typed by TOML or a flag, stands for."""
+        """Validates a value that TOML or a flag has already typed."""
         if value == "" and self.optional:
             return None
         if value == "":
             raise SettingsError(f"the value is empty, {self.expected}")
         if isinstance(value, str) and _FORBIDDEN.search(value):
-            raise SettingsError("a value may hold no control characters or line breaks")
+            raise SettingsError("a value must not contain control characters or line breaks")
         typed = self._typed(value)
         if typed is None or not self._in_range(typed):
             raise SettingsError(self.expected)
@@ -117,10 +117,10 @@ class ValueKind:
         if isinstance(value, int) and self.type in (int, float):
             return self.type(value) if abs(value) <= _WHOLE_MAX else None
         if isinstance(value, str) and self.type not in (int, float):
-            return self._from_words(value)
+            return self._from_text(value)
         return value if isinstance(value, self.type) else None
 
-    def _from_words(self, text: str) -> object:
+    def _from_text(self, text: str) -> object:
         if issubclass(self.type, Enum):
             return next((member for member in self.type if str(member.value).lower() == text.lower()), None)
         if self.type is Path:
@@ -138,7 +138,7 @@ def _path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise SettingsError(f"the home directory in it is not known ({error})") from error
+        raise SettingsError(f"its home directory cannot be determined ({error})") from error
 
 
 def to_text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The limits and timeouts of every connection, and TLS. Each default comes with its reason."""
+"""Transport settings: limits and timeouts of connections, and TLS. Each default comes with its reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,63 +24,64 @@ class TransportSettings:
         64 * KiB,
         minimum=1 * KiB,
         maximum=1 * MiB,
-        doc="Longest frame header. A header is parsed before anything is known of the peer, so it is kept small; "
-        "the largest that clients send hold the properties of a message, at most 32 KiB.",
+        doc="Longest frame header. A header is parsed before the peer is authenticated, so the limit is small; "
+        "the largest headers that clients send hold the properties of a message, at most 32 KiB.",
     )
     first_frame_timeout_s: float = setting(
         5.0,
         minimum=0.1,
         maximum=3600,
-        doc="Time from connecting, TLS handshake included, to the first whole frame. Clients connect in order to "
-        "send, so whoever stays silent is not one.",
+        doc="Time from connecting, TLS handshake included, to the first complete frame. Clients connect in order to "
+        "send, so a peer that stays silent is not a client.",
     )
     frame_timeout_s: float = setting(
         10.0,
         minimum=0.1,
         maximum=3600,
-        doc="Time from the first byte of a frame to its last: 16 MiB at 13 Mbit/s. Ends peers that drip bytes.",
+        doc="Time from the first byte of a frame to its last: 16 MiB at 13 Mbit/s. Closes connections of peers that "
+        "send byte by byte.",
     )
     idle_timeout_s: float = setting(
         120.0,
         key="serverChannelMaxIdleTimeSeconds",
         minimum=1,
         maximum=86_400,
-        doc="A connection with no byte in either direction for this long is closed. Clients send a heartbeat "
+        doc="A connection without traffic in either direction for this long is closed. Clients send a heartbeat "
         "every 30 s.",
     )
     in_flight_max: int = setting(
         1024,
         minimum=1,
         maximum=65_535,
-        doc="Requests of one connection that may be waiting for their answers; further ones are read when some "
+        doc="Requests of one connection that a server handles at the same time; further ones are read when some "
         "are done.",
     )
     calls_max: int = setting(
         65_535,
         minimum=1,
         maximum=1_000_000,
-        doc="For the end that calls: requests that may wait for their answers on one connection; one more fails "
-        "at once. As many as Apache's clients allow.",
+        doc="For clients: requests that may wait for their responses on one connection; one more fails "
+        "immediately. As many as Apache's clients allow.",
     )
     write_buffer_bytes_max: int = setting(
         4 * MiB,
         key=Key("writeBufferHighWaterMark", zero_is_default=True),
         minimum=64 * KiB,
         maximum=1024 * MiB,
-        doc="Answers waiting for a slow reader. Above it the connection's requests are no longer read. In a "
-        "properties file 0 stands for the default, as it does for Apache.",
+        doc="Bytes of responses buffered for a slow reader. Above it no more requests are read from the connection. In "
+        "a properties file 0 stands for the default, as in Apache.",
     )
     connections_max: int = setting(
         10_000,
         minimum=1,
         maximum=1_000_000,
-        doc="Open connections. Each needs a file descriptor: raise the hard limit (`ulimit -Hn`) along with it.",
+        doc="Most open connections. Each needs a file descriptor: raise the hard limit (`ulimit -Hn`) along with it.",
     )
     connections_per_address_max: int = setting(
         1_000,
         minimum=1,
         maximum=1_000_000,
-        doc="Open connections from one IP address, so that one host cannot use up all. Raise it when clients "
+        doc="Most open connections from one IP address, so that one host cannot use up all. Raise it when clients "
         "share an address behind a NAT or a proxy.",
     )
     backlog: int = setting(
@@ -88,34 +89,33 @@ class TransportSettings:
         key="serverSocketBacklog",
         minimum=1,
         maximum=65_535,
-        doc="Connections that the kernel holds until they are accepted: enough for a fleet that reconnects at "
-        "once. Linux caps it at net.core.somaxconn.",
+        doc="Connections that the kernel queues until they are accepted: enough for a fleet that reconnects at the "
+        "same time. Linux caps it at net.core.somaxconn.",
     )
     keepalive_idle_s: int = setting(
         60,
         minimum=1,
         maximum=32_767,
-        doc="Silence after which the kernel probes whether the peer is still there: half of the idle timeout.",
+        doc="Idle time after which the kernel probes whether the peer is still there: half of the idle timeout.",
     )
     drain_timeout_s: float = setting(
         1.5,
         minimum=0,
         maximum=3600,
-        doc="On a stop, time for requests in hand to be answered. Short enough that a stop takes less than two "
+        doc="On shutdown, time for requests in flight to finish. Short enough that a shutdown takes less than two "
         "seconds.",
     )
     connect_timeout_s: float = setting(
         3.0,
         minimum=0.1,
         maximum=3600,
-        doc="For the end that calls: time for opening a connection, TLS handshake included. The same as in "
-        "Apache's clients.",
+        doc="For clients: time for opening a connection, TLS handshake included. The same as in Apache's clients.",
     )
     call_timeout_s: float = setting(
         3.0,
         minimum=0.1,
         maximum=3600,
-        doc="For the end that calls: time for the answer to a request that does not set its own. The same as in "
+        doc="For clients: time for the response to a request that does not set its own timeout. The same as in "
         "Apache's clients.",
     )
 
@@ -144,15 +144,15 @@ class TlsSettings:
     mode: TlsMode = setting(
         TlsMode.PERMISSIVE,
         key="tls.server.mode",
-        doc="disabled: plain connections only. permissive: both kinds on the same port, told apart by their "
+        doc="disabled: plain connections only. permissive: both kinds on the same port, distinguished by their "
         "first byte; TLS needs a certificate. enforcing: TLS only. The default is Apache's, so that clients "
-        "can change over one by one.",
+        "can switch to TLS one by one.",
     )
     certificate: Path | None = setting(
         None,
         key="tls.server.certPath",
-        doc="PEM file with the server's certificate and its chain. Without it TLS is refused: unlike Apache we "
-        "never make a certificate up, because no client could verify it.",
+        doc="PEM file with the server's certificate and its chain. Without it TLS connections are refused: unlike "
+        "Apache, Ariane never generates a certificate, because no client could verify it.",
     )
     key: Path | None = setting(
         None,
@@ -162,8 +162,8 @@ class TlsSettings:
     key_password: Secret | None = setting(
         None,
         key="tls.server.keyPassword",
-        doc="Password of an encrypted private key. Better given as a variable than in a file. Never shown, "
-        "logged or sent.",
+        doc="Password of an encrypted private key. Better set by an environment variable than in a file. Never "
+        "shown, logged or sent.",
     )
     trust: Path | None = setting(
         None,
@@ -173,20 +173,20 @@ class TlsSettings:
     client_authentication: ClientAuthentication = setting(
         ClientAuthentication.NONE,
         key="tls.server.need.client.auth",
-        doc="Whether clients are asked for a certificate. optional: one that is shown must verify. require: "
-        "without one there is no connection. Both need trust.",
+        doc="Whether clients need a certificate. optional: a certificate that is sent must verify. require: "
+        "connections without one are refused. Both need trust.",
     )
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise SettingsError(
-                "tls.certificate (tls.server.certPath) and tls.key (tls.server.keyPath) come together; "
+                "tls.certificate (tls.server.certPath) and tls.key (tls.server.keyPath) must be set together; "
                 f"{'tls.certificate' if self.certificate is None else 'tls.key'} is missing"
             )
         if self.mode is TlsMode.ENFORCING and self.certificate is None:
-            raise SettingsError("tls.mode is enforcing, which needs tls.certificate and tls.key: name their PEM files")
+            raise SettingsError("tls.mode is enforcing, which needs tls.certificate and tls.key: set their PEM files")
         if self.client_authentication is not ClientAuthentication.NONE and self.trust is None:
             raise SettingsError(
                 f"tls.client_authentication is {self.client_authentication}, which needs tls.trust "
-                "(tls.server.trustCertPath): name the PEM file that client certificates are verified against"
+                "(tls.server.trustCertPath): set the PEM file that client certificates are verified against"
             )
