@@ -185,12 +185,7 @@ class RouteTableMachine(RuleBasedStateMachine):
     )
     def unregister(self, cluster: str, name: str, broker_id: int, address: str) -> None:
         identity = (cluster, name, broker_id, address)
-        dropped = self.model.drop(
-            lambda live: (
-                (live.request.cluster, live.request.broker_name, live.request.broker_id, live.request.address)
-                == identity
-            )
-        )
+        dropped = self.model.drop(lambda live: live.identity == identity)
         assert self.table.unregister(cluster, name, broker_id, address) == bool(dropped)
 
     @rule(connection=st.sampled_from(CONNECTIONS))
@@ -241,10 +236,9 @@ class RouteTableMachine(RuleBasedStateMachine):
     def a_version_changes_exactly_when_the_route_does(self) -> None:
         responses = self.responses()
         for topic in TOPICS:
-            assert (responses[topic][0] == self.responses[topic][0]) == (
-                responses[topic][1] == self.responses[topic][1]
-            )
-        self.responses = told
+            (route, version), (old_route, old_version) = responses[topic], self.previous[topic]
+            assert (route == old_route) == (version == old_version)
+        self.previous = responses
 
     @invariant()
     def every_route_has_queues_and_addresses(self) -> None:
