@@ -16,7 +16,7 @@ Each name is imported on first use, so that `import ariane` costs nothing. Type 
 scripts/stubs.py generates from this file.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "ariane.client.admin": "Admin",
