@@ -1,9 +1,10 @@
-"""Everything: the nameserver's checks, the broker's in both directions, mqadmin; writes docs/compatibility.md.
+"""Runs all interoperability checks (nameserver, brokers and clients in both directions, mqadmin) and writes
+docs/compatibility.md.
 
     make interop
 
-Needs a JDK 17, Maven and Go; the Node client is left out where there is no Node. What it runs is fetched from the
-package registries once and kept in $ARIANE_CACHE. Takes about seven minutes; exits 1 if a check failed.
+Needs a JDK 17, Maven and Go; the Node client is skipped where Node is not installed. The programs are downloaded from
+the package registries once and cached in $ARIANE_CACHE. Takes about seven minutes; exits 1 if a check failed.
 """
 
 import sys

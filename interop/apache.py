@@ -1,7 +1,7 @@
-"""Apache RocketMQ's own programs, fetched once from the public Maven repository and run on the loopback address.
+"""Downloads Apache RocketMQ's programs from the public Maven repository once, and runs them on the loopback address.
 
 Servers are 4.9.7 and clients 4.9.8, the newest of the 4.9 line that the repository has of each; both are 5.4.0 of the
-5.x line. 4.7.1 is an older client that many still use. The jars are kept in $ARIANE_CACHE, by default ~/.cache/ariane.
+5.x line. 4.7.1 is an older client that many still use. The cache is $ARIANE_CACHE, by default ~/.cache/ariane.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ SERVER_VERSION = "4.9.7"
 CLIENT_VERSION = "4.9.8"
 OLD_CLIENT_VERSION = "4.7.1"
 VERSION_5 = "5.4.0"
-# A broker listens on its port, on port - 2 (the "VIP" door) and on port + 1 (replication).
+# A broker listens on its port, on port - 2 (the "VIP" channel) and on port + 1 (replication).
 BROKER_PORT_OFFSETS = (-2, 0, 1)
 
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
@@ -31,7 +31,7 @@ POM = Path(__file__).resolve().parents[1] / "scripts" / "golden" / "pom.xml"
 JVM_FLAGS = (
     "-Xms128m",
     "-Xmx512m",
-    # Otherwise message ids carry whatever IPv6 address the machine has, and take the longer form.
+    # Otherwise message ids contain an IPv6 address of the machine and have the longer form.
     "-Djava.net.preferIPv4Stack=true",
     # Java 17 closes the packages through which the 4.9 store frees its mapped files.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -49,7 +49,7 @@ LOGBACK = """<configuration>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPlan:
-    """What one broker is told; `settings` are more lines of its configuration file."""
+    """Configuration of one broker; `settings` are additional lines of its configuration file."""
 
     nameserver: str
     port: int
@@ -86,7 +86,7 @@ def fetch(part: Part, version: str) -> str:
     if not jars.is_dir():
         with tempfile.TemporaryDirectory(dir=cache) as download:
             _download(part, version, Path(download) / "jars")
-            # Renamed only when complete, so an interrupted download is never taken for a release.
+            # Renamed only when complete, so that an interrupted download is not used.
             (Path(download) / "jars").rename(jars)
     return str(jars / "*")
 
@@ -101,14 +101,14 @@ def _download(part: Part, version: str, target: Path) -> None:
 
 def java_command(classpath: str, main_class: str, *args: str, home: Path, properties: Mapping[str, str]) -> list[str]:
     """`home` stands in for the user's home directory, under which Apache's programs put logs and defaults."""
-    places = {"user.home": home, "rocketmq.home.dir": home, "rocketmq.client.logRoot": home / "logs"}
-    defines = {**places, **properties}
+    directories = {"user.home": home, "rocketmq.home.dir": home, "rocketmq.client.logRoot": home / "logs"}
+    defines = {**directories, **properties}
     flags = [*JVM_FLAGS, *(f"-D{key}={value}" for key, value in defines.items())]
     return [program("java"), *flags, "-cp", classpath, main_class, *args]
 
 
 def prepare_home(home: Path) -> None:
-    """Servers and mqadmin refuse to start, or complain at length, without their logging set-up in the home."""
+    """Write the logging configuration; without it servers and mqadmin fail to start or log many errors."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for kind in ("namesrv", "broker", "tools"):
@@ -123,7 +123,7 @@ def java(
     properties: Mapping[str, str] | None = None,
     timeout_seconds: float = 120.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Java program to its end; its exit status is the caller's to judge."""
+    """Run a Java program to its end; the caller checks the exit status."""
     prepare_home(home)
     command = java_command(classpath, main_class, *args, home=home, properties=properties or {})
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_seconds)

@@ -1,4 +1,4 @@
-"""Real Apache brokers that come to the nameserver, stay, and leave."""
+"""Checks that Apache brokers register at the nameserver, stay registered, and unregister."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +10,13 @@ from interop.report import Report, expect, expect_in
 
 # Every broker has this topic from its start.
 COMMON_TOPIC = "SELF_TEST_TOPIC"
-# Registers as often as is allowed, so that no check waits for half a minute, and only when the nameserver says that
-# its data version is news: otherwise every broker would register anew each time, whatever it is told.
+# The shortest allowed interval, so that no check waits for half a minute. Without forceRegister=false a broker would
+# register each time, even if the nameserver already has its data version.
 MASTER_SETTINGS = {
     "registerNameServerPeriod": "10000",
     "forceRegister": "false",
-    # The first look at open transactions makes a topic, and with it a full registration, by default after a minute;
-    # such a registration gives back write permissions in the middle of the check that has just wiped them.
+    # The first transaction check creates a topic and so causes a full registration, by default after a minute. That
+    # registration would restore write permissions in the middle of the check that has just wiped them.
     "transactionCheckInterval": "3600000",
 }
 SLAVE_SETTINGS = {**MASTER_SETTINGS, "brokerId": "1", "brokerRole": "SLAVE", "compressedRegister": "true"}
@@ -29,7 +29,7 @@ def plan_broker(nameserver: str, name: str, settings: dict[str, str]) -> BrokerP
 
 @dataclass(frozen=True, slots=True)
 class BrokerChecks:
-    """For the time that `master` is up; `seen_topic` is a topic it has and a fresh broker has not."""
+    """Checks that run while `master` is up; `seen_topic` is a topic that it has and a new broker does not have."""
 
     admin: Mqadmin
     master: BrokerPlan
@@ -61,11 +61,11 @@ class BrokerChecks:
             expect_in(plan.address, self.route(COMMON_TOPIC))
             expect_in(self.master.address, self.route(COMMON_TOPIC))
         route = self.route(COMMON_TOPIC)
-        expect(plan.address not in route, "its queues are still in the route")
+        expect(plan.address not in route, "the second broker is still in the route")
         expect_in(self.master.address, route)
 
     def comes_back(self) -> None:
-        """After a restart of the nameserver, which keeps no routes: the broker's version query makes it register."""
+        """After a restart of the nameserver, which loses all routes: its version query makes the broker register."""
         wait_until(lambda: self.master.address in self.route(self.seen_topic), "the broker at the new nameserver", 60.0)
 
     def is_gone(self) -> None:
@@ -73,8 +73,8 @@ class BrokerChecks:
         expect_in("CODE: 17", self.admin.run("topicRoute", "-t", COMMON_TOPIC))
 
     def expect_listed(self, plan: BrokerPlan, broker_id: int) -> None:
-        wanted = [plan.cluster, plan.name, str(broker_id), plan.address]
-        expect(wanted in self.admin.cluster_rows(), f"no {wanted} in clusterList")
+        expected = [plan.cluster, plan.name, str(broker_id), plan.address]
+        expect(expected in self.admin.cluster_rows(), f"no {expected} in clusterList")
 
     def route(self, topic: str) -> str:
         """The route as mqadmin prints it, without the white space."""

@@ -1,4 +1,4 @@
-"""Real clients that find their broker through the nameserver, send messages and consume them back."""
+"""Checks that clients find their broker through the nameserver, send messages and consume them."""
 
 import shutil
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from interop.apache import CLIENT_VERSION, Serialisation, compile_java, fetch, java
 from interop.mqadmin import Mqadmin
-from interop.other_clients import GO_EXTRA_MESSAGES, Guest, run_go, run_node
+from interop.other_clients import GO_EXTRA_MESSAGES, ClientProgram, run_go, run_node
 from interop.report import Report, expect_in
 
 PROGRAM = Path(__file__).resolve().parent / "java" / "SendAndConsume.java"
@@ -22,8 +22,8 @@ class ClientChecks:
     def add_to(self, report: Report) -> None:
         report.check("Java client, JSON headers", lambda: self.java_client("JSON"))
         report.check("Java client, binary headers", lambda: self.java_client("ROCKETMQ"))
-        self.add_guest(report, "go", run_go, MESSAGES + GO_EXTRA_MESSAGES)
-        self.add_guest(report, "node", run_node, MESSAGES)
+        self.add_client(report, "go", run_go, MESSAGES + GO_EXTRA_MESSAGES)
+        self.add_client(report, "node", run_node, MESSAGES)
 
     def java_client(self, serialisation: Serialisation) -> None:
         classpath = compile_java([PROGRAM], fetch("client", CLIENT_VERSION), self.work / "classes")
@@ -38,13 +38,13 @@ class ClientChecks:
         )
         expect_in(f"consumed {MESSAGES}\n", f"{done.stdout}\n{done.stderr}")
 
-    def add_guest(self, report: Report, tool: str, run: Guest, wanted: int) -> None:
+    def add_client(self, report: Report, tool: str, run: ClientProgram, expected: int) -> None:
         def check() -> None:
             topic = f"{tool}_topic"
             # These clients do not create topics themselves.
             self.admin.run("updateTopic", "-c", self.cluster, "-t", topic)
             done = run(self.admin.nameserver, topic, MESSAGES, self.work)
-            expect_in(f"consumed {wanted}\n", f"{done.stdout}\n{done.stderr}")
+            expect_in(f"consumed {expected}\n", f"{done.stdout}\n{done.stderr}")
 
         if shutil.which(tool) is None:
             report.skip(f"{tool} client", f"{tool} is not installed")

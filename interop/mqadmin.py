@@ -1,4 +1,4 @@
-"""Apache's mqadmin, the command line tool of RocketMQ's operators: many commands in one Java machine, one at a time."""
+"""Apache's mqadmin, RocketMQ's command-line administration tool: many commands in one JVM, one at a time."""
 
 import contextlib
 import subprocess
@@ -15,7 +15,7 @@ SOURCES = [JAVA / "Line.java", JAVA / "MqadminShell.java"]
 
 
 def shell_command(home: Path, properties: Mapping[str, str] | None = None) -> list[str]:
-    """The program that runs mqadmin's commands as lines of its input tell it."""
+    """The program that runs one mqadmin command per line of its standard input."""
     prepare_home(home)
     classpath = compile_java(SOURCES, fetch("client", CLIENT_VERSION), home / "classes")
     return java_command(classpath, "MqadminShell", home=home, properties=properties or {})
@@ -23,13 +23,13 @@ def shell_command(home: Path, properties: Mapping[str, str] | None = None) -> li
 
 @dataclass(frozen=True, slots=True)
 class Mqadmin:
-    """The command, told which nameserver to ask."""
+    """Runs mqadmin commands against one nameserver."""
 
     nameserver: str
     shell: "subprocess.Popen[str]"
 
     def run(self, command: str, *options: str) -> str:
-        """Run one command. mqadmin exits 0 whatever happened, so what it printed is all there is to judge."""
+        """Run one command and return its output. mqadmin always exits with 0, so only the output shows success."""
         words = [command, "-n", self.nameserver, *options]
         assert self.shell.stdin is not None
         assert self.shell.stdout is not None
@@ -37,7 +37,7 @@ class Mqadmin:
         self.shell.stdin.flush()
         response = parse_qs(self.shell.stdout.readline(), keep_blank_values=True)
         if "printed" not in response:
-            raise InteropError(f"mqadmin {' '.join(words)} has ended the Java machine: is there a wrong option?")
+            raise InteropError(f"mqadmin {' '.join(words)} terminated the JVM: check its options")
         return response["printed"][0]
 
     def cluster_rows(self) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Apache's mqadmin against a nameserver: each command that asks it something, and what the command must then say."""
+"""Checks of mqadmin against a nameserver: each command that uses the nameserver, and the expected output."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class MqadminChecks:
     settings_are_fixed: bool
 
     def add_to(self, report: Report) -> None:
-        """In this order: later commands build on what earlier ones made."""
+        """The order matters: later commands use what earlier ones created."""
         report.check("mqadmin clusterList", self.cluster_list)
         report.check("mqadmin updateTopic", self.update_topic)
         report.check("mqadmin topicList", self.topic_list)
@@ -44,20 +44,20 @@ class MqadminChecks:
 
     def cluster_list(self) -> None:
         rows = self.admin.cluster_rows()
-        wanted = [self.broker.cluster, self.broker.name, "0", self.broker.address]
-        expect(wanted in rows, f"no {wanted} in {rows}")
+        expected = [self.broker.cluster, self.broker.name, "0", self.broker.address]
+        expect(expected in rows, f"no {expected} in {rows}")
 
     def update_topic(self) -> None:
-        """Finds the brokers of the cluster at the nameserver, then tells them."""
+        """Looks up the brokers of the cluster at the nameserver, then creates the topic on each."""
         sizes = ["-r", str(QUEUES), "-w", str(QUEUES)]
         output = self.admin.run("updateTopic", "-c", self.broker.cluster, "-t", TOPIC, *sizes)
         expect_in(f"create topic to {self.broker.address} success", output)
 
     def topic_list(self) -> None:
         topics = set(self.admin.run("topicList").split())
-        # The system topics are there because the broker's first registration brought them.
-        wanted = {TOPIC, "SELF_TEST_TOPIC", self.broker.name, self.broker.cluster}
-        expect(wanted <= topics, f"{wanted - topics} not in {topics}")
+        # The system topics came with the broker's first registration.
+        expected = {TOPIC, "SELF_TEST_TOPIC", self.broker.name, self.broker.cluster}
+        expect(expected <= topics, f"{expected - topics} not in {topics}")
 
     def topic_route(self) -> None:
         output = self.admin.run("topicRoute", "-t", TOPIC)
@@ -80,7 +80,7 @@ class MqadminChecks:
         expect(TOPIC in self.admin.run("statsAll").split(), f"{TOPIC} not in the statistics")
 
     def update_kv_config(self) -> None:
-        """mqadmin cannot read a value back, but for the order configuration, which is a value like any other."""
+        """mqadmin can read only one kind of value back: the order configuration, so the check uses that."""
         output = self.admin.run("updateKvConfig", "-s", ORDER_NAMESPACE, "-k", TOPIC, "-v", f"{self.broker.name}:2")
         expect_in("success", output)
         expect_in(f"orderConf=[{self.broker.name}:2]", self.order_conf("get"))

@@ -1,9 +1,9 @@
-"""Our nameserver among real RocketMQ programs: Apache brokers register at it, real clients and mqadmin ask it.
+"""Checks Ariane's nameserver with Apache brokers, clients of other vendors and mqadmin.
 
     python -m interop.nameserver                        # only these checks; make interop runs them and the broker's
     python -m interop.nameserver --nameserver apache    # the same checks against Apache's own nameserver
 
-Needs a JDK 17 and Maven; the Go and Node clients are left out where Go or Node is not installed. Takes about a
+Needs a JDK 17 and Maven; the Go and Node clients are skipped where Go or Node is not installed. Takes about a
 minute, most of it start-up of Java programs. Exits 1 if a check failed.
 """
 

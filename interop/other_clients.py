@@ -1,6 +1,6 @@
-"""Clients that are not Java: Apache's Go client and ali-ons for Node, each a small program in its own directory.
+"""Runs the clients that are not Java: Apache's Go client and ali-ons for Node, each a small program in its directory.
 
-Each sends messages to an existing topic through a nameserver, consumes them back and prints how many came.
+Each sends messages to an existing topic through a nameserver, consumes them and prints how many arrived.
 """
 
 import os
@@ -18,12 +18,12 @@ NODE_CLIENT_VERSION = "3.12.0"
 # The Go program also sends a one-way message and a batch of two.
 GO_EXTRA_MESSAGES = 3
 # Nameserver, topic, how many messages, a directory for files.
-Guest = Callable[[str, str, int, Path], subprocess.CompletedProcess[str]]
+ClientProgram = Callable[[str, str, int, Path], subprocess.CompletedProcess[str]]
 RUN_SECONDS = 150.0
 
 
 def run_go(nameserver: str, topic: str, count: int, home: Path) -> subprocess.CompletedProcess[str]:
-    """Build the Go program if need be (Go keeps its own cache) and run it."""
+    """Build the Go program (Go has its own build cache) and run it."""
     binary = home / "go-client"
     _must_succeed([program("go"), "build", "-o", str(binary), "."], HERE / "go")
     # The client writes its logs below the home directory.
@@ -32,7 +32,7 @@ def run_go(nameserver: str, topic: str, count: int, home: Path) -> subprocess.Co
 
 
 def run_node(nameserver: str, topic: str, count: int, home: Path) -> subprocess.CompletedProcess[str]:
-    """Install the Node client into the cache if need be and run the program with it."""
+    """Install the Node client into the cache unless it is there, and run the program with it."""
     installed = cache_directory() / f"ali-ons-{NODE_CLIENT_VERSION}"
     if not (installed / "complete").exists():
         shutil.rmtree(installed, ignore_errors=True)

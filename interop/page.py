@@ -1,4 +1,5 @@
-"""docs/compatibility.md: what a whole run came to. No dates, so that a run that changed nothing changes no file."""
+"""Writes docs/compatibility.md from the results of a full run. No dates, so that an equal result leaves the file
+unchanged."""
 
 from collections.abc import Sequence
 from pathlib import Path

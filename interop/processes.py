@@ -1,4 +1,4 @@
-"""Child processes and ports for the interop scripts: whatever is started here is also stopped here."""
+"""Child processes and ports for the interop scripts. Every process that is started here is also stopped here."""
 
 import contextlib
 import os
@@ -15,21 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-# Below the range Linux takes outgoing ports from, so that no client socket grabs a port between our look and the bind.
+# Below the range Linux takes outgoing ports from, so that no client socket takes a port between the check and the bind.
 PORT_LOWEST, PORT_HIGHEST = 20_000, 32_000
 STOP_SECONDS = 20.0
 
 
 class InteropError(Exception):
-    """Something the kit needs is missing, or a process it runs did not do its part."""
+    """A required program is missing, or a process failed to start."""
 
 
 def program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise InteropError(
-            f"{name} is not on the PATH: the interop kit needs a JDK 17 and Maven, its guests Go and Node"
-        )
+        raise InteropError(f"{name} is not on the PATH: the interop checks need a JDK 17, Maven, Go and Node")
     return found
 
 
@@ -60,7 +58,7 @@ def _is_free(port: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 30.0) -> None:
-    """Ask again until the condition holds: for state of another process, which has no event to wait for."""
+    """Poll until the condition holds: for state of another process, which has no event to wait for."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -69,7 +67,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float 
 
 
 def exit_on_sigterm() -> None:
-    """Turn SIGTERM into an exception, so that a script told to stop still stops what it has started."""
+    """Turn SIGTERM into an exception, so that the script stops its child processes."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
@@ -86,14 +84,16 @@ def running(
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    settled = threading.Event()
+    started_or_ended = threading.Event()
     seen_ready = threading.Event()
-    reader = threading.Thread(target=_copy_output, args=(process, ready, log, seen_ready, settled), daemon=True)
+    reader = threading.Thread(
+        target=_copy_output, args=(process, ready, log, seen_ready, started_or_ended), daemon=True
+    )
     reader.start()
     try:
-        settled.wait(timeout_seconds)
+        started_or_ended.wait(timeout_seconds)
         if not seen_ready.is_set():
-            raise InteropError(f"{shlex.join(command)[:200]} ... never said {ready!r}:\n{tail(log)}")
+            raise InteropError(f"{shlex.join(command)[:200]} ... did not print {ready!r}:\n{tail(log)}")
         yield process.pid
     finally:
         _stop(process)
@@ -101,9 +101,13 @@ def running(
 
 
 def _copy_output(
-    process: subprocess.Popen[bytes], ready: str, log: Path, seen_ready: threading.Event, settled: threading.Event
+    process: subprocess.Popen[bytes],
+    ready: str,
+    log: Path,
+    seen_ready: threading.Event,
+    started_or_ended: threading.Event,
 ) -> None:
-    """Drain the output for as long as the process lives: a full pipe would stop it."""
+    """Drain the output as long as the process lives: a full pipe would block it."""
     assert process.stdout is not None
     with process.stdout as lines, log.open("ab") as copy:
         for line in lines:
@@ -111,12 +115,12 @@ def _copy_output(
             copy.flush()
             if ready.encode() in line:
                 seen_ready.set()
-                settled.set()
-    settled.set()
+                started_or_ended.set()
+    started_or_ended.set()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask politely first: a broker unregisters and writes its checkpoint on SIGTERM."""
+    """SIGTERM first: a broker then unregisters and writes its checkpoint."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

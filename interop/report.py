@@ -1,4 +1,4 @@
-"""Runs named checks one after the other and prints what passed."""
+"""Runs named checks one after the other and prints the results."""
 
 import time
 import traceback
@@ -9,7 +9,7 @@ from interop.processes import InteropError
 
 
 class CheckFailed(Exception):
-    """A program ran, but what it said is not what it should say."""
+    """A program ran, but its output is not the expected one."""
 
 
 def expect(holds: bool, what: str) -> None:
@@ -17,8 +17,8 @@ def expect(holds: bool, what: str) -> None:
         raise CheckFailed(what)
 
 
-def expect_in(wanted: str, output: str) -> None:
-    expect(wanted in output, f"no {wanted!r} in:\n{output.strip()[-1500:]}")
+def expect_in(expected: str, output: str) -> None:
+    expect(expected in output, f"no {expected!r} in:\n{output.strip()[-1500:]}")
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Report:
     details: list[str] = field(default_factory=list)
 
     def check(self, name: str, body: Callable[[], None]) -> None:
-        """Run one check; a failure is noted and the next one still runs."""
+        """Run one check; a failure is recorded and the next check still runs."""
         started = time.monotonic()
         try:
             body()
@@ -36,7 +36,7 @@ class Report:
             verdict = "FAIL"
             self.details.append(f"{name}: {problem}")
         except Exception:
-            # A defect of the kit itself must not pass for a pass, nor hide the checks after it.
+            # A bug in the check itself counts as a failure, and the next checks still run.
             verdict = "FAIL"
             self.details.append(f"{name}: {traceback.format_exc()}")
         self.rows.append((name, verdict, time.monotonic() - started))

@@ -1,4 +1,4 @@
-"""Only the broker's checks, or only some of them, without writing docs/compatibility.md.
+"""Command line for the broker checks, or a selection of them, without writing docs/compatibility.md.
 
     python -m interop.broker --pair java4:apache4 --kind ordered     # one client against one server, one check
     python -m interop.broker --pair mqadmin:ariane                   # mqadmin's commands against one broker
@@ -19,7 +19,7 @@ from interop.processes import InteropError, exit_on_sigterm
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Brokers and clients of different makers.")
+    parser = argparse.ArgumentParser(description="Brokers and clients of different vendors.")
     parser.add_argument("--pair", action="append", metavar="CLIENT:SERVER", help="only this pair; may be repeated")
     parser.add_argument("--kind", action="append", choices=KINDS, help="only this check; may be repeated")
     parser.add_argument("--keep", type=Path, help="an empty directory for logs and stores, kept at the end")

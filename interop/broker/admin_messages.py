@@ -1,87 +1,108 @@
-"""mqadmin's commands about messages: finding, printing, sending and consuming them. Some build on others."""
+"""Checks of mqadmin's commands about messages: query, print, send and consume. Some commands use earlier results."""
 
-from interop.broker.admin_scene import GROUP, MESSAGES, TOPIC, Rows, Scene
-from interop.broker.stage import eventually
+from interop.broker.admin_context import GROUP, MESSAGES, TOPIC, AdminContext, Rows
+from interop.broker.check_context import eventually
 from interop.report import expect
 
 MESSAGE_COMMANDS = Rows()
 
 
 @MESSAGE_COMMANDS.row("queryMsgById")
-async def query_by_id(scene: Scene) -> None:
-    options = ["-i", scene.sent[0]["offset_message_id"]]
-    wanted = [f"Topic: {TOPIC}", "Keys: [key0]", "Queue ID: 0", f"MessageTrack [consumerGroup={GROUP}"]
-    await scene.says("queryMsgById", *options, wanted=wanted)
+async def query_by_id(context: AdminContext) -> None:
+    options = ["-i", context.sent[0]["offset_message_id"]]
+    expected = [f"Topic: {TOPIC}", "Keys: [key0]", "Queue ID: 0", f"MessageTrack [consumerGroup={GROUP}"]
+    await context.expect_output("queryMsgById", *options, expected=expected)
 
 
 @MESSAGE_COMMANDS.row("queryMsgById -g -d (consume directly)")
-async def consume_directly(scene: Scene) -> None:
-    options = ["-i", scene.sent[0]["offset_message_id"], "-g", GROUP, "-d", scene.client_id]
-    await scene.says("queryMsgById", *options, wanted=["consumeResult=CR_SUCCESS"])
-    await scene.java.inbox("scene").wait(lambda seen: [one.body for one in seen].count("m0") == 2, "m0 once more")
+async def consume_directly(context: AdminContext) -> None:
+    options = ["-i", context.sent[0]["offset_message_id"], "-g", GROUP, "-d", context.client_id]
+    await context.expect_output("queryMsgById", *options, expected=["consumeResult=CR_SUCCESS"])
+    await context.java.inbox("admin").wait(
+        lambda seen: [message.body for message in seen].count("m0") == 2, "m0 once more"
+    )
 
 
 @MESSAGE_COMMANDS.row("queryMsgByKey")
-async def query_by_key(scene: Scene) -> None:
-    await scene.says("queryMsgByKey", "-t", TOPIC, "-k", "key1", wanted=[f"{scene.sent[1]['message_id']} 1 0"])
+async def query_by_key(context: AdminContext) -> None:
+    await context.expect_output(
+        "queryMsgByKey", "-t", TOPIC, "-k", "key1", expected=[f"{context.sent[1]['message_id']} 1 0"]
+    )
 
 
 @MESSAGE_COMMANDS.row("queryMsgByUniqueKey")
-async def query_by_unique_key(scene: Scene) -> None:
-    options = ["-t", TOPIC, "-i", scene.sent[2]["message_id"]]
-    await scene.says("queryMsgByUniqueKey", *options, wanted=["Keys: [key2]", "Queue ID: 2"])
+async def query_by_unique_key(context: AdminContext) -> None:
+    options = ["-t", TOPIC, "-i", context.sent[2]["message_id"]]
+    await context.expect_output("queryMsgByUniqueKey", *options, expected=["Keys: [key2]", "Queue ID: 2"])
 
 
 @MESSAGE_COMMANDS.row("queryMsgByOffset")
-async def query_by_offset(scene: Scene) -> None:
-    options = ["-b", scene.broker_name, "-t", TOPIC, "-i", "3", "-o", "1"]
-    await scene.says("queryMsgByOffset", *options, wanted=["Keys: [key7]", "Queue Offset: 1"])
+async def query_by_offset(context: AdminContext) -> None:
+    options = ["-b", context.broker_name, "-t", TOPIC, "-i", "3", "-o", "1"]
+    await context.expect_output("queryMsgByOffset", *options, expected=["Keys: [key7]", "Queue Offset: 1"])
 
 
 @MESSAGE_COMMANDS.row("queryMsgTraceById")
-async def query_trace(scene: Scene) -> None:
-    sent = await scene.java.call("send", topic=TOPIC, body="traced", trace="true", queue=0)
+async def query_trace(context: AdminContext) -> None:
+    sent = await context.java.call("send", topic=TOPIC, body="traced", trace="true", queue=0)
 
     async def is_there() -> bool:
-        return "Pub guest_traced" in " ".join((await scene.admin.run(*words)).split())
+        return "Pub interop_traced" in " ".join((await context.admin.run(*words)).split())
 
     words = ("queryMsgTraceById", "-i", sent["message_id"])
     await eventually(is_there, "the trace of a message")
 
 
 @MESSAGE_COMMANDS.row("printMsg")
-async def print_messages(scene: Scene) -> None:
-    printed = await scene.says("printMsg", "-t", TOPIC, "-s", "TagA", "-d", "true", wanted=["BODY: m0", "BODY: m7"])
+async def print_messages(context: AdminContext) -> None:
+    printed = await context.expect_output(
+        "printMsg", "-t", TOPIC, "-s", "TagA", "-d", "true", expected=["BODY: m0", "BODY: m7"]
+    )
     expect(printed.count("MSGID") == MESSAGES, f"{printed.count('MSGID')} messages, not {MESSAGES}")
 
 
 @MESSAGE_COMMANDS.row("printMsgByQueue")
-async def print_messages_of_queue(scene: Scene) -> None:
-    options = ["-a", scene.broker_name, "-i", "1", "-t", TOPIC, "-d", "true", "-p", "true", "-f", "true"]
-    await scene.says("printMsgByQueue", *options, wanted=["BODY: m1", "BODY: m5", "Tag: TagA Count: 2"])
+async def print_messages_of_queue(context: AdminContext) -> None:
+    options = ["-a", context.broker_name, "-i", "1", "-t", TOPIC, "-d", "true", "-p", "true", "-f", "true"]
+    await context.expect_output("printMsgByQueue", *options, expected=["BODY: m1", "BODY: m5", "Tag: TagA Count: 2"])
 
 
 @MESSAGE_COMMANDS.row("queryCq")
-async def query_consume_queue(scene: Scene) -> None:
-    options = ["-b", scene.broker, "-t", TOPIC, "-q", "1", "-i", "0", "-c", "2", "-g", GROUP]
-    printed = await scene.says("queryCq", *options, wanted=['"subString":"*"', "max: 2, min: 0", "tagsCode=2598919"])
+async def query_consume_queue(context: AdminContext) -> None:
+    options = ["-b", context.broker, "-t", TOPIC, "-q", "1", "-i", "0", "-c", "2", "-g", GROUP]
+    printed = await context.expect_output(
+        "queryCq", *options, expected=['"subString":"*"', "max: 2, min: 0", "tagsCode=2598919"]
+    )
     expect(printed.count("ConsumeQueueData{") == 2, printed)
 
 
 @MESSAGE_COMMANDS.row("sendMessage")
-async def send_message(scene: Scene) -> None:
-    options = ["-t", TOPIC, "-p", "by hand", "-k", "byHand", "-c", "TagX", "-b", scene.broker_name, "-i", "2"]
-    await scene.says("sendMessage", *options, wanted=[f"{scene.broker_name} 2 SEND_OK"])
-    await scene.java.inbox("scene").wait_bodies({"by hand"})
+async def send_message(context: AdminContext) -> None:
+    options = [
+        "-t",
+        TOPIC,
+        "-p",
+        "from mqadmin",
+        "-k",
+        "fromMqadmin",
+        "-c",
+        "TagX",
+        "-b",
+        context.broker_name,
+        "-i",
+        "2",
+    ]
+    await context.expect_output("sendMessage", *options, expected=[f"{context.broker_name} 2 SEND_OK"])
+    await context.java.inbox("admin").wait_bodies({"from mqadmin"})
 
 
 @MESSAGE_COMMANDS.row("consumeMessage")
-async def consume_message(scene: Scene) -> None:
-    options = ["-t", TOPIC, "-g", "AdminTool", "-b", scene.broker_name, "-i", "3", "-o", "0", "-c", "2"]
-    await scene.says("consumeMessage", *options, wanted=["Consume ok", scene.sent[3]["message_id"]])
+async def consume_message(context: AdminContext) -> None:
+    options = ["-t", TOPIC, "-g", "AdminTool", "-b", context.broker_name, "-i", "3", "-o", "0", "-c", "2"]
+    await context.expect_output("consumeMessage", *options, expected=["Consume ok", context.sent[3]["message_id"]])
 
 
 @MESSAGE_COMMANDS.row("checkMsgSendRT")
-async def check_send_time(scene: Scene) -> None:
-    printed = await scene.says("checkMsgSendRT", "-t", TOPIC, "-a", "5", wanted=["Avg RT: "])
+async def check_send_time(context: AdminContext) -> None:
+    printed = await context.expect_output("checkMsgSendRT", "-t", TOPIC, "-a", "5", expected=["Avg RT: "])
     expect(printed.count("true") == 5, printed)

@@ -1,4 +1,4 @@
-"""Our own Python client, with the verbs of client.py; in this process, for it needs no other."""
+"""Ariane's own client as a driver of the checks (commands of client.py). It runs inside this process."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError
 from ariane.model.message import Message, StoredMessage
 from ariane.wire.requests.send import Decision
-from interop.broker.client import Inbox, Seen
+from interop.broker.client import Delivery, Inbox
 from interop.report import CheckFailed
 
 DECISIONS = {"commit": COMMIT, "rollback": ROLLBACK, "unknown": UNKNOWN}
@@ -61,21 +61,21 @@ class ArianeClient:
     async def producer(self, kind: str) -> Producer:
         async with self.starting:
             if kind not in self.producers:
-                fresh = (
+                producer = (
                     TransactionProducer(settings=self.settings, group="ariane_transactions", check=self.check)
                     if kind == "transactions"
                     else Producer(
-                        settings=self.settings, group=f"guest_{kind}", trace=kind == "traced", send_timeout_s=10.0
+                        settings=self.settings, group=f"interop_{kind}", trace=kind == "traced", send_timeout_s=10.0
                     )
                 )
-                await fresh.start()
-                self.stack.push_async_callback(fresh.close)
-                self.producers[kind] = fresh
+                await producer.start()
+                self.stack.push_async_callback(producer.close)
+                self.producers[kind] = producer
         return self.producers[kind]
 
     async def check(self, message: StoredMessage) -> Decision:
         body = message.body.decode()
-        await self.inbox("checks").add(Seen(body=body, at_s=time.time()))
+        await self.inbox("checks").add(Delivery(body=body, at_s=time.time()))
         return self.checks.get(body, UNKNOWN)
 
     async def send(self, fields: Fields) -> dict[str, str]:
@@ -88,14 +88,14 @@ class ArianeClient:
             await producer.send_oneway(message)
             return {}
         if fields.get("mode") == "async":
-            return told(await producer.send_nowait(message))
-        return told(await producer.send(message, queue=queue))
+            return send_result_fields(await producer.send_nowait(message))
+        return send_result_fields(await producer.send(message, queue=queue))
 
     async def batch(self, fields: Fields) -> dict[str, str]:
         producer = await self.producer("plain")
         bodies = [text for name, text in fields.items() if name.startswith("body")]
         results = await producer.send_batch([Message(topic=fields["topic"], body=body.encode()) for body in bodies])
-        return told(results[0])
+        return send_result_fields(results[0])
 
     async def transaction(self, fields: Fields) -> dict[str, str]:
         self.checks[fields["body"]] = DECISIONS[fields.get("check", "commit")]
@@ -103,7 +103,7 @@ class ArianeClient:
         assert isinstance(producer, TransactionProducer)
         decision = DECISIONS[fields["decision"]]
         done = await producer.send_in_transaction(message_of(fields), execute=lambda _message, _arg: decision)
-        return told(done.sent)
+        return send_result_fields(done.sent)
 
     async def request(self, fields: Fields) -> dict[str, str]:
         producer = await self.producer("plain")
@@ -205,7 +205,7 @@ def message_of(fields: Fields) -> Message:
     )
 
 
-def told(result: SendResult) -> dict[str, str]:
+def send_result_fields(result: SendResult) -> dict[str, str]:
     return {
         "status": result.status.value,
         "message_id": result.message_id,
@@ -215,8 +215,8 @@ def told(result: SendResult) -> dict[str, str]:
     }
 
 
-def seen_of(message: Received) -> Seen:
-    return Seen(
+def seen_of(message: Received) -> Delivery:
+    return Delivery(
         body=message.body.decode(),
         at_s=time.time(),
         tags=message.tags or "",

@@ -1,6 +1,6 @@
-"""What a check can have a client do, whoever wrote the client: verbs with named fields, and inboxes of what arrived.
+"""The commands that a check can give to any client, and the inboxes with the messages that arrived.
 
-Verbs (all fields are texts on the way to a client in another process):
+Commands (all fields are sent as text to a client in another process):
 
     send         topic body [tags keys delay_level deliver_at queue trace mode=sync|async|oneway p.NAME...]
     batch        topic body0 body1 ...
@@ -13,7 +13,7 @@ Verbs (all fields are texts on the way to a client in another process):
     pull         group topic                         -> body0 ..., with a pull consumer
     poll         group topic count seconds           -> body0 ..., with a lite pull consumer
 
-`send`, `batch` and `transaction` tell status, message_id, offset_message_id, queue_id and queue_offset.
+`send`, `batch` and `transaction` return status, message_id, offset_message_id, queue_id and queue_offset.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from typing import Protocol
 from interop.report import CheckFailed
 
 WAIT_S = 60.0
-"""Far above what anything here takes on an idle machine."""
+"""Far more than any step takes on an idle machine."""
 
 
 class NotOffered(Exception):
-    """The client, or the server, has no such thing; the text says why."""
+    """The client or the server does not have the feature; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A message as a consumer got it."""
+class Delivery:
+    """A message as a consumer received it."""
 
     body: str
     at_s: float
@@ -47,31 +47,33 @@ class Seen:
 
 @dataclass(slots=True)
 class Inbox:
-    """All that one consumer got, in the order in which it got it."""
+    """All messages that one consumer received, in order of arrival."""
 
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[Delivery] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def add(self, seen: Seen) -> None:
+    async def add(self, seen: Delivery) -> None:
         async with self.changed:
             self.seen.append(seen)
             self.changed.notify_all()
 
     @property
     def bodies(self) -> list[str]:
-        return [one.body for one in self.seen]
+        return [message.body for message in self.seen]
 
-    async def wait(self, enough: Callable[[list[Seen]], bool], what: str, timeout_s: float = WAIT_S) -> None:
+    async def wait(self, enough: Callable[[list[Delivery]], bool], what: str, timeout_s: float = WAIT_S) -> None:
         try:
             async with asyncio.timeout(timeout_s), self.changed:
                 await self.changed.wait_for(lambda: enough(self.seen))
         except TimeoutError:
             raise CheckFailed(f"{what}: after {timeout_s:.0f} s there is {_short(self.bodies)}") from None
 
-    async def wait_bodies(self, wanted: set[str], timeout_s: float = WAIT_S) -> None:
-        """Until each of them has arrived; others may have arrived too."""
+    async def wait_bodies(self, expected: set[str], timeout_s: float = WAIT_S) -> None:
+        """Waits until each of them has arrived; others may have arrived too."""
         await self.wait(
-            lambda seen: wanted <= {one.body for one in seen}, f"wanted {_short(sorted(wanted))}", timeout_s
+            lambda seen: expected <= {message.body for message in seen},
+            f"expected {_short(sorted(expected))}",
+            timeout_s,
         )
 
 
@@ -80,15 +82,15 @@ class Client(Protocol):
     def name(self) -> str: ...
 
     async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
-        """CheckFailed when it went wrong, NotOffered when the client has no such thing."""
+        """CheckFailed when it fails, NotOffered when the client does not have the feature."""
 
     def inbox(self, name: str) -> Inbox:
         """Of the consumer that was, or will be, started with this name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Couple:
-    """Two clients that pass for one: what the first sends, the second consumes."""
+class ClientPair:
+    """Two clients used as one: the first sends, the second consumes."""
 
     sender: Client
     receiver: Client
@@ -98,15 +100,15 @@ class Couple:
         return f"{self.sender.name} sends, {self.receiver.name} consumes"
 
     async def call(self, verb: str, **fields: object) -> Mapping[str, str]:
-        one = self.receiver if verb in {"consume", "stop", "pull", "poll"} else self.sender
-        return await one.call(verb, **fields)
+        client = self.receiver if verb in {"consume", "stop", "pull", "poll"} else self.sender
+        return await client.call(verb, **fields)
 
     def inbox(self, name: str) -> Inbox:
         return (self.sender if name == "checks" else self.receiver).inbox(name)
 
 
 def bodies_of(response: Mapping[str, str]) -> list[str]:
-    """The bodies in an answer of query, view, pull or poll."""
+    """The bodies in a response of query, view, pull or poll."""
     return [response[f"body{number}"] for number in range(len(response)) if f"body{number}" in response]
 
 

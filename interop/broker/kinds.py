@@ -1,11 +1,11 @@
-"""The rows of the table: every kind of message and of look-up, each with its check."""
+"""The rows of the table: every feature with its check."""
 
 from collections.abc import Awaitable, Callable
 
 from interop.broker import consuming, operating, sending, transactions
-from interop.broker.stage import Stage
+from interop.broker.check_context import CheckContext
 
-Check = Callable[[Stage], Awaitable[None]]
+Check = Callable[[CheckContext], Awaitable[None]]
 
 KINDS: dict[str, Check] = {
     "send and wait": sending.waits,

@@ -1,4 +1,4 @@
-"""Accounts and certificates of one run, told to servers and clients of every maker in their own words."""
+"""Accounts and certificates of one run, as configuration of the servers and clients of each vendor."""
 
 import shutil
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ ACCESS_KEY, SECRET_KEY = "interop-admin", "interop-secret-1"
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Every request is signed, every connection of a client encrypted and the server's certificate verified."""
+    """Every request is signed, every client connection is encrypted, and the server's certificate is verified."""
 
     home: Path
 
@@ -51,7 +51,7 @@ class Security:
         return self.home / "plain_acl.yml"
 
     def server_lines(self, mode: str) -> dict[str, str]:
-        """For a configuration file of ours; Apache's servers read them as properties of the Java machine."""
+        """For Ariane's configuration file; Apache's servers read the same keys as JVM system properties."""
         return {
             "tls.server.mode": mode,
             "tls.server.certPath": str(self.certificate),
@@ -59,21 +59,21 @@ class Security:
         }
 
     def apache_server(self, mode: str) -> dict[str, str]:
-        """Properties of the Java machine of a server."""
+        """JVM system properties of a server."""
         return {**self.server_lines(mode), "tls.test.mode.enable": "false"}
 
     def broker_lines(self) -> dict[str, str]:
         return {"aclEnable": "true", "rocketmq.acl.plain.file": str(self.accounts)}
 
     def java_client(self) -> Mapping[str, str]:
-        """Properties of the Java machine of a client; the last two are read by the guest, not by Apache."""
+        """JVM system properties of a client; the last two are read by interop/java/Credentials.java, not by Apache."""
         return {
             "tls.enable": "true",
             "tls.test.mode.enable": "false",
             "tls.client.authServer": "true",
             "tls.client.trustCertPath": str(self.trust),
-            "guest.accessKey": ACCESS_KEY,
-            "guest.secretKey": SECRET_KEY,
+            "interop.accessKey": ACCESS_KEY,
+            "interop.secretKey": SECRET_KEY,
         }
 
     def write_accounts(self, java_home: Path) -> None:
@@ -85,12 +85,12 @@ class Security:
 
 
 def _as_pkcs8(pem: bytes) -> bytes:
-    """The one form of a private key that Apache's servers read."""
+    """The only private key format that Apache's servers read."""
     return load_pem_private_key(pem, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def client_settings(nameserver: str, security: Security | None) -> ClientSettings:
-    """For clients of ours."""
+    """For Ariane's client."""
     if security is None:
         return ClientSettings(nameservers=nameserver)
     return ClientSettings(

@@ -1,4 +1,4 @@
-"""A nameserver and a broker of one maker, told by the same configuration file."""
+"""Starts a nameserver and a broker of one vendor; all vendors get the same configuration file."""
 
 import contextlib
 import sys
@@ -21,8 +21,8 @@ SETTINGS = {
     "transactionCheckInterval": "1000",
     "traceTopicEnable": "true",
     "registerNameServerPeriod": "10000",
-    # Apache's brokers drop what has waited 200 ms, which a cold Java machine needs for its first messages; nobody hears
-    # of a one-way message that was dropped.
+    # Apache's brokers reject requests that waited 200 ms, which a cold JVM exceeds for its first messages. The sender
+    # of a one-way message does not notice the rejection.
     "waitTimeMillsInSendQueue": "10000",
 }
 
@@ -38,7 +38,7 @@ class Servers:
 
     @property
     def answers_queries(self) -> bool:
-        """Apache's broker sends what it found past the encryption, which breaks the connection."""
+        """Apache's broker writes query results around the TLS layer, which breaks the connection."""
         return self.is_ours or self.security is None
 
     @property
@@ -54,7 +54,7 @@ def our_servers(home: Path, security: Security | None = None) -> Iterator[Server
     config = home / "broker.conf"
     config.write_text(plan.properties(home))
     nameserver_config = home / "namesrv.conf"
-    # Both kinds of connection: the broker's own is a plain one.
+    # Both TLS and plain connections: the broker connects to the nameserver without TLS.
     lines = security.server_lines("permissive") if security else {}
     nameserver_config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     listen = ["namesrv", "-c", str(nameserver_config), "--listen", nameserver]
@@ -69,7 +69,7 @@ def our_servers(home: Path, security: Security | None = None) -> Iterator[Server
 
 @contextlib.contextmanager
 def our_secured_servers(home: Path) -> Iterator[Servers]:
-    """Signatures demanded, and nothing but TLS at the broker."""
+    """Requests must be signed, and the broker accepts only TLS connections."""
     with our_servers(home, Security.made(home / "security")) as servers:
         yield replace(servers, name="Ariane, with ACL and TLS")
 

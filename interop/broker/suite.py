@@ -1,4 +1,4 @@
-"""Who meets whom: the pairs of clients and servers, and the tables that come of it."""
+"""The suite: which clients run against which servers, and the resulting tables."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 from interop.apache import SERVER_VERSION, VERSION_5
 from interop.broker.admin_column import run_admin_column
 from interop.broker.columns import run_columns
-from interop.broker.guests import admin_shell
+from interop.broker.foreign_clients import admin_shell
 from interop.broker.servers import Servers, apache_servers, our_secured_servers, our_servers, secured_apache_servers
 from interop.broker.table import Table
 
@@ -24,7 +24,7 @@ SERVERS: dict[str, Callable[[Path], AbstractContextManager[Servers]]] = {
 }
 PAIRS: dict[str, list[str]] = {
     "ariane": [MQADMIN, "java47", "java4", "java5", "go", "ariane", "java4>ariane", "ariane>java4"],
-    # Apache's own client against Apache's own broker is the proof that a check asks for the right thing.
+    # Apache's own client against Apache's own broker proves that a check is right.
     "apache4": [MQADMIN, "ariane", "java4", "ariane>java4"],
     "apache5": ["ariane", "java5"],
     "ariane-secured": ["java4", "java5", "ariane"],

@@ -1,4 +1,4 @@
-"""The outcome of each check, as a table in the terminal and in docs/compatibility.md."""
+"""The result of each check, as a table in the terminal and in docs/compatibility.md."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

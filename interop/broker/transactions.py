@@ -1,40 +1,40 @@
-"""Checks of transactional messages: visible when committed, never when rolled back, asked about when left open."""
+"""Checks of transactional messages: visible after commit, invisible after rollback, checked back when undecided."""
 
-from interop.broker.stage import Stage
+from interop.broker.check_context import CheckContext
 from interop.report import expect
 
 
-async def commit(stage: Stage) -> None:
-    await _run(stage, decision="commit", visible=True)
+async def commit(context: CheckContext) -> None:
+    await _run(context, decision="commit", visible=True)
 
 
-async def rollback(stage: Stage) -> None:
-    await _run(stage, decision="rollback", visible=False)
+async def rollback(context: CheckContext) -> None:
+    await _run(context, decision="rollback", visible=False)
 
 
-async def check_commit(stage: Stage) -> None:
-    await _run(stage, decision="unknown", check="commit", visible=True)
+async def check_commit(context: CheckContext) -> None:
+    await _run(context, decision="unknown", check="commit", visible=True)
 
 
-async def check_rollback(stage: Stage) -> None:
-    await _run(stage, decision="unknown", check="rollback", visible=False)
+async def check_rollback(context: CheckContext) -> None:
+    await _run(context, decision="unknown", check="rollback", visible=False)
 
 
-async def _run(stage: Stage, *, decision: str, visible: bool, check: str | None = None) -> None:
-    """Another transaction, opened later and left open, is the proof that the broker has been through the first.
+async def _run(context: CheckContext, *, decision: str, visible: bool, check: str | None = None) -> None:
+    """A second transaction, opened later and left undecided, proves that the broker has processed the first.
 
-    A decided transaction may be asked about all the same (5.x notes decisions in batches), so the producer's answers
-    agree with its decisions.
+    The broker may check back a decided transaction too (5.x writes decisions in batches), so the producer's answers to
+    checks equal its decisions.
     """
-    topic = await stage.topic()
-    tap = await stage.consume(topic)
-    body, last = f"{stage.name} first", f"{stage.name} last"
+    topic = await context.topic()
+    consumer = await context.consume(topic)
+    body, last = f"{context.name} first", f"{context.name} last"
     response = check or decision
-    await stage.client.call("transaction", topic=topic, body=body, decision=decision, check=response, keys="k1")
-    checks = stage.client.inbox("checks")
+    await context.client.call("transaction", topic=topic, body=body, decision=decision, check=response, keys="k1")
+    checks = context.client.inbox("checks")
     if check is not None:
         await checks.wait_bodies({body})
-    await stage.client.call("transaction", topic=topic, body=last, decision="unknown", check="commit")
-    await tap.inbox.wait_bodies({last} | ({body} if visible else set()))
+    await context.client.call("transaction", topic=topic, body=last, decision="unknown", check="commit")
+    await consumer.inbox.wait_bodies({last} | ({body} if visible else set()))
     await checks.wait_bodies({last})
-    expect((body in tap.inbox.bodies) == visible, f"came: {tap.inbox.bodies}")
+    expect((body in consumer.inbox.bodies) == visible, f"came: {consumer.inbox.bodies}")

@@ -1,4 +1,4 @@
-// Sends messages through a nameserver with the Go client and consumes them back.
+// Sends messages through a nameserver with the Go client and consumes them.
 //
 // Run by interop/other_clients.py as: go run . nameserver topic count
 // The topic must exist. Prints "consumed N" with the number of different messages that came back.
@@ -50,7 +50,7 @@ func send(nameserver primitive.NsResolver, topic string, count int) {
 	must(sender.Shutdown())
 }
 
-func consume(nameserver primitive.NsResolver, topic string, wanted int) int {
+func consume(nameserver primitive.NsResolver, topic string, expected int) int {
 	seen := map[string]bool{}
 	var lock sync.Mutex
 	enough := make(chan struct{})
@@ -68,7 +68,7 @@ func consume(nameserver primitive.NsResolver, topic string, wanted int) int {
 				body := string(message.Body)
 				if !seen[body] {
 					seen[body] = true
-					if len(seen) == wanted {
+					if len(seen) == expected {
 						close(enough)
 					}
 				}

@@ -5,18 +5,18 @@ import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** One line between a guest and the kit: fields as in a web form, because every language reads and writes those. */
+/** One line of the protocol with interop/broker/client_process.py: URL-encoded form fields, easy in every language. */
 final class Line {
-    // The client libraries print to System.out too; their words must not get among the answers.
+    // The client libraries print to System.out too; their output must not mix with the responses.
     private static final PrintStream OUT = System.out;
     private final Map<String, String> fields = new LinkedHashMap<>();
 
     static Line parse(String text) {
         Line line = new Line();
         for (String pair : text.split("&")) {
-            String[] halves = pair.split("=", 2);
-            line.with(URLDecoder.decode(halves[0], StandardCharsets.UTF_8),
-                    URLDecoder.decode(halves[1], StandardCharsets.UTF_8));
+            String[] parts = pair.split("=", 2);
+            line.with(URLDecoder.decode(parts[0], StandardCharsets.UTF_8),
+                    URLDecoder.decode(parts[1], StandardCharsets.UTF_8));
         }
         return line;
     }

@@ -8,27 +8,27 @@ import java.util.List;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
- * Apache's mqadmin, many commands in one Java machine: each line of the input is one command with its options, each
- * line of the output all that the command printed.
+ * Apache's mqadmin, many commands in one JVM: each line of standard input is one command with its options, each line of
+ * standard output contains everything that the command printed.
  */
 public final class MqadminShell {
     private MqadminShell() {}
 
     public static void main(String[] args) throws Exception {
-        // Line has taken the real output before this, so commands cannot print among the answers.
+        // Line has kept the real standard output, so the output of commands cannot mix with the responses.
         new Line().with("event", "ready").print();
-        BufferedReader asks = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String text = asks.readLine(); text != null; text = asks.readLine()) {
-            Line ask = Line.parse(text);
-            new Line().with("id", ask.get("id")).with("printed", run(ask)).print();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String text = input.readLine(); text != null; text = input.readLine()) {
+            Line request = Line.parse(text);
+            new Line().with("id", request.get("id")).with("printed", run(request)).print();
         }
         System.exit(0);
     }
 
-    private static String run(Line ask) throws Exception {
+    private static String run(Line request) throws Exception {
         List<String> words = new ArrayList<>();
-        for (int i = 0; ask.has("word" + i); i++) {
-            words.add(ask.get("word" + i));
+        for (int i = 0; request.has("word" + i); i++) {
+            words.add(request.get("word" + i));
         }
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);

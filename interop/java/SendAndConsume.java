@@ -12,7 +12,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Creates a topic, sends messages to it and consumes them back, all by what the nameserver says.
+ * Creates a topic, sends messages to it and consumes them; the nameserver provides all routes.
  *
  * Run by interop/nameserver.py as: SendAndConsume nameserver topic count. Prints "consumed N".
  */
@@ -37,7 +37,7 @@ public final class SendAndConsume {
         }
         System.out.println("consumed " + consume(nameserver, topic, count));
         producer.shutdown();
-        // The client libraries leave threads behind that are no daemons.
+        // The client libraries leave non-daemon threads running.
         System.exit(0);
     }
 

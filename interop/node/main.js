@@ -1,4 +1,4 @@
-// Sends messages through a nameserver with the Node client (ali-ons) and consumes them back.
+// Sends messages through a nameserver with the Node client (ali-ons) and consumes them.
 //
 // Run by interop/other_clients.py as: node main.js nameserver topic count, in a directory with node_modules.
 // The topic must exist. Prints "consumed N" with the number of different messages that came back.

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from interop.broker.guest import invited
+from interop.broker.check_context import CheckContext, safe_name
+from interop.broker.client_process import client_process
 from interop.broker.kinds import KINDS
 from interop.broker.servers import Servers, our_servers
-from interop.broker.stage import Stage, safe_name
 from tests.nameserver.servers import caller
 
-GUEST = Path(__file__).parent.parent / "clients" / "cpp_client.py"
+CLIENT = Path(__file__).parent.parent / "clients" / "cpp_client.py"
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("rocketmq") is None, reason="the C++ client's wheel is for Linux x86-64"
@@ -33,11 +33,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @asynccontextmanager
-async def stage(servers: Servers, kind: str, home: Path) -> AsyncIterator[Stage]:
+async def context(servers: Servers, kind: str, home: Path) -> AsyncIterator[CheckContext]:
     environment = {**os.environ, "HOME": str(home)}
-    command = [sys.executable, str(GUEST), servers.nameserver]
-    async with caller() as asking, invited("C++", command, home / "guest.log", environment) as guest:
-        yield Stage(guest, servers, None, asking, safe_name(kind))
+    command = [sys.executable, str(CLIENT), servers.nameserver]
+    async with caller() as rpc, client_process("C++", command, home / "client.log", environment) as process:
+        yield CheckContext(process, servers, None, rpc, safe_name(kind))
 
 
 # No batch: this client marks one with a number where brokers look for a word, and Apache's stores it as one message,
@@ -59,5 +59,5 @@ async def stage(servers: Servers, kind: str, home: Path) -> AsyncIterator[Stage]
     ],
 )
 async def test_the_cpp_client_and_our_broker_agree_on(kind: str, servers: Servers, tmp_path: Path) -> None:
-    async with stage(servers, kind, tmp_path) as ready:
+    async with context(servers, kind, tmp_path) as ready:
         await KINDS[kind](ready)

@@ -1,7 +1,7 @@
-"""Apache's C++ client (the `rocketmq` wheel) as a puppet: each line of the input is something to do, each line of the
-output an answer or a message that arrived. The verbs are those of interop/broker/client.py.
+"""Drives Apache's C++ client (the `rocketmq` wheel): each line of standard input is a command, each line of standard
+output a response or a message that arrived. The commands are those of interop/broker/client.py.
 
-A process of its own, because the library starts threads and writes logs and offsets under HOME. Run as: cpp_client.py
+A separate process, because the library starts threads and writes logs and offsets under HOME. Run as: cpp_client.py
 nameserver
 """
 
@@ -30,7 +30,7 @@ consumers: dict[str, PushConsumer] = {}
 attempts: dict[str, int] = {}
 
 
-def tell(**fields: object) -> None:
+def print_line(**fields: object) -> None:
     with OUTPUT:
         print(urlencode(fields), file=lines, flush=True)
 
@@ -56,8 +56,8 @@ def send_once(request: Fields) -> dict[str, str]:
     if request.get("mode") == "async":
         return send_async(message)
     if "queue" in request:
-        return told(producer.send_orderly(message, int(request["queue"])))
-    return told(producer.send_sync(message))
+        return send_result_fields(producer.send_orderly(message, int(request["queue"])))
+    return send_result_fields(producer.send_sync(message))
 
 
 def send_async(message: Message) -> dict[str, str]:
@@ -73,12 +73,12 @@ def send_async(message: Message) -> dict[str, str]:
         raise TimeoutError("no callback")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
-    return told(outcome[0])
+    return send_result_fields(outcome[0])
 
 
 def batch(request: Fields) -> dict[str, str]:
     names = [name for name in request if name.startswith("body")]
-    return told(producer.send_batch([message_of(request, name) for name in names]))
+    return send_result_fields(producer.send_batch([message_of(request, name) for name in names]))
 
 
 def consume(request: Fields) -> dict[str, str]:
@@ -97,7 +97,7 @@ def consume(request: Fields) -> dict[str, str]:
 
 def accept(request: Fields, message: RecvMessage) -> int:
     attempt = attempt_of(request, message)
-    tell(
+    print_line(
         event="message",
         inbox=request["inbox"],
         body=message.body.decode(),
@@ -151,16 +151,16 @@ def message_of(request: Fields, body: str) -> Message:
     return message
 
 
-def told(result: SendResult) -> dict[str, str]:
+def send_result_fields(result: SendResult) -> dict[str, str]:
     return {"status": STATUSES[result.status], "message_id": result.msg_id, "queue_offset": str(result.offset)}
 
 
 def response(request: Fields) -> None:
     try:
-        tell(**VERBS[request["do"]](request), id=request["id"])
+        print_line(**VERBS[request["do"]](request), id=request["id"])
     except Exception as problem:
         traceback.print_exc()
-        tell(error=repr(problem), id=request["id"])
+        print_line(error=repr(problem), id=request["id"])
 
 
 VERBS: dict[str, Callable[[Fields], dict[str, str]]] = {
@@ -175,7 +175,7 @@ producer = Producer("cpp_producer_group")
 producer.set_namesrv_addr(name_server)
 producer.set_timeout(10_000)
 producer.start()
-tell(event="ready")
+print_line(event="ready")
 for line in sys.stdin:
     threading.Thread(target=response, args=[dict(parse_qsl(line.strip(), keep_blank_values=True))], daemon=True).start()
 # The library's threads may hang in its own destructors.

@@ -20,36 +20,36 @@ var (
 	consumersLock sync.Mutex
 )
 
-func consume(ask Line) (Line, error) {
+func consume(request Line) (Line, error) {
 	options := []consumer.Option{
 		consumer.WithNsResolver(nameserver),
-		consumer.WithGroupName(ask["group"]),
-		consumer.WithInstance(ask["inbox"]),
+		consumer.WithGroupName(request["group"]),
+		consumer.WithInstance(request["inbox"]),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
-		consumer.WithMaxReconsumeTimes(int32(ask.number("max_reconsume", 16))),
+		consumer.WithMaxReconsumeTimes(int32(request.number("max_reconsume", 16))),
 		consumer.WithSuspendCurrentQueueTimeMillis(200 * time.Millisecond),
 	}
-	if ask["model"] == "BROADCASTING" {
+	if request["model"] == "BROADCASTING" {
 		options = append(options, consumer.WithConsumerModel(consumer.BroadCasting))
 	}
-	if ask["ordered"] == "true" {
+	if request["ordered"] == "true" {
 		options = append(options, consumer.WithConsumerOrder(true))
 	}
-	if ask["trace"] == "true" {
+	if request["trace"] == "true" {
 		options = append(options, consumer.WithTrace(&primitive.TraceConfig{
-			Access: primitive.Local, Resolver: nameserver, GroupName: "go_trace_" + ask["group"]}))
+			Access: primitive.Local, Resolver: nameserver, GroupName: "go_trace_" + request["group"]}))
 	}
 	receiver, err := rocketmq.NewPushConsumer(options...)
 	if err != nil {
 		return nil, err
 	}
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: ask["expression"]}
-	if sql, there := ask["sql"]; there {
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: request["expression"]}
+	if sql, there := request["sql"]; there {
 		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
 	}
-	err = receiver.Subscribe(ask["topic"], selector,
+	err = receiver.Subscribe(request["topic"], selector,
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-			return accept(ask, messages), nil
+			return accept(request, messages), nil
 		})
 	if err == nil {
 		err = receiver.Start()
@@ -59,22 +59,22 @@ func consume(ask Line) (Line, error) {
 	}
 	consumersLock.Lock()
 	defer consumersLock.Unlock()
-	consumers[ask["inbox"]] = receiver
+	consumers[request["inbox"]] = receiver
 	return Line{}, nil
 }
 
-// accept reports the messages, and refuses them while they have been tried fewer than `fail` times.
-func accept(ask Line, messages []*primitive.MessageExt) consumer.ConsumeResult {
+// accept reports the messages and rejects their first `fail` attempts.
+func accept(request Line, messages []*primitive.MessageExt) consumer.ConsumeResult {
 	for _, message := range messages {
 		Line{
-			"event": "message", "inbox": ask["inbox"], "body": string(message.Body), "tags": message.GetTags(),
+			"event": "message", "inbox": request["inbox"], "body": string(message.Body), "tags": message.GetTags(),
 			"keys": message.GetKeys(), "message_id": message.MsgId, "queue_id": fmt.Sprint(message.Queue.QueueId),
 			"queue_offset": fmt.Sprint(message.QueueOffset), "attempt": fmt.Sprint(message.ReconsumeTimes + 1),
 		}.print()
-		reply(ask, message)
+		reply(request, message)
 	}
-	if int(messages[0].ReconsumeTimes) < ask.number("fail", 0) {
-		if ask["ordered"] == "true" {
+	if int(messages[0].ReconsumeTimes) < request.number("fail", 0) {
+		if request["ordered"] == "true" {
 			return consumer.SuspendCurrentQueueAMoment
 		}
 		return consumer.ConsumeRetryLater
@@ -82,8 +82,8 @@ func accept(ask Line, messages []*primitive.MessageExt) consumer.ConsumeResult {
 	return consumer.ConsumeSuccess
 }
 
-func reply(ask Line, message *primitive.MessageExt) {
-	prefix, there := ask["reply"]
+func reply(request Line, message *primitive.MessageExt) {
+	prefix, there := request["reply"]
 	if !there {
 		return
 	}
@@ -97,25 +97,25 @@ func reply(ask Line, message *primitive.MessageExt) {
 		}
 	}
 	if err != nil {
-		Line{"event": "message", "inbox": ask["inbox"], "body": "no reply: " + err.Error()}.print()
+		Line{"event": "message", "inbox": request["inbox"], "body": "no reply: " + err.Error()}.print()
 	}
 }
 
-func stop(ask Line) (Line, error) {
+func stop(request Line) (Line, error) {
 	consumersLock.Lock()
-	receiver := consumers[ask["inbox"]]
-	delete(consumers, ask["inbox"])
+	receiver := consumers[request["inbox"]]
+	delete(consumers, request["inbox"])
 	consumersLock.Unlock()
 	return Line{}, receiver.Shutdown()
 }
 
-func pull(ask Line) (Line, error) {
+func pull(request Line) (Line, error) {
 	receiver, err := rocketmq.NewPullConsumer(consumer.WithNsResolver(nameserver),
-		consumer.WithGroupName(ask["group"]), consumer.WithInstance(ask["group"]))
+		consumer.WithGroupName(request["group"]), consumer.WithInstance(request["group"]))
 	if err != nil {
 		return nil, err
 	}
-	if err = receiver.Subscribe(ask["topic"], consumer.MessageSelector{}); err != nil {
+	if err = receiver.Subscribe(request["topic"], consumer.MessageSelector{}); err != nil {
 		return nil, err
 	}
 	if err = receiver.Start(); err != nil {
@@ -123,7 +123,7 @@ func pull(ask Line) (Line, error) {
 	}
 	defer receiver.Shutdown()
 	var found []*primitive.MessageExt
-	for _, queue := range queuesOf(ask["topic"]) {
+	for _, queue := range queuesOf(request["topic"]) {
 		result, err := receiver.PullFrom(context.Background(), queue, 0, 32)
 		for err == nil && result.Status == primitive.PullFound {
 			found = append(found, result.GetMessageExts()...)
@@ -139,21 +139,21 @@ func pull(ask Line) (Line, error) {
 	return bodies(found), nil
 }
 
-func poll(ask Line) (Line, error) {
-	receiver, err := rocketmq.NewPullConsumer(consumer.WithNsResolver(nameserver), consumer.WithGroupName(ask["group"]),
-		consumer.WithInstance(ask["group"]), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+func poll(request Line) (Line, error) {
+	receiver, err := rocketmq.NewPullConsumer(consumer.WithNsResolver(nameserver), consumer.WithGroupName(request["group"]),
+		consumer.WithInstance(request["group"]), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	if err != nil {
 		return nil, err
 	}
-	if err = receiver.Subscribe(ask["topic"], consumer.MessageSelector{}); err != nil {
+	if err = receiver.Subscribe(request["topic"], consumer.MessageSelector{}); err != nil {
 		return nil, err
 	}
 	if err = receiver.Start(); err != nil {
 		return nil, err
 	}
 	var found []*primitive.MessageExt
-	deadline := time.Now().Add(time.Duration(ask.number("seconds", 30)) * time.Second)
-	for len(found) < ask.number("count", 1) && time.Now().Before(deadline) {
+	deadline := time.Now().Add(time.Duration(request.number("seconds", 30)) * time.Second)
+	for len(found) < request.number("count", 1) && time.Now().Before(deadline) {
 		if got, err := receiver.Poll(context.Background(), pollWait); err == nil {
 			found = append(found, got.GetMsgList()...)
 			receiver.ACK(context.Background(), got, consumer.ConsumeSuccess)
@@ -162,14 +162,14 @@ func poll(ask Line) (Line, error) {
 	return bodies(found), receiver.Shutdown()
 }
 
-// queuesOf asks the admin part of the client, for its producers do not tell.
+// queuesOf uses the admin API of the client, because its producers do not expose the queues.
 func queuesOf(topic string) []*primitive.MessageQueue {
-	asker, err := admin.NewAdmin(admin.WithResolver(primitive.NewPassthroughResolver(addresses)))
+	adminClient, err := admin.NewAdmin(admin.WithResolver(primitive.NewPassthroughResolver(addresses)))
 	if err != nil {
 		panic(err)
 	}
-	defer asker.Close()
-	queues, err := asker.FetchPublishMessageQueues(context.Background(), topic)
+	defer adminClient.Close()
+	queues, err := adminClient.FetchPublishMessageQueues(context.Background(), topic)
 	if err != nil {
 		panic(err)
 	}

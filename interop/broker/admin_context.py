@@ -1,4 +1,4 @@
-"""A topic with messages and a group that consumes it, for mqadmin's commands to work on."""
+"""Fixture of the mqadmin checks: a topic with messages and a group that consumes it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interop.apache import CLIENT_VERSION
 from interop.broker.client import Client
-from interop.broker.guests import AdminShell, java_guest
+from interop.broker.foreign_clients import AdminShell, java_client
 from interop.broker.servers import Servers
 from interop.report import expect_in
 
@@ -16,14 +16,14 @@ QUEUES, MESSAGES = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class AdminContext:
     servers: Servers
     admin: AdminShell
     java: Client
     client_id: str
-    """Of the one consumer of the group."""
+    """Of the only consumer of the group."""
     sent: Sequence[Mapping[str, str]]
-    """The answers to the sends: m0 to m7, by turns to each queue."""
+    """Responses to the sends of m0 to m7, round robin over the queues."""
     exports: Path
 
     @property
@@ -38,37 +38,37 @@ class Scene:
     def cluster(self) -> str:
         return self.servers.plan.cluster
 
-    async def says(self, command: str, *options: str, wanted: Sequence[str]) -> str:
-        """Runs a command, which must print each of these words, white space apart. Returns all of it."""
+    async def expect_output(self, command: str, *options: str, expected: Sequence[str]) -> str:
+        """Runs a command and returns its output, which must contain each expected text (white space normalised)."""
         printed = await self.admin.run(command, *options)
-        for words in wanted:
-            expect_in(words, " ".join(printed.split()))
+        for text in expected:
+            expect_in(text, " ".join(printed.split()))
         return printed
 
 
 @asynccontextmanager
-async def scene(servers: Servers, admin: AdminShell, work: Path) -> AsyncIterator[Scene]:
+async def admin_context(servers: Servers, admin: AdminShell, work: Path) -> AsyncIterator[AdminContext]:
     options = ["-b", servers.plan.address, "-t", TOPIC, "-r", str(QUEUES), "-w", str(QUEUES)]
     expect_in("success", await admin.run("updateTopic", *options))
-    async with java_guest(CLIENT_VERSION, servers.nameserver, work / "scene") as java:
+    async with java_client(CLIENT_VERSION, servers.nameserver, work / "admin-client") as java:
         sent = [
             await java.call("send", topic=TOPIC, body=f"m{number}", tags="TagA", keys=f"key{number}", queue=number % 4)
             for number in range(MESSAGES)
         ]
-        started = await java.call("consume", inbox="scene", group=GROUP, topic=TOPIC)
-        await java.inbox("scene").wait(lambda seen: len(seen) >= MESSAGES, "all messages")
-        yield Scene(servers, admin, java, started["client_id"], sent, work / "exports")
+        started = await java.call("consume", inbox="admin", group=GROUP, topic=TOPIC)
+        await java.inbox("admin").wait(lambda seen: len(seen) >= MESSAGES, "all messages")
+        yield AdminContext(servers, admin, java, started["client_id"], sent, work / "exports")
 
 
-Command = Callable[[Scene], Awaitable[object]]
+Command = Callable[[AdminContext], Awaitable[object]]
 
 
 class Rows(dict[str, Command]):
-    """Checks by the name of their row, in the order in which they are written down."""
+    """Checks by row name, in definition order."""
 
     def row(self, name: str) -> Callable[[Command], Command]:
-        def keep(command: Command) -> Command:
+        def register(command: Command) -> Command:
             self[name] = command
             return command
 
-        return keep
+        return register

@@ -18,53 +18,53 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** What a guest does with consumers. Each push consumer has an inbox, which names it and its messages. */
-final class GuestConsumers {
+/** The commands for consumers. Each push consumer has an inbox name, which its messages are reported with. */
+final class ConsumerCommands {
     private static final long POLL_MS = 1_000;
     private final String nameserver;
-    private final GuestProducers producers;
+    private final ProducerCommands producers;
     private final Map<String, DefaultMQPushConsumer> running = new ConcurrentHashMap<>();
 
-    GuestConsumers(String nameserver, GuestProducers producers) {
+    ConsumerCommands(String nameserver, ProducerCommands producers) {
         this.nameserver = nameserver;
         this.producers = producers;
     }
 
-    Line consume(Line ask) throws Exception {
-        boolean traced = ask.get("trace", "false").equals("true");
+    Line consume(Line request) throws Exception {
+        boolean traced = request.get("trace", "false").equals("true");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
-                ask.get("group"), GuestAccount.hook(), new AllocateMessageQueueAveragely(), traced, null);
+                request.get("group"), Credentials.hook(), new AllocateMessageQueueAveragely(), traced, null);
         consumer.setNamesrvAddr(nameserver);
-        consumer.setInstanceName(ask.get("inbox"));
+        consumer.setInstanceName(request.get("inbox"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setSuspendCurrentQueueTimeMillis(200);
-        consumer.setMaxReconsumeTimes(ask.number("max_reconsume", 16));
-        if (ask.get("model", "CLUSTERING").equals("BROADCASTING")) {
-            // The enum lives in other packages in 4.x and 5.x.
+        consumer.setMaxReconsumeTimes(request.number("max_reconsume", 16));
+        if (request.get("model", "CLUSTERING").equals("BROADCASTING")) {
+            // The enum is in different packages in 4.x and 5.x.
             consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
         }
-        consumer.subscribe(ask.get("topic"), ask.has("sql")
-                ? MessageSelector.bySql(ask.get("sql"))
-                : MessageSelector.byTag(ask.get("expression", "*")));
-        listen(consumer, ask);
+        consumer.subscribe(request.get("topic"), request.has("sql")
+                ? MessageSelector.bySql(request.get("sql"))
+                : MessageSelector.byTag(request.get("expression", "*")));
+        listen(consumer, request);
         consumer.start();
-        running.put(ask.get("inbox"), consumer);
+        running.put(request.get("inbox"), consumer);
         return new Line().with("client_id", consumer.buildMQClientId());
     }
 
-    Line stop(Line ask) {
-        running.remove(ask.get("inbox")).shutdown();
+    Line stop(Line request) {
+        running.remove(request.get("inbox")).shutdown();
         return new Line();
     }
 
-    /** All that is in the topic, by a consumer that chooses its own queues and offsets. */
-    Line pull(Line ask) throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(ask.get("group"), GuestAccount.hook());
+    /** Reads the whole topic with a pull consumer, which chooses queues and offsets itself. */
+    Line pull(Line request) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.get("group"), Credentials.hook());
         consumer.setNamesrvAddr(nameserver);
-        consumer.setInstanceName(ask.get("group"));
+        consumer.setInstanceName(request.get("group"));
         consumer.start();
         try {
-            return GuestProducers.bodies(pullAll(consumer, ask.get("topic")));
+            return ProducerCommands.bodies(pullAll(consumer, request.get("topic")));
         } finally {
             consumer.shutdown();
         }
@@ -82,42 +82,42 @@ final class GuestConsumers {
         return found;
     }
 
-    /** Polls until `count` messages have come or `seconds` are over. */
-    Line poll(Line ask) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(ask.get("group"), GuestAccount.hook());
+    /** Polls until `count` messages have arrived or `seconds` have passed. */
+    Line poll(Line request) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.get("group"), Credentials.hook());
         consumer.setNamesrvAddr(nameserver);
-        consumer.setInstanceName(ask.get("group"));
+        consumer.setInstanceName(request.get("group"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(ask.get("topic"), "*");
+        consumer.subscribe(request.get("topic"), "*");
         consumer.start();
         List<MessageExt> found = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + 1_000L * ask.number("seconds", 30);
-        while (found.size() < ask.number("count", 1) && System.currentTimeMillis() < deadline) {
+        long deadline = System.currentTimeMillis() + 1_000L * request.number("seconds", 30);
+        while (found.size() < request.number("count", 1) && System.currentTimeMillis() < deadline) {
             found.addAll(consumer.poll(POLL_MS));
         }
         consumer.commitSync();
         consumer.shutdown();
-        return GuestProducers.bodies(found);
+        return ProducerCommands.bodies(found);
     }
 
-    private void listen(DefaultMQPushConsumer consumer, Line ask) {
-        if (ask.get("ordered", "false").equals("true")) {
-            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> accept(messages, ask)
+    private void listen(DefaultMQPushConsumer consumer, Line request) {
+        if (request.get("ordered", "false").equals("true")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> accept(messages, request)
                     ? ConsumeOrderlyStatus.SUCCESS
                     : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
         } else {
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> accept(messages, ask)
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> accept(messages, request)
                     ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
                     : ConsumeConcurrentlyStatus.RECONSUME_LATER);
         }
     }
 
-    /** Reports the messages; false while they have been tried fewer than `fail` times. */
-    private boolean accept(List<MessageExt> messages, Line ask) {
+    /** Reports the messages; false on their first `fail` attempts. */
+    private boolean accept(List<MessageExt> messages, Line request) {
         for (MessageExt message : messages) {
             new Line().with("event", "message")
-                    .with("inbox", ask.get("inbox"))
-                    .with("body", GuestProducers.text(message.getBody()))
+                    .with("inbox", request.get("inbox"))
+                    .with("body", ProducerCommands.text(message.getBody()))
                     .with("tags", message.getTags())
                     .with("keys", message.getKeys())
                     .with("message_id", message.getMsgId())
@@ -125,15 +125,15 @@ final class GuestConsumers {
                     .with("queue_offset", message.getQueueOffset())
                     .with("attempt", message.getReconsumeTimes() + 1)
                     .print();
-            reply(message, ask);
+            reply(message, request);
         }
-        return messages.get(0).getReconsumeTimes() >= ask.number("fail", 0);
+        return messages.get(0).getReconsumeTimes() >= request.number("fail", 0);
     }
 
-    private void reply(MessageExt message, Line ask) {
-        if (ask.has("reply")) {
+    private void reply(MessageExt message, Line request) {
+        if (request.has("reply")) {
             try {
-                byte[] body = (ask.get("reply") + GuestProducers.text(message.getBody())).getBytes();
+                byte[] body = (request.get("reply") + ProducerCommands.text(message.getBody())).getBytes();
                 producers.producer(false).send(MessageUtil.createReplyMessage(message, body));
             } catch (Exception problem) {
                 problem.printStackTrace();

@@ -1,4 +1,4 @@
-"""How each client that is not ours is built and invited, and mqadmin as a guest that runs one command after another."""
+"""Builds and starts the clients of other vendors (Java, Go) and a long-running mqadmin process."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop.apache import compile_java, fetch, java_command, prepare_home
-from interop.broker.guest import Guest, invited
+from interop.broker.client_process import ClientProcess, client_process
 from interop.broker.security import Security
 from interop.mqadmin import shell_command
 from interop.other_clients import GO_CLIENT_VERSION
@@ -18,54 +18,55 @@ from interop.report import CheckFailed
 
 HERE = Path(__file__).resolve().parents[1]
 SOURCES = [
-    HERE / "java" / f"{name}.java" for name in ("Line", "Guest", "GuestAccount", "GuestProducers", "GuestConsumers")
+    HERE / "java" / f"{name}.java"
+    for name in ("Line", "ClientDriver", "Credentials", "ProducerCommands", "ConsumerCommands")
 ]
 
 
 @asynccontextmanager
-async def java_guest(
+async def java_client(
     version: str, nameserver: str, work: Path, security: Security | None = None
-) -> AsyncIterator[Guest]:
+) -> AsyncIterator[ClientProcess]:
     home = _home(work / f"java-{version}")
     classpath = compile_java(SOURCES, fetch("client", version), home / "classes")
     command = java_command(
-        classpath, "Guest", nameserver, home=home, properties=security.java_client() if security else {}
+        classpath, "ClientDriver", nameserver, home=home, properties=security.java_client() if security else {}
     )
-    async with invited(f"Java {version}", command, home / "guest.log") as guest:
-        yield guest
+    async with client_process(f"Java {version}", command, home / "client.log") as process:
+        yield process
 
 
 @asynccontextmanager
-async def go_guest(nameserver: str, work: Path) -> AsyncIterator[Guest]:
+async def go_client(nameserver: str, work: Path) -> AsyncIterator[ClientProcess]:
     home = _home(work / "go")
-    binary = home / "guest"
-    build = [program("go"), "build", "-o", str(binary), "./guest"]
+    binary = home / "driver"
+    build = [program("go"), "build", "-o", str(binary), "./driver"]
     done = subprocess.run(build, cwd=HERE / "go", check=False, capture_output=True, text=True)  # noqa: ASYNC221
     if done.returncode:
         raise InteropError(f"go build failed:\n{done.stderr}")
     # The client writes its logs and broadcast offsets below the home directory.
     environment = {**os.environ, "HOME": str(home)}
-    async with invited(f"Go {GO_CLIENT_VERSION}", [str(binary), nameserver], home / "guest.log", environment) as guest:
-        yield guest
+    async with client_process(
+        f"Go {GO_CLIENT_VERSION}", [str(binary), nameserver], home / "client.log", environment
+    ) as process:
+        yield process
 
 
 @dataclass(frozen=True, slots=True)
 class AdminShell:
-    """mqadmin; one command at a time, for all of them print to the same place."""
+    """mqadmin in one process. One command at a time, because all commands share the standard output."""
 
-    guest: Guest
+    process: ClientProcess
     nameserver: str
-    turn: asyncio.Lock
+    lock: asyncio.Lock
 
     async def run(self, command: str, *options: str) -> str:
-        """What the command printed: mqadmin has no exit status to speak of."""
+        """Returns what the command printed; mqadmin's exit status says nothing."""
         words = [command, "-n", self.nameserver, *options]
-        async with self.turn:
-            response = await self.guest.ask({f"word{number}": word for number, word in enumerate(words)})
+        async with self.lock:
+            response = await self.process.request({f"word{number}": word for number, word in enumerate(words)})
         if "printed" not in response:
-            raise CheckFailed(
-                f"mqadmin {command} {' '.join(options)} has ended the Java machine: is there a wrong option?"
-            )
+            raise CheckFailed(f"mqadmin {command} {' '.join(options)} terminated the JVM: check its options")
         return response["printed"]
 
 
@@ -74,10 +75,10 @@ async def admin_shell(nameserver: str, work: Path, security: Security | None = N
     home = work / "mqadmin"
     if security:
         security.write_accounts(home)
-    async with invited(
+    async with client_process(
         "mqadmin", shell_command(home, security.java_client() if security else {}), home / "shell.log"
-    ) as guest:
-        yield AdminShell(guest, nameserver, asyncio.Lock())
+    ) as process:
+        yield AdminShell(process, nameserver, asyncio.Lock())
 
 
 def _home(home: Path) -> Path:

@@ -1,7 +1,7 @@
-// Apache's Go client as a puppet: each line of its input is something to do, each line of its output an answer or a
-// message that arrived. A line holds fields as a web form does.
+// Drives Apache's Go client: each line of standard input is a command, each line of standard output a response or a
+// message that arrived. A line holds URL-encoded form fields.
 //
-// Run by interop/broker/guests.py as: guest nameserver. The verbs are those of interop/broker/client.py.
+// Run by interop/broker/foreign_clients.py as: driver nameserver. The commands are those of interop/broker/client.py.
 package main
 
 import (
@@ -19,15 +19,15 @@ import (
 
 const lineBytesMax = 16 << 20
 
-// Line is what was asked, or what is answered.
+// Line is a request, a response or an event.
 type Line map[string]string
 
-// NotOffered says why this client has no such thing.
+// NotOffered says why this client does not have the feature.
 type NotOffered string
 
 func (why NotOffered) Error() string { return string(why) }
 
-type verb func(ask Line) (Line, error)
+type verb func(request Line) (Line, error)
 
 var (
 	nameserver primitive.NsResolver
@@ -46,28 +46,28 @@ func main() {
 		"query": notOffered("the Go client has no query by key"), "view": notOffered("the Go client has no look-up by id"),
 	}
 	Line{"event": "ready"}.print()
-	asks := bufio.NewScanner(os.Stdin)
-	asks.Buffer(nil, lineBytesMax)
-	for asks.Scan() {
-		fields, err := url.ParseQuery(asks.Text())
+	input := bufio.NewScanner(os.Stdin)
+	input.Buffer(nil, lineBytesMax)
+	for input.Scan() {
+		fields, err := url.ParseQuery(input.Text())
 		if err != nil {
 			panic(err)
 		}
-		ask := Line{}
+		request := Line{}
 		for name := range fields {
-			ask[name] = fields.Get(name)
+			request[name] = fields.Get(name)
 		}
-		go answer(ask, verbs[ask["do"]])
+		go respond(request, verbs[request["do"]])
 	}
 }
 
-func answer(ask Line, run verb) {
+func respond(request Line, run verb) {
 	defer func() {
 		if problem := recover(); problem != nil {
-			Line{"id": ask["id"], "error": fmt.Sprint(problem)}.print()
+			Line{"id": request["id"], "error": fmt.Sprint(problem)}.print()
 		}
 	}()
-	line, err := run(ask)
+	line, err := run(request)
 	var why NotOffered
 	switch {
 	case errors.As(err, &why):
@@ -75,7 +75,7 @@ func answer(ask Line, run verb) {
 	case err != nil:
 		line = Line{"error": err.Error()}
 	}
-	line["id"] = ask["id"]
+	line["id"] = request["id"]
 	line.print()
 }
 

@@ -15,23 +15,23 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** What a guest does with producers: one plain, one that reports traces, one for transactions, each made when needed. */
-final class GuestProducers {
+/** The commands for producers: one plain, one with message trace, one for transactions, each started on first use. */
+final class ProducerCommands {
     private static final int WAIT_SECONDS = 30;
-    // In names that no other guest may have: brokers find a client by its id, and push replies to it.
+    // Part of instance names, which must be unique: brokers look a client up by its id and push replies to it.
     private static final long PROCESS = ProcessHandle.current().pid();
     private final String nameserver;
     private final Map<String, DefaultMQProducer> started = new ConcurrentHashMap<>();
     private final Map<String, LocalTransactionState> checks = new ConcurrentHashMap<>();
 
-    GuestProducers(String nameserver) {
+    ProducerCommands(String nameserver) {
         this.nameserver = nameserver;
     }
 
-    Line send(Line ask) throws Exception {
-        Message message = message(ask, "body");
-        DefaultMQProducer producer = producer(ask.get("trace", "false").equals("true"));
-        switch (ask.get("mode", "sync")) {
+    Line send(Line request) throws Exception {
+        Message message = message(request, "body");
+        DefaultMQProducer producer = producer(request.get("trace", "false").equals("true"));
+        switch (request.get("mode", "sync")) {
             case "oneway" -> {
                 producer.sendOneway(message);
                 return new Line();
@@ -39,55 +39,55 @@ final class GuestProducers {
             case "async" -> {
                 CompletableFuture<SendResult> result = new CompletableFuture<>();
                 producer.send(message, completing(result));
-                return told(result.get(WAIT_SECONDS, TimeUnit.SECONDS));
+                return sendResultFields(result.get(WAIT_SECONDS, TimeUnit.SECONDS));
             }
             default -> {
-                int queue = ask.number("queue", -1);
-                return told(queue < 0
+                int queue = request.number("queue", -1);
+                return sendResultFields(queue < 0
                         ? producer.send(message)
                         : producer.send(message, (queues, one, number) -> queues.get((Integer) number), queue));
             }
         }
     }
 
-    Line batch(Line ask) throws Exception {
+    Line batch(Line request) throws Exception {
         List<Message> messages = new ArrayList<>();
-        for (int i = 0; ask.has("body" + i); i++) {
-            messages.add(message(ask, "body" + i));
+        for (int i = 0; request.has("body" + i); i++) {
+            messages.add(message(request, "body" + i));
         }
-        return told(producer(false).send(messages));
+        return sendResultFields(producer(false).send(messages));
     }
 
-    Line transaction(Line ask) throws Exception {
-        checks.put(ask.get("body"), state(ask.get("check", "commit")));
+    Line transaction(Line request) throws Exception {
+        checks.put(request.get("body"), state(request.get("check", "commit")));
         TransactionMQProducer producer = (TransactionMQProducer) start("transactions", () -> {
-            // A group of its own: brokers ask any producer of the group, and only this one knows the answers.
-            TransactionMQProducer fresh = new TransactionMQProducer("transactions_" + PROCESS, GuestAccount.hook());
+            // A separate group: brokers check back with any producer of the group, and only this one knows the answers.
+            TransactionMQProducer fresh = new TransactionMQProducer("transactions_" + PROCESS, Credentials.hook());
             fresh.setTransactionListener(new Outcomes());
             return fresh;
         });
-        return told(producer.sendMessageInTransaction(message(ask, "body"), state(ask.get("decision"))));
+        return sendResultFields(producer.sendMessageInTransaction(message(request, "body"), state(request.get("decision"))));
     }
 
-    Line request(Line ask) throws Exception {
-        Message reply = producer(false).request(message(ask, "body"), ask.number("seconds", 0) * 1000L);
+    Line request(Line request) throws Exception {
+        Message reply = producer(false).request(message(request, "body"), request.number("seconds", 0) * 1000L);
         return new Line().with("body", text(reply.getBody()));
     }
 
-    Line query(Line ask) throws Exception {
+    Line query(Line request) throws Exception {
         long now = System.currentTimeMillis();
-        QueryResult found = producer(false).queryMessage(ask.get("topic"), ask.get("key"), 32, 0, now + 60_000);
+        QueryResult found = producer(false).queryMessage(request.get("topic"), request.get("key"), 32, 0, now + 60_000);
         return bodies(found.getMessageList());
     }
 
-    /** By either kind of id: the client tells them apart. */
-    Line view(Line ask) throws Exception {
-        return bodies(List.of(producer(false).viewMessage(ask.get("topic"), ask.get("id_to_view"))));
+    /** By either kind of id: the client distinguishes them. */
+    Line view(Line request) throws Exception {
+        return bodies(List.of(producer(false).viewMessage(request.get("topic"), request.get("id_to_view"))));
     }
 
     DefaultMQProducer producer(boolean traced) throws Exception {
         String kind = traced ? "traced" : "plain";
-        return start(kind, () -> new DefaultMQProducer("guest_" + kind, GuestAccount.hook(), traced, null));
+        return start(kind, () -> new DefaultMQProducer("interop_" + kind, Credentials.hook(), traced, null));
     }
 
     static Line bodies(List<MessageExt> messages) {
@@ -116,22 +116,22 @@ final class GuestProducers {
         return known;
     }
 
-    private static Message message(Line ask, String body) throws Exception {
-        Message message = new Message(ask.get("topic"), ask.bytes(body));
-        if (ask.has("tags")) {
-            message.setTags(ask.get("tags"));
+    private static Message message(Line request, String body) throws Exception {
+        Message message = new Message(request.get("topic"), request.bytes(body));
+        if (request.has("tags")) {
+            message.setTags(request.get("tags"));
         }
-        if (ask.has("keys")) {
-            message.setKeys(ask.get("keys"));
+        if (request.has("keys")) {
+            message.setKeys(request.get("keys"));
         }
-        message.setDelayTimeLevel(ask.number("delay_level", 0));
-        for (Map.Entry<String, String> field : ask.all().entrySet()) {
+        message.setDelayTimeLevel(request.number("delay_level", 0));
+        for (Map.Entry<String, String> field : request.all().entrySet()) {
             if (field.getKey().startsWith("p.")) {
                 message.putUserProperty(field.getKey().substring(2), field.getValue());
             }
         }
-        if (ask.has("deliver_at")) {
-            deliverAt(message, Long.parseLong(ask.get("deliver_at")));
+        if (request.has("deliver_at")) {
+            deliverAt(message, Long.parseLong(request.get("deliver_at")));
         }
         return message;
     }
@@ -140,7 +140,7 @@ final class GuestProducers {
         try {
             Message.class.getMethod("setDeliverTimeMs", long.class).invoke(message, time);
         } catch (NoSuchMethodException absent) {
-            throw new Guest.NotOffered("4.x clients know delay levels only");
+            throw new ClientDriver.NotOffered("4.x clients know delay levels only");
         }
     }
 
@@ -152,7 +152,7 @@ final class GuestProducers {
         };
     }
 
-    private static Line told(SendResult result) {
+    private static Line sendResultFields(SendResult result) {
         return new Line()
                 .with("status", result.getSendStatus())
                 .with("message_id", result.getMsgId())
@@ -175,7 +175,7 @@ final class GuestProducers {
         };
     }
 
-    /** The local transaction comes to what it was told; a check comes to what was told for that body. */
+    /** Returns the state given with the transaction, and on a check the state given for that body. */
     private final class Outcomes implements TransactionListener {
         @Override
         public LocalTransactionState executeLocalTransaction(Message message, Object state) {

@@ -19,7 +19,7 @@ var (
 	producers    = map[string]rocketmq.Producer{}
 	transactions rocketmq.TransactionProducer
 	starting     sync.Mutex
-	// What each transaction comes to, by body: at once, and when the broker asks.
+	// The state of each transaction by body: at send, and when the broker checks back.
 	decisions, checks sync.Map
 )
 
@@ -29,28 +29,28 @@ var states = map[string]primitive.LocalTransactionState{
 	"unknown":  primitive.UnknowState,
 }
 
-func send(ask Line) (Line, error) {
-	if _, there := ask["deliver_at"]; there {
+func send(fields Line) (Line, error) {
+	if _, there := fields["deliver_at"]; there {
 		return nil, NotOffered("the Go client knows delay levels only")
 	}
 	kind := "plain"
-	if ask["trace"] == "true" {
+	if fields["trace"] == "true" {
 		kind = "traced"
-	} else if _, chosen := ask["queue"]; chosen {
+	} else if _, chosen := fields["queue"]; chosen {
 		kind = "by-queue"
 	}
 	sender, err := producerOf(kind)
 	if err != nil {
 		return nil, err
 	}
-	message := messageOf(ask, "body")
-	switch ask["mode"] {
+	message := messageOf(fields, "body")
+	switch fields["mode"] {
 	case "oneway":
 		return Line{}, sender.SendOneWay(context.Background(), message)
 	case "async":
 		return sendAsync(sender, message)
 	default:
-		return told(sender.SendSync(context.Background(), message))
+		return sendResultFields(sender.SendSync(context.Background(), message))
 	}
 }
 
@@ -68,13 +68,13 @@ func sendAsync(sender rocketmq.Producer, message *primitive.Message) (Line, erro
 	}
 	select {
 	case came := <-done:
-		return told(came.result, came.err)
+		return sendResultFields(came.result, came.err)
 	case <-time.After(wait):
 		return nil, fmt.Errorf("no callback within %s", wait)
 	}
 }
 
-func batch(ask Line) (Line, error) {
+func batch(fields Line) (Line, error) {
 	sender, err := producerOf("plain")
 	if err != nil {
 		return nil, err
@@ -82,34 +82,34 @@ func batch(ask Line) (Line, error) {
 	var messages []*primitive.Message
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("body%d", i)
-		if _, there := ask[name]; !there {
+		if _, there := fields[name]; !there {
 			break
 		}
-		messages = append(messages, messageOf(ask, name))
+		messages = append(messages, messageOf(fields, name))
 	}
-	return told(sender.SendSync(context.Background(), messages...))
+	return sendResultFields(sender.SendSync(context.Background(), messages...))
 }
 
-func request(ask Line) (Line, error) {
+func request(fields Line) (Line, error) {
 	sender, err := producerOf("plain")
 	if err != nil {
 		return nil, err
 	}
-	ttl := time.Duration(ask.number("seconds", 0)) * time.Second
-	reply, err := sender.Request(context.Background(), ttl, messageOf(ask, "body"))
+	ttl := time.Duration(fields.number("seconds", 0)) * time.Second
+	reply, err := sender.Request(context.Background(), ttl, messageOf(fields, "body"))
 	if err != nil {
 		return nil, err
 	}
 	return Line{"body": string(reply.Body)}, nil
 }
 
-func transaction(ask Line) (Line, error) {
-	decisions.Store(ask["body"], states[ask["decision"]])
-	check := ask["check"]
+func transaction(fields Line) (Line, error) {
+	decisions.Store(fields["body"], states[fields["decision"]])
+	check := fields["check"]
 	if check == "" {
 		check = "commit"
 	}
-	checks.Store(ask["body"], states[check])
+	checks.Store(fields["body"], states[check])
 	starting.Lock()
 	if transactions == nil {
 		fresh, err := rocketmq.NewTransactionProducer(outcomes{}, producer.WithNsResolver(nameserver),
@@ -124,11 +124,11 @@ func transaction(ask Line) (Line, error) {
 		transactions = fresh
 	}
 	starting.Unlock()
-	result, err := transactions.SendMessageInTransaction(context.Background(), messageOf(ask, "body"))
+	result, err := transactions.SendMessageInTransaction(context.Background(), messageOf(fields, "body"))
 	if err != nil {
 		return nil, err
 	}
-	return told(result.SendResult, nil)
+	return sendResultFields(result.SendResult, nil)
 }
 
 type outcomes struct{}
@@ -172,30 +172,30 @@ func producerOf(kind string) (rocketmq.Producer, error) {
 	return fresh, nil
 }
 
-func messageOf(ask Line, body string) *primitive.Message {
-	message := primitive.NewMessage(ask["topic"], []byte(ask[body]))
-	if tags, there := ask["tags"]; there {
+func messageOf(fields Line, body string) *primitive.Message {
+	message := primitive.NewMessage(fields["topic"], []byte(fields[body]))
+	if tags, there := fields["tags"]; there {
 		message.WithTag(tags)
 	}
-	if keys, there := ask["keys"]; there {
+	if keys, there := fields["keys"]; there {
 		message.WithKeys(strings.Split(keys, " "))
 	}
-	if level := ask.number("delay_level", 0); level > 0 {
+	if level := fields.number("delay_level", 0); level > 0 {
 		message.WithDelayTimeLevel(level)
 	}
-	for name, value := range ask {
+	for name, value := range fields {
 		if strings.HasPrefix(name, "p.") {
 			message.WithProperty(name[2:], value)
 		}
 	}
-	if _, chosen := ask["queue"]; chosen {
+	if _, chosen := fields["queue"]; chosen {
 		// The manual selector takes the queue from the message; the client fills in the broker only if it finds one.
-		message.Queue = queueOf(ask["topic"], ask.number("queue", 0))
+		message.Queue = queueOf(fields["topic"], fields.number("queue", 0))
 	}
 	return message
 }
 
-func told(result *primitive.SendResult, err error) (Line, error) {
+func sendResultFields(result *primitive.SendResult, err error) (Line, error) {
 	if err != nil {
 		return nil, err
 	}

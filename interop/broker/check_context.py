@@ -1,4 +1,4 @@
-"""What a check is given: a client to command, servers to command it against, and names that no other check uses."""
+"""The context of a check: a client, servers, and topic and group names that no other check uses."""
 
 import asyncio
 import re
@@ -11,8 +11,8 @@ from ariane.errors import RequestFailed
 from ariane.model.topic import Permission
 from ariane.rpc.caller import Caller
 from ariane.wire.requests.topics import GetRoute, UpdateTopic
-from interop.broker.client import WAIT_S, Client, Couple, Inbox, NotOffered
-from interop.broker.guests import AdminShell
+from interop.broker.client import WAIT_S, Client, ClientPair, Inbox, NotOffered
+from interop.broker.foreign_clients import AdminShell
 from interop.broker.servers import Servers
 from interop.report import CheckFailed
 
@@ -21,11 +21,11 @@ POLL_S = 0.1
 
 
 @dataclass(slots=True)
-class Stage:
+class CheckContext:
     client: Client
     servers: Servers
     admin: AdminShell | None
-    """None where there is no Java; few checks need it."""
+    """None where Java is not installed; few checks need it."""
     caller: Caller | Instance
     name: str
     numbers: "count[int]" = field(default_factory=count)
@@ -36,8 +36,8 @@ class Stage:
 
     @property
     def members(self) -> tuple[Client, Client]:
-        """Two to share the queues of a topic: both halves of a couple, or the same client twice."""
-        return (self.client.sender, self.client.receiver) if isinstance(self.client, Couple) else (self.client,) * 2
+        """Two members to share the queues of a topic: both clients of a pair, or the same client twice."""
+        return (self.client.sender, self.client.receiver) if isinstance(self.client, ClientPair) else (self.client,) * 2
 
     async def mqadmin(self, *words: str) -> str:
         if self.admin is None:
@@ -67,7 +67,7 @@ class Stage:
         return True
 
     async def send(self, topic: str, body: str, **fields: object) -> dict[str, str]:
-        """The answer, of which the status has been checked."""
+        """The response; its status has been checked."""
         response = dict(await self.client.call("send", topic=topic, body=body, **fields))
         if response["status"] != "SEND_OK":
             raise CheckFailed(f"send status {response['status']}")
@@ -75,17 +75,17 @@ class Stage:
 
     async def consume(
         self, topic: str, *, client: Client | None = None, group: str | None = None, **fields: object
-    ) -> "Tap":
+    ) -> "RunningConsumer":
         """Starts a consumer that begins at the first message."""
         client = client or self.client
         inbox = f"{self.name}-{next(self.numbers)}"
         await client.call("consume", inbox=inbox, group=group or self.group, topic=topic, **fields)
-        return Tap(client, inbox, client.inbox(inbox))
+        return RunningConsumer(client, inbox, client.inbox(inbox))
 
 
 @dataclass(frozen=True, slots=True)
-class Tap:
-    """A consumer that runs."""
+class RunningConsumer:
+    """A started consumer and its inbox."""
 
     client: Client
     name: str
@@ -96,7 +96,7 @@ class Tap:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], what: str, timeout_s: float = WAIT_S) -> None:
-    """Asks again until it holds: for state of another process, which has no event to wait for."""
+    """Polls until the condition holds: for state of another process, which has no event to wait for."""
     try:
         async with asyncio.timeout(timeout_s):
             while not await holds():  # noqa: ASYNC110
@@ -106,5 +106,5 @@ async def eventually(holds: Callable[[], Awaitable[bool]], what: str, timeout_s:
 
 
 def safe_name(text: str) -> str:
-    """As a part of topic and group names."""
+    """The text with every character replaced that topic and group names do not allow."""
     return re.sub(r"[^A-Za-z0-9]+", "_", text)

@@ -6,31 +6,32 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * Apache's Java client as a puppet: each line of its input is something to do, each line of its output an answer or
- * a message that arrived. Compiles against the clients of 4.9 and of 5.x alike.
+ * Drives Apache's Java client: each line of standard input is a command, each line of standard output a response or a
+ * message that arrived. Compiles with the client libraries of both 4.9 and 5.x.
  *
- * Run by interop/broker/guests.py as: Guest nameserver. The verbs are those of interop/broker/client.py.
+ * Run by interop/broker/foreign_clients.py as: ClientDriver nameserver. The commands are those of
+ * interop/broker/client.py.
  */
-public final class Guest {
+public final class ClientDriver {
     interface Verb {
-        Line run(Line ask) throws Exception;
+        Line run(Line request) throws Exception;
     }
 
-    /** Thrown where this version of the client has no such thing. */
+    /** This version of the client does not have the feature. */
     static final class NotOffered extends Exception {
         NotOffered(String why) {
             super(why);
         }
     }
 
-    private Guest() {}
+    private ClientDriver() {}
 
     public static void main(String[] args) throws Exception {
         Line ready = new Line().with("event", "ready");
-        // From here on only lines are printed: a line has taken the real output.
+        // Line keeps the real standard output; everything else that is printed goes to standard error.
         System.setOut(System.err);
-        GuestProducers producers = new GuestProducers(args[0]);
-        GuestConsumers consumers = new GuestConsumers(args[0], producers);
+        ProducerCommands producers = new ProducerCommands(args[0]);
+        ConsumerCommands consumers = new ConsumerCommands(args[0], producers);
         Map<String, Verb> verbs = Map.ofEntries(
                 Map.entry("send", producers::send),
                 Map.entry("batch", producers::batch),
@@ -44,18 +45,18 @@ public final class Guest {
                 Map.entry("poll", consumers::poll));
         ready.print();
         ExecutorService workers = Executors.newCachedThreadPool();
-        BufferedReader asks = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String text = asks.readLine(); text != null; text = asks.readLine()) {
-            Line ask = Line.parse(text);
-            workers.submit(() -> answer(ask, verbs.get(ask.get("do"))).with("id", ask.get("id")).print());
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String text = input.readLine(); text != null; text = input.readLine()) {
+            Line request = Line.parse(text);
+            workers.submit(() -> respond(request, verbs.get(request.get("do"))).with("id", request.get("id")).print());
         }
-        // The client libraries leave threads behind that are no daemons.
+        // The client libraries leave non-daemon threads running.
         System.exit(0);
     }
 
-    private static Line answer(Line ask, Verb verb) {
+    private static Line respond(Line request, Verb verb) {
         try {
-            return verb.run(ask);
+            return verb.run(request);
         } catch (NotOffered problem) {
             return new Line().with("not_offered", problem.getMessage());
         } catch (Throwable problem) {

@@ -1,4 +1,4 @@
-"""What a check comes to: whatever it raises is a verdict, so that the checks after it still run."""
+"""Runs one check and turns any exception into a verdict, so that the next checks still run."""
 
 import time
 import traceback
@@ -11,7 +11,7 @@ from interop.processes import InteropError
 from interop.report import CheckFailed
 
 
-async def judge(check: Awaitable[object]) -> Cell:
+async def run_check(check: Awaitable[object]) -> Cell:
     began_s = time.monotonic()
     verdict, reason = await _verdict(check)
     return Cell(verdict, reason, time.monotonic() - began_s)
@@ -25,6 +25,6 @@ async def _verdict(check: Awaitable[object]) -> tuple[Verdict, str]:
     except (CheckFailed, InteropError, ArianeError) as problem:
         return Verdict.FAILED, str(problem)
     except Exception:
-        # A defect of the kit itself must not pass for a pass.
+        # A bug in the check itself counts as a failure.
         return Verdict.FAILED, traceback.format_exc()
     return Verdict.PASSED, ""
