@@ -22,7 +22,7 @@ A = TypeVar("A", bound=Response)
 BASE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
 
 
-class Watched:
+class MonitoredBroker:
     """A broker, a client of it, and a scraper."""
 
     def __init__(self, broker: RunningBroker, client: Caller) -> None:
@@ -80,8 +80,10 @@ def parsed(response: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 @asynccontextmanager
-async def watched(tmp_path: Path, clock: Clock | None = None, **settings: Any) -> AsyncIterator[Watched]:
+async def monitored_broker(
+    tmp_path: Path, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[MonitoredBroker]:
     told = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0, **settings}
     async with running_broker(tmp_path, clock=clock, **told) as broker, caller() as client:
         broker.parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
-        yield Watched(broker, client)
+        yield MonitoredBroker(broker, client)

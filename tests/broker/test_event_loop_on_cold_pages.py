@@ -101,7 +101,7 @@ async def fill(cold: Cold) -> list[SendResponse]:
         cold.clock._elapsed_s += 0.001
         parts.store.store.append([draft(b"%d" % number + bytes(1_000), TOPIC, number % 2, f"k{number}", "red")])
     parts.offsets.commit(GROUP, TOPIC, 0, 100)
-    await parts.timer.work()
+    await parts.timer.run_until_idle()
     return halves
 
 
@@ -173,10 +173,10 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         await fill(cold)
     async with cold_broker(directory, clock, monkeypatch) as cold:
         parts = cold.broker.parts
-        seen = {"metrics": await cold.watch(MetricsCollector(parts).gather)}
+        seen = {"metrics": await cold.watch(MetricsCollector(parts).collect)}
         clock._elapsed_s += 60
         seen["delayed"] = await cold.watch(parts.delayed.deliver_due)
-        seen["timer"] = await cold.watch(parts.timer.work)
+        seen["timer"] = await cold.watch(parts.timer.run_until_idle)
         seen["timer"].misses += 1  # it asks nothing, and leaves all to threads
         seen["checks"] = await cold.watch(parts.checks.round)
         clock._elapsed_s += 100 * 365 * 24 * HOUR_S  # by the clock of the file system

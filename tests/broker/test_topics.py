@@ -198,10 +198,10 @@ def test_order_flags_follow_the_nameserver() -> None:
     topics = topics_of()
     topics.put(topic("a"))
     topics.put(topic("b", order=True))
-    topics.follow_order_confs({"a": "broker-a:4", "unknown": "broker-a:4"})
+    topics.apply_order_configs({"a": "broker-a:4", "unknown": "broker-a:4"})
     assert (topics.get("a"), topics.get("b")) == (topic("a", order=True), topic("b"))
     version = topics.version
-    topics.follow_order_confs(["a"])
+    topics.apply_order_configs(["a"])
     assert topics.version == version  # nothing new, nothing saved or told
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from ariane.broker.acl.guard import Access
+from ariane.broker.acl.guard import AccessControl
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.locks import QueueLocks
 from ariane.broker.groups.members import Clients, RebalanceNotifier
@@ -62,7 +62,7 @@ class Components:
     clock: Clock
     booted_ms: int
     store_host: bytes
-    access: Access | None
+    access: AccessControl | None
     store: StoreService
     topics: Topics
     groups: Groups
@@ -90,15 +90,15 @@ class Components:
             topics = Topics(settings, tables.file("topics.json"), clock)
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
-            offsets.lower_to(partial(_queue_end, store.store.components.queues))
+            offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
             intake = MessageWriter(store, settings, clock, counters)
             transactions = Transactions(store.store, intake, offsets, clock)
             async with (
-                groups.kept(clock, settings.offsets_save_interval_s),
-                offsets.kept(clock, settings.offsets_save_interval_s),
-                clients.watched(clock),
+                groups.autosave(clock, settings.offsets_save_interval_s),
+                offsets.autosave(clock, settings.offsets_save_interval_s),
+                clients.expiry_scan(clock),
                 Statistics.open(
                     counters,
                     clock,
@@ -144,12 +144,12 @@ def _queue_end(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
 
 
 @asynccontextmanager
-async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Access | None]:
+async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[AccessControl | None]:
     """The accounts, when access control is on; a file that cannot be used is told before a store is recovered."""
     if not settings.acl_enable:
         yield None
         return
-    async with Access.open(RealDisk(), settings.acl_file, clock) as access:
+    async with AccessControl.open(RealDisk(), settings.acl_file, clock) as access:
         yield access
 
 

@@ -59,27 +59,27 @@ class Autosave:
         self._file = file
         self._snapshot = snapshot
         self._changed = False
-        self._editions = count(1)
+        self._versions = count(1)
         self._lock = Lock()
         self._written = 0
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """There is something to save."""
         self._changed = True
 
-    def now(self) -> None:
+    def save(self) -> None:
         """Blocks until the table is durable. StoreError when the disk does not take it."""
-        self._write(next(self._editions), self._snapshot())
+        self._write(next(self._versions), self._snapshot())
         self._changed = False
         self._saved()
 
-    async def if_changed(self) -> None:
+    async def save_if_changed(self) -> None:
         """Does not block. A disk that fails is reported, and tried again the next time."""
         if not self._changed:
             return
         self._changed = False
         try:
-            await asyncio.to_thread(self._write, next(self._editions), self._snapshot())
+            await asyncio.to_thread(self._write, next(self._versions), self._snapshot())
             self._saved()
         except StoreError as error:
             self._changed = True
@@ -89,23 +89,23 @@ class Autosave:
             raise
 
     @asynccontextmanager
-    async def kept(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
+    async def run(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
         """Saves every `interval_s` while the body runs, and a last time when it ends."""
         try:
-            async with background(partial(every, clock, interval_s, self.if_changed, interval_s)):
+            async with background(partial(every, clock, interval_s, self.save_if_changed, interval_s)):
                 yield
         finally:
             if self._changed:
-                self.now()
+                self.save()
 
-    def _write(self, edition: int, content: JsonBody) -> None:
+    def _write(self, version: int, content: JsonBody) -> None:
         if self._file is None:
             return
         with self._lock:
-            if edition < self._written:
+            if version < self._written:
                 return
             try:
                 self._file.save(content)
             except OSError as error:
                 raise StoreError(f"{self._file.path} cannot be saved: {error.strerror}") from error
-            self._written = edition
+            self._written = version

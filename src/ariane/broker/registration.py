@@ -50,7 +50,7 @@ class _Nameserver:
     backoff: Backoff = field(default_factory=partial(Backoff, longest_s=_RETRY_LONGEST_S))
     connection: Connection | None = None
     is_registered: bool = False
-    is_faulty: bool = False
+    failure_logged: bool = False
     """Its fault was told: once, not with every attempt."""
 
 
@@ -70,8 +70,8 @@ class Registration:
     @asynccontextmanager
     async def open(cls, settings: BrokerSettings, topics: Topics, clock: Clock) -> AsyncIterator["Registration"]:
         """Begins when each nameserver has been tried once: clients find the topics of a broker that is ready."""
-        nobody_asks = Dispatcher(HandlerTable.of()).receive
-        async with Pool.open(settings.transport, clock, nobody_asks) as pool:
+        no_handlers = Dispatcher(HandlerTable.of()).receive
+        async with Pool.open(settings.transport, clock, no_handlers) as pool:
             registration = cls(settings, topics, pool, clock)
             topics.on_change(lambda _: registration.make_due())
             async with background(*registration._jobs()):
@@ -94,8 +94,8 @@ class Registration:
 
     def _jobs(self) -> list[Job]:
         period_s = self._settings.register_interval_s
-        keepers: list[Job] = [partial(self._keep_registered, nameserver) for nameserver in self._nameservers]
-        return [*keepers, partial(every, self._clock, period_s, self.make_due, period_s)] if keepers else []
+        jobs: list[Job] = [partial(self._keep_registered, nameserver) for nameserver in self._nameservers]
+        return [*jobs, partial(every, self._clock, period_s, self.make_due, period_s)] if jobs else []
 
     async def _keep_registered(self, nameserver: _Nameserver) -> None:
         while True:
@@ -109,7 +109,7 @@ class Registration:
         try:
             await self._register(nameserver)
         except ArianeError as error:
-            self._note_fault(nameserver, error)
+            self._on_failure(nameserver, error)
             return False
         finally:
             nameserver.tried.set()
@@ -119,7 +119,7 @@ class Registration:
     # --- one registration -------------------------------------------------------------------------------------------
 
     async def _register(self, nameserver: _Nameserver) -> None:
-        if nameserver.is_registered and not self._settings.force_register and not await self._is_news(nameserver):
+        if nameserver.is_registered and not self._settings.force_register and not await self._is_outdated(nameserver):
             return
         body, crc = self._body()
         request = RegisterBroker(
@@ -129,16 +129,16 @@ class Registration:
             body=body,
         )
         response = await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)
-        await self._note_success(nameserver)
-        if response.body is not None and self._leads(nameserver):
-            self._topics.follow_order_confs(response.body.table)
+        await self._on_success(nameserver)
+        if response.body is not None and self._decides_order_flags(nameserver):
+            self._topics.apply_order_configs(response.body.table)
 
-    async def _is_news(self, nameserver: _Nameserver) -> bool:
+    async def _is_outdated(self, nameserver: _Nameserver) -> bool:
         """Also a sign of life, which is all that a nameserver with our version needs."""
         request = QueryDataVersion(**self._identity(), body=self._topics.version)
         return (await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)).changed
 
-    def _leads(self, nameserver: _Nameserver) -> bool:
+    def _decides_order_flags(self, nameserver: _Nameserver) -> bool:
         """Of several that disagree on ordered topics, the first that answers decides: else flags would flap."""
         return nameserver is next(one for one in self._nameservers if one.is_registered)
 
@@ -160,19 +160,19 @@ class Registration:
 
     # --- what became of it ------------------------------------------------------------------------------------------
 
-    async def _note_success(self, nameserver: _Nameserver) -> None:
+    async def _on_success(self, nameserver: _Nameserver) -> None:
         if not nameserver.is_registered:
             log.info("registered", extra={"nameserver": nameserver.address, "as": str(self._settings.advertised)})
-        nameserver.is_registered, nameserver.is_faulty = True, False
+        nameserver.is_registered, nameserver.failure_logged = True, False
         connection = await self._pool.connection(nameserver.address)
         if connection is not nameserver.connection:
             nameserver.connection = connection
             connection.on_close(partial(self._lost, nameserver))
 
-    def _note_fault(self, nameserver: _Nameserver, error: ArianeError) -> None:
+    def _on_failure(self, nameserver: _Nameserver, error: ArianeError) -> None:
         nameserver.is_registered = False
-        if not nameserver.is_faulty:
-            nameserver.is_faulty = True
+        if not nameserver.failure_logged:
+            nameserver.failure_logged = True
             log.warning(
                 "not registered: tried again until it works",
                 extra={"nameserver": nameserver.address, "reason": str(error)},
@@ -213,42 +213,44 @@ def _permitted(topics: Mapping[str, TopicConfig], permission: int) -> dict[str, 
 
 # With a letter: a name of digits and dots is an address with a part missing, which systems complete in odd ways.
 _HOST_NAME = re.compile(r"(?=[0-9._-]*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
-_ANYWHERE = Address("192.0.2.1", 9)  # an address of documentation: asks for the default route, nothing is sent there
-_CURE = "set brokerIP1 in the settings file, or --advertise HOST, to an address of this machine that clients reach"
+_ROUTE_PROBE_TARGET = Address(
+    "192.0.2.1", 9
+)  # an address of documentation: asks for the default route, nothing is sent there
+_HINT = "set brokerIP1 in the settings file, or --advertise HOST, to an address of this machine that clients reach"
 
 IpAddress = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ResolvedAddress:
     """A broker that knows its place: settings with the real port and address, and the host of its message ids."""
 
     settings: BrokerSettings
     store_host: bytes
 
 
-async def place(settings: BrokerSettings, port: int) -> Placed:
+async def resolve_advertised_address(settings: BrokerSettings, port: int) -> ResolvedAddress:
     """`settings` completed for a broker that listens on `port`. SettingsError when no address can be told."""
-    host = settings.advertised_host or await _host_to_tell(settings)
+    host = settings.advertised_host or await _choose_host(settings)
     address = await _resolve(host)
     if address.is_unspecified or address.is_multicast:
-        raise SettingsError(f"brokerIP1 = {host} is no address that a client can connect to: {_CURE}")
+        raise SettingsError(f"brokerIP1 = {host} is no address that a client can connect to: {_HINT}")
     placed = dataclasses.replace(settings, port=port, advertised_host=host)
-    _warn_of_traps(placed, address)
-    return Placed(placed, encode_host(HostPort(address, placed.advertised.port)))
+    _warn_if_unreachable(placed, address)
+    return ResolvedAddress(placed, encode_host(HostPort(address, placed.advertised.port)))
 
 
-async def _host_to_tell(settings: BrokerSettings) -> str:
+async def _choose_host(settings: BrokerSettings) -> str:
     if not _is_every_address(settings.host):
         return settings.host
-    targets = [Address.parse(text) for text in settings.nameservers] or [_ANYWHERE]
+    targets = [Address.parse(text) for text in settings.nameservers] or [_ROUTE_PROBE_TARGET]
     for target in targets:
-        source = await _source_towards(target)
+        source = await _source_address(target)
         if source is not None:
             return source
     raise SettingsError(
         f"listening on {settings.host}, but no route leads to {' or '.join(map(str, targets))}, so which address "
-        f"clients can use is not known: {_CURE}"
+        f"clients can use is not known: {_HINT}"
     )
 
 
@@ -259,7 +261,7 @@ def _is_every_address(host: str) -> bool:
         return False
 
 
-async def _source_towards(target: Address) -> str | None:
+async def _source_address(target: Address) -> str | None:
     """The address of ours from which `target` would be reached. Connecting a UDP socket only looks up the route."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)
@@ -283,17 +285,17 @@ async def _resolve(host: str) -> IpAddress:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise SettingsError(
-            f"brokerIP1 = {host[:255]!r} is neither an IP address nor a name that resolves ({error}): {_CURE}"
+            f"brokerIP1 = {host[:255]!r} is neither an IP address nor a name that resolves ({error}): {_HINT}"
         ) from error
     addresses = [ip_address(name[0]) for *_, name in found]
     # IPv4 first: C++ and Node clients cannot read message ids that hold an IPv6 address.
     return min(addresses, key=lambda address: address.version)
 
 
-def _warn_of_traps(settings: BrokerSettings, address: IpAddress) -> None:
+def _warn_if_unreachable(settings: BrokerSettings, address: IpAddress) -> None:
     told = {"advertised": str(settings.advertised), "listening": settings.host}
     if address.is_loopback and not all(map(_is_local, settings.nameservers)):
-        log.warning("clients on other machines cannot reach the advertised address", extra=told | {"cure": _CURE})
+        log.warning("clients on other machines cannot reach the advertised address", extra=told | {"cure": _HINT})
     elif not address.is_loopback and _is_local(f"{settings.host}:0"):
         log.warning(
             "listening on this machine only, while clients are told another address",

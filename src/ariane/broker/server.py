@@ -25,7 +25,7 @@ from ariane.broker.metrics.http import MetricsServer, metrics_listener
 from ariane.broker.pull.checks import PullChecks
 from ariane.broker.pull.handler import PullHandlers
 from ariane.broker.pull.long_polling import PullWaiters
-from ariane.broker.registration import Registration, place
+from ariane.broker.registration import Registration, resolve_advertised_address
 from ariane.broker.send.checks import SendChecks
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
@@ -180,7 +180,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     pulls there.
     """
     with reserved_ports(settings.host, settings.port) as ports, metrics_listener(settings) as metrics_socket:
-        placed = await place(settings, ports.port)
+        placed = await resolve_advertised_address(settings, ports.port)
         settings = placed.settings
         async with Components.open(settings, clock, placed.store_host) as parts:
             dispatcher = Dispatcher(handler_table(parts), guard=parts.access.guard if parts.access else None)

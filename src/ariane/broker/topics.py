@@ -41,12 +41,12 @@ _BENCHMARK_QUEUES = 1024
 _CLUSTER_QUEUES = 16
 
 
-def builtin_topics(settings: BrokerSettings, known: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
+def builtin_topics(settings: BrokerSettings, existing: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
     """Those to put into the table: missing ones, and the template when its inherit bit must go."""
     for config in _all(settings):
-        if config.topic_name not in known and topic_name_problem(config.topic_name) is None:
+        if config.topic_name not in existing and topic_name_problem(config.topic_name) is None:
             yield config
-    template = known.get(AUTO_CREATE_TEMPLATE)
+    template = existing.get(AUTO_CREATE_TEMPLATE)
     if template is not None:
         # The file is of a time when topics were made by sending, or were not: the setting decides now.
         perm = _OPEN if settings.auto_create_topics else int(Permission.READ_WRITE)
@@ -110,8 +110,8 @@ class Topics:
                 f"{file.path}: {error}; mend it, or remove it and its .bak to begin with no topics"
             ) from error
         for config in table.topic_config_table.values():
-            if (fault := topic_name_problem(config.topic_name)) is not None:
-                log.warning("topic left out", extra={"file": str(file.path), "reason": fault})
+            if (problem := topic_name_problem(config.topic_name)) is not None:
+                log.warning("topic left out", extra={"file": str(file.path), "reason": problem})
             else:
                 self._configs[config.topic_name] = config
         self.version = table.data_version
@@ -142,7 +142,7 @@ class Topics:
     def put(self, config: TopicConfig) -> None:
         """Makes the topic, or replaces all that was said of it. RequestFailed when it cannot be as it is wanted."""
         _check(config)
-        self._check_room(config.topic_name)
+        self._check_topic_limit(config.topic_name)
         self._change(self._configs | {config.topic_name: config}, config)
 
     def delete(self, topic: str) -> bool:
@@ -152,19 +152,19 @@ class Topics:
         self._change({name: config for name, config in self._configs.items() if name != topic}, None)
         return True
 
-    def for_send(self, topic: str, default_topic: str, queues_wanted: int) -> TopicConfig:
+    def for_send(self, topic: str, default_topic: str, queues_requested: int) -> TopicConfig:
         """The topic of a send. A missing one is made if the template allows it; a retry topic always."""
         config = self._configs.get(topic)
         if config is not None:
             return config
         if topic.startswith(RETRY_PREFIX):
             return self.ensure(topic, 1)
-        return self._make_from_template(topic, self._configs.get(default_topic), queues_wanted)
+        return self._make_from_template(topic, self._configs.get(default_topic), queues_requested)
 
-    def _make_from_template(self, topic: str, template: TopicConfig | None, queues_wanted: int) -> TopicConfig:
+    def _make_from_template(self, topic: str, template: TopicConfig | None, queues_requested: int) -> TopicConfig:
         if template is None or not template.perm & Permission.INHERIT:
-            raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, self._missing(topic))
-        queues = max(1, min(queues_wanted, template.write_queue_nums, QUEUES_MAX))
+            raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, self._not_found_text(topic))
+        queues = max(1, min(queues_requested, template.write_queue_nums, QUEUES_MAX))
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues,
@@ -177,7 +177,7 @@ class Topics:
         log.info("topic made by sending", extra={"topic": topic, "queues": queues, "template": template.topic_name})
         return config
 
-    def _missing(self, topic: str) -> str:
+    def _not_found_text(self, topic: str) -> str:
         return (
             f"topic {topic[:255]} does not exist on broker {self._settings.name}: create it (mqadmin updateTopic -t "
             f"{topic[:255]}), or turn on autoCreateTopicEnable so that sending makes it ({AUTO_CREATE_TEMPLATE})"
@@ -197,21 +197,21 @@ class Topics:
             self.put(config)
         return config
 
-    def follow_order_confs(self, ordered: Iterable[str]) -> None:
+    def apply_order_configs(self, ordered: Iterable[str]) -> None:
         """Takes over what the nameserver's ORDER_TOPIC_CONFIG says: topics in it are ordered, all others are not."""
-        wanted = frozenset(ordered)
-        news = [config for name, config in self._configs.items() if config.order != (name in wanted)]
-        if not news:
+        ordered_topics = frozenset(ordered)
+        changed = [config for name, config in self._configs.items() if config.order != (name in ordered_topics)]
+        if not changed:
             return
-        self._change(self._configs | {one.topic_name: replace(one, order=not one.order) for one in news}, None)
-        for config in news:
+        self._change(self._configs | {one.topic_name: replace(one, order=not one.order) for one in changed}, None)
+        for config in changed:
             log.info("order flag changed", extra={"topic": config.topic_name, "ordered": not config.order})
 
     def renew_version(self) -> None:
         """Something that every topic's registration depends on has changed: the broker's permission."""
         self._change(self._configs, None)
 
-    def _check_room(self, topic: str) -> None:
+    def _check_topic_limit(self, topic: str) -> None:
         if topic not in self._configs and len(self._configs) >= self._settings.topics_max:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
@@ -219,14 +219,14 @@ class Topics:
                 "delete some that are not used, or raise it",
             )
 
-    def _change(self, configs: dict[str, TopicConfig], told: TopicConfig | None) -> None:
+    def _change(self, configs: dict[str, TopicConfig], changed_topic: TopicConfig | None) -> None:
         """A table that cannot be saved changes nothing: what was answered must be there after the next start."""
         version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
         if self._file is not None:
             _save(self._file, TopicTable(data_version=version, topic_config_table=configs))
         self._configs, self.version = configs, version
         for listener in self._listeners:
-            listener(told)
+            listener(changed_topic)
 
 
 def _save(file: JsonTable, table: TopicTable) -> None:
@@ -239,12 +239,12 @@ def _save(file: JsonTable, table: TopicTable) -> None:
 
 
 def _check(config: TopicConfig) -> None:
-    fault = topic_name_problem(config.topic_name) or _queues_fault(config) or _permission_fault(config.perm)
-    if fault is not None:
-        raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+    problem = topic_name_problem(config.topic_name) or _queues_problem(config) or _permission_problem(config.perm)
+    if problem is not None:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
 
 
-def _queues_fault(config: TopicConfig) -> str | None:
+def _queues_problem(config: TopicConfig) -> str | None:
     for kind, count in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if not 1 <= count <= QUEUES_MAX:
             return (
@@ -254,7 +254,7 @@ def _queues_fault(config: TopicConfig) -> str | None:
     return None
 
 
-def _permission_fault(perm: int) -> str | None:
+def _permission_problem(perm: int) -> str | None:
     if 0 <= perm <= _PERMISSION_MAX:
         return None
     return f"perm is {perm}, expected the sum of some of 2 (write), 4 (read), 1 (inherit) and 8 (priority)"

@@ -14,7 +14,7 @@ from ariane.broker.acl.file import (
     with_white_list,
     without_account,
 )
-from ariane.broker.acl.requirements import Need, Permission
+from ariane.broker.acl.requirements import Permission, Requirement
 from ariane.broker.acl.rules import Rules, rules_of
 from ariane.errors import SettingsError
 from ariane.model.topic import DataVersion
@@ -63,50 +63,50 @@ def account(**fields: object) -> dict[str, object]:
 
 def test_apaches_own_file_is_read() -> None:
     read = rules(APACHES)
-    assert read.is_white("10.10.103.7")
-    assert not read.is_white("10.10.104.7")
+    assert read.is_whitelisted("10.10.103.7")
+    assert not read.is_whitelisted("10.10.104.7")
     plain, admin = read.accounts["RocketMQ"], read.accounts["rocketmq2"]
     assert plain.secret.reveal() == "12345678"
     assert (plain.admin, admin.admin) == (False, True)
-    assert admin.is_white("192.168.1.9")
-    assert not plain.is_white("192.168.1.9")
+    assert admin.is_whitelisted("192.168.1.9")
+    assert not plain.is_whitelisted("192.168.1.9")
     assert plain.topics == {"topicA": Permission.DENY, "topicB": PUB | SUB, "topicC": SUB}
     assert plain.groups == {"groupA": Permission.DENY, "groupB": PUB | SUB, "groupC": SUB}
 
 
 @pytest.mark.parametrize(
-    ("need", "allowed"),
+    ("requirement", "allowed"),
     [
-        (Need("topicA", False, PUB), False),
-        (Need("topicA", False, ANY), False),
-        (Need("topicB", False, PUB), True),
-        (Need("topicB", False, SUB), True),
-        (Need("topicB", False, ANY), True),
-        (Need("topicC", False, PUB), False),
-        (Need("topicC", False, SUB), True),
-        (Need("topicC", False, ANY), True),
-        (Need("other", False, PUB), False),
-        (Need("groupA", True, SUB), False),
-        (Need("groupC", True, SUB), True),
-        (Need("other", True, SUB), True),
-        (Need("topicB", True, SUB), True),  # a group of that name has nothing to do with the topic
+        (Requirement("topicA", False, PUB), False),
+        (Requirement("topicA", False, ANY), False),
+        (Requirement("topicB", False, PUB), True),
+        (Requirement("topicB", False, SUB), True),
+        (Requirement("topicB", False, ANY), True),
+        (Requirement("topicC", False, PUB), False),
+        (Requirement("topicC", False, SUB), True),
+        (Requirement("topicC", False, ANY), True),
+        (Requirement("other", False, PUB), False),
+        (Requirement("groupA", True, SUB), False),
+        (Requirement("groupC", True, SUB), True),
+        (Requirement("other", True, SUB), True),
+        (Requirement("topicB", True, SUB), True),  # a group of that name has nothing to do with the topic
     ],
 )
-def test_permissions_of_an_account(need: Need, allowed: bool) -> None:
-    assert rules(APACHES).accounts["RocketMQ"].may(need) is allowed
+def test_permissions_of_an_account(requirement: Requirement, allowed: bool) -> None:
+    assert rules(APACHES).accounts["RocketMQ"].allows(requirement) is allowed
 
 
 def test_an_administrator_without_permissions_of_its_own_may_all() -> None:
-    assert rules(APACHES).accounts["rocketmq2"].may(Need("any", False, PUB))
+    assert rules(APACHES).accounts["rocketmq2"].allows(Requirement("any", False, PUB))
     listed = rules_of(account(admin=True, topicPerms=["topicA=SUB"])).accounts["rocketmq"]
-    assert listed.may(Need("topicA", False, SUB))
-    assert not listed.may(Need("other", False, SUB))
+    assert listed.allows(Requirement("topicA", False, SUB))
+    assert not listed.allows(Requirement("other", False, SUB))
 
 
 def test_nothing_is_allowed_that_is_not_said() -> None:
     silent = rules_of(account()).accounts["rocketmq"]
-    assert not silent.may(Need("topic", False, SUB))
-    assert not silent.may(Need("group", True, SUB))
+    assert not silent.allows(Requirement("topic", False, SUB))
+    assert not silent.allows(Requirement("group", True, SUB))
 
 
 def test_secrets_are_text_as_written_and_never_shown() -> None:
@@ -187,7 +187,7 @@ def test_an_update_changes_what_it_names() -> None:
     assert changed.default_topic == PUB
     assert changed.default_group == SUB
     assert changed.topics["topicB"] == PUB | SUB
-    assert changed.is_white("10.1.2.3")
+    assert changed.is_whitelisted("10.1.2.3")
     cleared = UpdateAccount(access_key="RocketMQ", topic_perms="", white_remote_address="")
     assert rules_of(with_account(parse_document(APACHES), cleared, 1)).accounts["RocketMQ"].topics == {}
 
@@ -198,8 +198,8 @@ def test_an_account_is_removed() -> None:
 
 def test_the_white_list_is_replaced() -> None:
     read = rules_of(with_white_list(parse_document(APACHES), ["10.1.2.{3,4}"], 1))
-    assert read.is_white("10.1.2.4")
-    assert not read.is_white("10.10.103.7")
+    assert read.is_whitelisted("10.1.2.4")
+    assert not read.is_whitelisted("10.10.103.7")
 
 
 def test_a_comma_in_braces_separates_nothing() -> None:

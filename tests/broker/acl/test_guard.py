@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.acl.guard import LOOK_INTERVAL_S, Access
+from ariane.broker.acl.guard import POLL_INTERVAL_S, AccessControl
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError
 from ariane.store.disk import RealDisk
@@ -58,8 +58,8 @@ def file_in(directory: Path, content: str = FILE) -> Path:
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Access:
-    return Access(RealDisk(), file_in(tmp_path), Clock())
+def access(tmp_path: Path) -> AccessControl:
+    return AccessControl(RealDisk(), file_in(tmp_path), Clock())
 
 
 async def peer(address: str = "192.0.2.1:4711") -> Connection:
@@ -93,7 +93,7 @@ def sending(topic: str, body: bytes = b"body") -> SendMessageV2:
 
 
 async def refusal(
-    access: Access, request: Request[Any], command: Command, address: str = "192.0.2.1:4711"
+    access: AccessControl, request: Request[Any], command: Command, address: str = "192.0.2.1:4711"
 ) -> str | None:
     """The remark of the refusal; None when the request passes."""
     try:
@@ -104,54 +104,54 @@ async def refusal(
     return None
 
 
-async def test_what_is_allowed_passes(access: Access) -> None:
+async def test_what_is_allowed_passes(access: AccessControl) -> None:
     request = sending("orders")
     assert await refusal(access, request, signed(request, "producer1")) is None
 
 
-async def test_the_topic_must_be_allowed(access: Access) -> None:
+async def test_the_topic_must_be_allowed(access: AccessControl) -> None:
     for topic, key in (("other", "producer1"), ("orders", "consumer1")):
         request = sending(topic)
         assert await refusal(access, request, signed(request, key)) == f"No default permission for topic:{topic}"
 
 
-async def test_the_group_must_be_allowed(access: Access) -> None:
+async def test_the_group_must_be_allowed(access: AccessControl) -> None:
     request = UpdateConsumerOffset("g", "orders", 0, 5)  # type: ignore[arg-type]
     assert await refusal(access, request, signed(request, "consumer1")) is None
     assert await refusal(access, request, signed(request, "producer1")) == "No default permission for topic:orders"
 
 
-async def test_either_permission_opens_the_numbers_of_a_topic(access: Access) -> None:
+async def test_either_permission_opens_the_numbers_of_a_topic(access: AccessControl) -> None:
     request = GetMaxOffset("orders", 0)
     assert await refusal(access, request, signed(request, "producer1")) is None
     assert await refusal(access, request, signed(request, "consumer1")) is None
     assert await refusal(access, request, signed(request, "neighbour")) == "No default permission for topic:orders"
 
 
-async def test_any_account_may_ask_how_the_broker_is(access: Access) -> None:
+async def test_any_account_may_ask_how_the_broker_is(access: AccessControl) -> None:
     request = GetRuntimeInfo()
     assert await refusal(access, request, signed(request, "neighbour")) is None
 
 
-async def test_without_a_key_nobody_passes(access: Access) -> None:
+async def test_without_a_key_nobody_passes(access: AccessControl) -> None:
     request = sending("orders")
     assert await refusal(access, request, request_command(request, opaque=1)) == "No accessKey is configured"
     empty = signed(request, "", "")  # as C++ clients sign without credentials
     assert await refusal(access, request, empty) == "No accessKey is configured"
 
 
-async def test_an_unknown_key_does_not_pass(access: Access) -> None:
+async def test_an_unknown_key_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
     assert await refusal(access, request, signed(request, "stranger", "whatever")) == "No acl config for stranger"
 
 
-async def test_a_wrong_secret_does_not_pass(access: Access) -> None:
+async def test_a_wrong_secret_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
     command = signed(request, "producer1", "wrong secret")
     assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
-async def test_a_changed_header_or_body_does_not_pass(access: Access) -> None:
+async def test_a_changed_header_or_body_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
     command = signed(request, "producer1")
     command.body = b"another body"
@@ -164,26 +164,26 @@ async def test_a_changed_header_or_body_does_not_pass(access: Access) -> None:
     assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
-async def test_both_ways_to_sign_a_query_by_unique_key_pass(access: Access) -> None:
+async def test_both_ways_to_sign_a_query_by_unique_key_pass(access: AccessControl) -> None:
     request = QUERY
     for form in (False, True):
         assert await refusal(access, request, signed(request, "consumer1", with_unique_key_query=form)) is None
 
 
-async def test_administration_is_for_administrators(access: Access) -> None:
+async def test_administration_is_for_administrators(access: AccessControl) -> None:
     request = DeleteTopicInBroker("orders")
     assert await refusal(access, request, signed(request, "administrator")) is None
     expected = "Need admin permission for request code=215, but accessKey=producer1 is not"
     assert await refusal(access, request, signed(request, "producer1")) == expected
 
 
-async def test_the_global_white_list_needs_no_key(access: Access) -> None:
+async def test_the_global_white_list_needs_no_key(access: AccessControl) -> None:
     for request in (sending("other"), DeleteTopicInBroker("orders")):
         assert await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000") is None
         assert await refusal(access, request, request_command(request, opaque=1), "10.9.8.1:5000") is not None
 
 
-async def test_the_global_white_list_does_not_open_the_accounts(access: Access) -> None:
+async def test_the_global_white_list_does_not_open_the_accounts(access: AccessControl) -> None:
     request = GetAccessRules()
     assert (
         await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000")
@@ -193,21 +193,21 @@ async def test_the_global_white_list_does_not_open_the_accounts(access: Access) 
     assert await refusal(access, request, signed(request, "producer1"), "10.9.9.1:5000") is not None
 
 
-async def test_an_accounts_own_address_needs_no_signature(access: Access) -> None:
+async def test_an_accounts_own_address_needs_no_signature(access: AccessControl) -> None:
     request = sending("other")
     command = signed(request, "neighbour", "wrong secret")
     assert await refusal(access, request, command, "10.8.8.8:5000") is None
     assert await refusal(access, request, command, "10.8.8.9:5000") == "Check signature failed for accessKey=neighbour"
 
 
-async def test_an_accounts_own_address_makes_no_administrator(access: Access) -> None:
+async def test_an_accounts_own_address_makes_no_administrator(access: AccessControl) -> None:
     request = GetAccessRules()
     remark = "Need admin permission for request code=54, but accessKey=neighbour is not"
     assert await refusal(access, request, signed(request, "neighbour"), "10.8.8.8:5000") == remark
     assert await refusal(access, request, signed(request, "administrator", "wrong"), "10.7.7.7:5000") is None
 
 
-async def test_a_refusal_is_logged_without_secrets(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_is_logged_without_secrets(access: AccessControl, caplog: pytest.LogCaptureFixture) -> None:
     request = sending("other")
     await refusal(access, request, signed(request, "producer1"))
     (record,) = [entry for entry in caplog.records if entry.message == "access refused"]
@@ -218,19 +218,19 @@ async def test_a_refusal_is_logged_without_secrets(access: Access, caplog: pytes
 # --- changes and the file ---------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_in_the_file_when_it_is_made(access: Access, tmp_path: Path) -> None:
+def test_a_change_is_in_the_file_when_it_is_made(access: AccessControl, tmp_path: Path) -> None:
     access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5", topic_perms="orders=PUB"))
     access.delete_account("neighbour")
     access.set_white_list(["10.1.1.1"])
-    again = Access(RealDisk(), tmp_path / "plain_acl.yml", Clock())
+    again = AccessControl(RealDisk(), tmp_path / "plain_acl.yml", Clock())
     assert list(again.rules.accounts) == ["producer1", "consumer1", "administrator", "newcomer"]
-    assert again.rules.is_white("10.1.1.1")
+    assert again.rules.is_whitelisted("10.1.1.1")
     assert again.rules.version.counter == 3
     assert again.rules.version == access.rules.version
     assert os.stat(tmp_path / "plain_acl.yml").st_mode & 0o077 == 0
 
 
-def test_an_illegal_change_changes_nothing(access: Access, tmp_path: Path) -> None:
+def test_an_illegal_change_changes_nothing(access: AccessControl, tmp_path: Path) -> None:
     before = (tmp_path / "plain_acl.yml").read_bytes()
     for change in (
         UpdateAccount(access_key="short", secret_key="secret-of-5"),
@@ -247,27 +247,27 @@ def test_an_illegal_change_changes_nothing(access: Access, tmp_path: Path) -> No
     assert "newcomer" not in access.rules.accounts
 
 
-def test_a_change_builds_on_what_an_editor_just_wrote(access: Access, tmp_path: Path) -> None:
+def test_a_change_builds_on_what_an_editor_just_wrote(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, FILE + "- accessKey: by-editor\n  secretKey: secret-of-6\n")
     access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5"))
     assert {"by-editor", "newcomer"} <= set(access.rules.accounts)
 
 
-def test_a_change_on_top_of_a_broken_file_is_refused(access: Access, tmp_path: Path) -> None:
+def test_a_change_on_top_of_a_broken_file_is_refused(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, "accounts: [")
     with pytest.raises(SettingsError, match="not usable"):
         access.delete_account("neighbour")
     assert "neighbour" in access.rules.accounts
 
 
-async def test_a_new_file_is_taken(access: Access, tmp_path: Path) -> None:
+async def test_a_new_file_is_taken(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, FILE.replace("orders=PUB", "orders=PUB|SUB"))
     await access.reload_if_changed()
     request = QUERY
     assert await refusal(access, request, signed(request, "producer1")) is None
 
 
-async def test_a_file_that_did_not_change_is_not_read(access: Access) -> None:
+async def test_a_file_that_did_not_change_is_not_read(access: AccessControl) -> None:
     rules = access.rules
     await access.reload_if_changed()
     assert access.rules is rules
@@ -275,7 +275,7 @@ async def test_a_file_that_did_not_change_is_not_read(access: Access) -> None:
 
 @pytest.mark.parametrize("content", ["accounts: [", "accounts: 5", None])
 async def test_a_broken_file_keeps_the_old_rules(
-    access: Access, tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+    access: AccessControl, tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     if content is None:
         (tmp_path / "plain_acl.yml").unlink()
@@ -294,14 +294,14 @@ async def test_a_broken_file_keeps_the_old_rules(
 
 async def test_the_file_is_looked_at_by_itself(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with Access.open(RealDisk(), file_in(tmp_path), clock) as access:
+    async with AccessControl.open(RealDisk(), file_in(tmp_path), clock) as access:
         file_in(tmp_path, "")
-        await clock.advance(LOOK_INTERVAL_S)
+        await clock.advance(POLL_INTERVAL_S)
         while access.rules.accounts:  # the file is read in a thread
             await clock.advance(0)
 
 
 async def test_a_broken_file_at_the_start_stops_the_broker(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"plain_acl\.yml is not usable"):
-        async with Access.open(RealDisk(), file_in(tmp_path, "accounts: 5"), FakeClock()):
+        async with AccessControl.open(RealDisk(), file_in(tmp_path, "accounts: 5"), FakeClock()):
             pass

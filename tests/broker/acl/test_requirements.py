@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ariane.wire.requests
-from ariane.broker.acl.requirements import manages_accounts, needs_admin, needs_of
+from ariane.broker.acl.requirements import manages_accounts, requirements_of, requires_admin
 from ariane.model.group import Subscription
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
@@ -74,8 +74,8 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
     ],
 )
 def test_what_a_request_needs(request: Request[Any], needed: set[str]) -> None:
-    assert {f"{need} {need.permission.name}" for need in needs_of(request)} == needed
-    assert not needs_admin(type(request))
+    assert {f"{requirement} {requirement.permission.name}" for requirement in requirements_of(request)} == needed
+    assert not requires_admin(type(request))
 
 
 ADMINISTRATORS = {17, 25, 33, 50, 51, 52, 53, 54, 200, 207, 215, 306, 309, 316, 323, 329}
@@ -83,7 +83,7 @@ ADMINISTRATORS = {17, 25, 33, 50, 51, 52, 53, 54, 200, 207, 215, 306, 309, 316, 
 
 def test_these_requests_are_for_administrators() -> None:
     served = [declared for declared in REQUESTS.values() if ServedBy.BROKER in declared.served_by]
-    assert {int(declared.code) for declared in served if needs_admin(declared.request)} == ADMINISTRATORS
+    assert {int(declared.code) for declared in served if requires_admin(declared.request)} == ADMINISTRATORS
 
 
 def test_accounts_are_managed_by_five_requests() -> None:
@@ -92,4 +92,4 @@ def test_accounts_are_managed_by_five_requests() -> None:
 
 
 def test_a_request_that_nobody_thought_of_is_for_administrators() -> None:
-    assert needs_admin(REQUESTS[RequestCode.REGISTER_BROKER].request)
+    assert requires_admin(REQUESTS[RequestCode.REGISTER_BROKER].request)

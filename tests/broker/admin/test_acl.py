@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.acl.guard import Access
+from ariane.broker.acl.guard import AccessControl
 from ariane.broker.admin.acl import AccessHandlers
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
@@ -61,7 +61,7 @@ def written(directory: Path, content: str) -> Path:
 
 @asynccontextmanager
 async def broker(directory: Path, *, acl: bool = True) -> AsyncIterator[Asker]:
-    access = Access(RealDisk(), written(directory, FILE), Clock()) if acl else None
+    access = AccessControl(RealDisk(), written(directory, FILE), Clock()) if acl else None
     table = HandlerTable.of(AccessHandlers(SETTINGS, access))
     async with (
         serving(Dispatcher(table, guard=access.guard if access else None).receive) as server,

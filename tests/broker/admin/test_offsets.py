@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ariane.broker.groups.offsets import FREE, clamp_follower_offset
+from ariane.broker.groups.offsets import NO_LIMIT, correction_offsets
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import (
@@ -158,5 +158,5 @@ async def test_correction_offsets_are_those_of_the_slowest_group() -> None:
 
 
 def test_nothing_holds_back_a_group_that_all_others_have_passed() -> None:
-    assert clamp_follower_offset([{0: 9}, {0: 7, 1: 2}], {0: 5}, {}) == {0: FREE, 1: 2}
-    assert clamp_follower_offset([{0: 3}, {0: 7}], {}, {0: 5}) == {0: 7}
+    assert correction_offsets([{0: 9}, {0: 7, 1: 2}], {0: 5}, {}) == {0: NO_LIMIT, 1: 2}
+    assert correction_offsets([{0: 3}, {0: 7}], {}, {0: 5}) == {0: 7}

@@ -11,12 +11,12 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.brokers import GetBrokerStats, GetRuntimeInfo
 from ariane.wire.requests.groups import GetConsumeStats
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
-from tests.broker.metrics_fixtures import Watched, watched
+from tests.broker.metrics_fixtures import MonitoredBroker, monitored_broker
 
 ASYNC = {"flush_disk_type": FlushDiskType.ASYNC}
 
 
-async def busy(broker: Watched, clock: FakeClock) -> int:
+async def busy(broker: MonitoredBroker, clock: FakeClock) -> int:
     """Twenty sends and one pull of all of them in ten seconds; how many bytes the pull got."""
     for _ in range(20):
         await broker.call(a_send(b"x" * 100))
@@ -28,7 +28,7 @@ async def busy(broker: Watched, clock: FakeClock) -> int:
 
 async def test_statistics_are_answered_under_the_names_of_apache(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with watched(tmp_path, clock, store=ASYNC) as broker:
+    async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:
         size = await busy(broker, clock)
         puts = await broker.call(GetBrokerStats("TOPIC_PUT_NUMS", TOPIC))
         gets = await broker.call(GetBrokerStats("GROUP_GET_SIZE", f"{TOPIC}@{GROUP}"))
@@ -40,7 +40,7 @@ async def test_statistics_are_answered_under_the_names_of_apache(tmp_path: Path)
 
 
 async def test_a_statistic_that_is_not_kept_says_which_are(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         with pytest.raises(RequestFailed, match="TOPIC_PUT_SIZE") as caught:
             await broker.call(GetBrokerStats("GROUP_GET_LATENCY", "0@a@b"))
         assert caught.value.code == ResponseCode.SYSTEM_ERROR
@@ -50,7 +50,7 @@ async def test_a_statistic_that_is_not_kept_says_which_are(tmp_path: Path) -> No
 
 async def test_runtime_info_has_the_rates_and_sums_of_what_happened(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with watched(tmp_path, clock, store=ASYNC) as broker:
+    async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:
         size = await busy(broker, clock)
         table = (await broker.call(GetRuntimeInfo())).body.table
     assert [float(word) for word in table["putTps"].split(" ")] == pytest.approx([2, 2, 2], rel=0.1)
@@ -68,7 +68,7 @@ async def test_runtime_info_has_the_rates_and_sums_of_what_happened(tmp_path: Pa
 
 async def test_progress_has_the_rate_of_the_group(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with watched(tmp_path, clock, store=ASYNC) as broker:
+    async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:
         await busy(broker, clock)
         stats = await broker.call(GetConsumeStats(GROUP, TOPIC))
     assert stats.body.consume_tps == pytest.approx(2, rel=0.1)

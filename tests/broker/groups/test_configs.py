@@ -89,7 +89,7 @@ def test_a_change_that_cannot_be_saved_is_no_success() -> None:
 async def test_groups_that_appeared_are_saved_by_the_timer_and_at_the_end() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     groups = groups_on(disk, clock)
-    async with groups.kept(clock, 5):
+    async with groups.autosave(clock, 5):
         groups.find("timer")
         assert groups_on(disk).get("timer") is None
         groups.find("end")

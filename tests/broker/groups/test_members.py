@@ -76,7 +76,7 @@ async def test_a_group_that_a_living_client_has_given_up_expires_alone() -> None
 
 async def test_the_scan_runs_every_ten_seconds() -> None:
     clients, clock = Clients(), FakeClock()
-    async with connections(1) as (connection,), clients.watched(clock):
+    async with connections(1) as (connection,), clients.expiry_scan(clock):
         beat(clients, connection, "c", producers="p", now=clock.monotonic())
         await clock.advance(120)
         assert clients.producers("p")

@@ -110,7 +110,7 @@ def test_offsets_beyond_the_end_of_a_log_that_lost_its_end_are_lowered() -> None
     offsets.commit("g", "T", 0, 9)
     offsets.commit("g", "T", 1, 5)
     offsets.commit("g", "gone", 0, 5)
-    assert offsets.lower_to(lambda topic, queue_id: 7 if topic == "T" else 0) == 2
+    assert offsets.clamp_to_queue_ends(lambda topic, queue_id: 7 if topic == "T" else 0) == 2
     assert offsets.table() == {"T@g": {0: 7, 1: 5}, "gone@g": {0: 0}}
 
 
@@ -120,7 +120,7 @@ def test_offsets_beyond_the_end_of_a_log_that_lost_its_end_are_lowered() -> None
 async def test_the_timer_saves_only_what_has_changed() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     offsets = offsets_on(disk)
-    async with offsets.kept(clock, 5):
+    async with offsets.autosave(clock, 5):
         await clock.advance(20)
         assert disk.size(PATH) is None
         offsets.commit("g", "T", 0, 1)
@@ -135,7 +135,7 @@ async def test_the_timer_saves_only_what_has_changed() -> None:
 async def test_the_end_saves_what_the_timer_has_not() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     offsets = offsets_on(disk)
-    async with offsets.kept(clock, 5):
+    async with offsets.autosave(clock, 5):
         offsets.commit("g", "T", 0, 1)
     assert offsets_on(disk).get("g", "T", 0) == 1
 

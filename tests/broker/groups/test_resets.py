@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.groups.resets import moved_to
+from ariane.broker.groups.resets import reset_target
 from ariane.model.group import GroupConfig, MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
@@ -64,9 +64,9 @@ async def stage() -> Stage:
 
 @given(OFFSETS, OFFSETS)
 def test_a_group_goes_only_back_unless_forced(current: int, wanted: int) -> None:
-    assert moved_to(current, wanted, force=False) == min(current, wanted)
-    assert moved_to(current, wanted, force=True) == wanted
-    assert moved_to(-1, wanted, force=False) == wanted
+    assert reset_target(current, wanted, force=False) == min(current, wanted)
+    assert reset_target(current, wanted, force=True) == wanted
+    assert reset_target(-1, wanted, force=False) == wanted
 
 
 @pytest.mark.parametrize(("nth", "force", "expected"), [(3, False, 3), (8, False, 6), (8, True, 8)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ariane.broker.metrics.collect import MetricsCollector
-from ariane.broker.metrics.exposition import METRICS, Kind
+from ariane.broker.metrics.exposition import METRICS, MetricType
 from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.ids import PhysicalOffset, QueueOffset
@@ -19,7 +19,7 @@ from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData,
 from ariane.wire.requests.offsets import UpdateConsumerOffset
 from ariane.wire.requests.send import Decision, SendBack, SendResponse
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send, turns
-from tests.broker.metrics_fixtures import Samples, Watched, watched
+from tests.broker.metrics_fixtures import MonitoredBroker, Samples, monitored_broker
 from tests.broker.transaction_fixtures import ending, half_send
 
 IN = {"topic": TOPIC, "message_type": "normal", "is_system": "false"}
@@ -28,7 +28,7 @@ LAG = {**OUT, "is_retry": "false"}
 DISK = {"storage_type": "local", "storage_medium": "disk"}
 
 
-async def sent(to: Watched, messages: int) -> list[SendResponse]:
+async def sent(to: MonitoredBroker, messages: int) -> list[SendResponse]:
     return [await to.call(a_send(b"x" * 100)) for _ in range(messages)]
 
 
@@ -36,22 +36,22 @@ def physical(response: SendResponse) -> PhysicalOffset:
     return PhysicalOffset(decode_offset_message_id(response.msg_id).physical_offset)
 
 
-async def committed(to: Watched, offset: int, group: str = GROUP) -> None:
+async def committed(to: MonitoredBroker, offset: int, group: str = GROUP) -> None:
     await to.call(UpdateConsumerOffset(group, TOPIC, 0, QueueOffset(offset)))
 
 
 async def test_every_declared_metric_is_on_the_page_of_its_kind(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         page = await broker.page()
     for metric in METRICS:
         for name in metric.names:
-            family = page.families[name.removesuffix("_total") if metric.kind is Kind.COUNTER else name]
+            family = page.families[name.removesuffix("_total") if metric.kind is MetricType.COUNTER else name]
             assert (family.type, family.documentation) == (metric.kind.value, metric.doc)
     assert page.families["process_resident_memory_bytes"].samples[0].value > 0
 
 
 async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         responses = await sent(broker, 3)
         await broker.call(a_send(b"y" * 5000, {"__SHARDINGKEY": "7"}))
         page = await broker.page()
@@ -69,7 +69,7 @@ async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
 
 
 async def test_a_batch_counts_each_of_its_messages(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         body = encode_batch([BatchItem(b"a", b""), BatchItem(b"b", b"")])
         await broker.call(a_send(body, batch=True))
         page = await broker.page()
@@ -77,7 +77,7 @@ async def test_a_batch_counts_each_of_its_messages(tmp_path: Path) -> None:
 
 
 async def test_refused_sends_count_by_reason(tmp_path: Path) -> None:
-    async with watched(tmp_path, store={"max_message_bytes": 4096}) as broker:
+    async with monitored_broker(tmp_path, store={"max_message_bytes": 4096}) as broker:
         for request in (a_send(topic="nowhere"), a_send(b""), a_send(b"x" * 5000), a_send(topic=SCHEDULE)):
             with pytest.raises(RequestFailed):
                 await broker.call(request)
@@ -87,7 +87,7 @@ async def test_refused_sends_count_by_reason(tmp_path: Path) -> None:
 
 
 async def test_pulls_count_by_group_and_the_lag_goes_down_with_commits(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         await sent(broker, 10)
         await committed(broker, 0)
         behind = await broker.page()
@@ -105,7 +105,7 @@ async def test_pulls_count_by_group_and_the_lag_goes_down_with_commits(tmp_path:
 
 async def test_latencies_are_the_ages_of_what_waits(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with watched(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
+    async with monitored_broker(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
         await sent(broker, 1)
         await clock.advance(5)
         await sent(broker, 1)
@@ -124,7 +124,7 @@ async def test_latencies_are_the_ages_of_what_waits(tmp_path: Path) -> None:
 
 
 async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         parked = broker.broker.parts.parked
         waiting = asyncio.ensure_future(broker.call(a_pull(sys_flag=6)))
         while not len(parked):
@@ -139,7 +139,7 @@ async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> Non
 
 
 async def test_messages_given_back_and_dead_letters_count_for_the_topic_of_their_first_send(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         (response,) = await sent(broker, 1)
         await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=0))
         await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=-1))
@@ -151,7 +151,7 @@ async def test_messages_given_back_and_dead_letters_count_for_the_topic_of_their
 
 
 async def test_transactions_count_by_outcome_and_open_ones_are_told(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         halves = [await broker.call(half_send(body)) for body in (b"a", b"b", b"c", b"d")]
         for half, decision in zip(halves, (Decision.COMMIT, Decision.ROLLBACK, Decision.COMMIT), strict=False):
             await broker.call(ending(half, decision))
@@ -166,7 +166,7 @@ async def test_transactions_count_by_outcome_and_open_ones_are_told(tmp_path: Pa
 
 async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with watched(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
+    async with monitored_broker(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
         delivered = asyncio.Event()
 
         def arrived(topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
@@ -191,7 +191,7 @@ async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: 
 
 
 async def test_clients_count_by_language_and_release(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         consumer = ConsumerData(
             group_name=GROUP,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
@@ -210,7 +210,7 @@ async def test_clients_count_by_language_and_release(tmp_path: Path) -> None:
 
 
 async def test_what_the_broker_is_and_holds(tmp_path: Path) -> None:
-    async with watched(tmp_path, permission=4) as broker:
+    async with monitored_broker(tmp_path, permission=4) as broker:
         topics, groups = len(broker.broker.parts.topics.all()), len(broker.broker.parts.groups.all())
         page = await broker.page()
     assert page.value("rocketmq_broker_permission") == 4
@@ -222,7 +222,7 @@ async def test_what_the_broker_is_and_holds(tmp_path: Path) -> None:
 
 
 async def test_beyond_the_limit_label_sets_are_cut_and_the_cut_is_told(tmp_path: Path) -> None:
-    async with watched(tmp_path, metrics_series_max=100) as broker:
+    async with monitored_broker(tmp_path, metrics_series_max=100) as broker:
         for number in range(150):
             broker.broker.parts.statistics.counters.put(f"topic-{number}", 100, 0.0)
         page = await broker.page()
@@ -231,19 +231,19 @@ async def test_beyond_the_limit_label_sets_are_cut_and_the_cut_is_told(tmp_path:
 
 
 async def test_of_too_many_lagging_groups_not_all_ages_are_looked_up_and_that_is_told(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         await sent(broker, 1)
         for number in range(5):
             broker.broker.parts.groups.find(f"group-{number}")
             await committed(broker, 0, f"group-{number}")
-        page = Samples((await MetricsCollector(broker.broker.parts, times_max=6).gather()).text().decode())
+        page = Samples((await MetricsCollector(broker.broker.parts, times_max=6).collect()).text().decode())
     assert len(page.of("rocketmq_consumer_lag_messages")) == 5
     assert len(page.of("rocketmq_consumer_lag_latency")) == 3
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
 
 
 async def test_others_get_their_turn_while_thousands_of_topics_are_gathered(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         counters = broker.broker.parts.statistics.counters
         for number in range(5000):
             counters.put(f"topic-{number}", 100, 0.0)
@@ -257,7 +257,7 @@ async def test_others_get_their_turn_while_thousands_of_topics_are_gathered(tmp_
                 await asyncio.sleep(0)
 
         other = asyncio.ensure_future(turn())
-        page = await MetricsCollector(broker.broker.parts).gather()
+        page = await MetricsCollector(broker.broker.parts).collect()
         other.cancel()
     assert turns >= 2 * 5000 / 100
     assert len(Samples(page.text().decode()).of("rocketmq_messages_out_total")) == 5000

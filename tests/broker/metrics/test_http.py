@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.metrics.http import REQUEST_BYTES_MAX, VISITORS_MAX
+from ariane.broker.metrics.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX
 from ariane.broker.settings import MetricsExporter
 from ariane.errors import ListenFailed
 from tests.broker.brokers import broker_settings, running_broker
-from tests.broker.metrics_fixtures import Samples, parsed, watched
+from tests.broker.metrics_fixtures import Samples, monitored_broker, parsed
 
 
 async def test_the_page_is_text_that_every_scraper_reads(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         status, headers, body = await broker.get("/metrics?name=x")
     assert status == 200
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -24,21 +24,21 @@ async def test_the_page_is_text_that_every_scraper_reads(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=abc", "*/*", ";;;=", "text/plain;version=9"])
 async def test_whatever_a_scraper_accepts_it_gets_that_text(tmp_path: Path, accept: str) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         response = await broker.exchange(f"GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
     assert parsed(response)[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "http://elsewhere/metrics", "/../metrics"])
 async def test_nothing_else_is_there(tmp_path: Path, path: str) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         status, _, body = await broker.get(path)
     assert (status, body) == (404, b"only /metrics is served\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "get"])
 async def test_only_get_is_served(tmp_path: Path, method: str) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         assert (await broker.get(method=method))[0] == 405
 
 
@@ -56,13 +56,13 @@ async def test_only_get_is_served(tmp_path: Path, method: str) -> None:
     ],
 )
 async def test_what_is_no_request_is_told_so(tmp_path: Path, request_bytes: bytes, status: int) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         assert parsed(await broker.exchange(request_bytes))[0] == status
         assert (await broker.get())[0] == 200
 
 
 async def test_a_request_may_come_byte_by_byte(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         reader, writer = await asyncio.open_connection(broker.address.host, broker.address.port)
         for byte in b"GET /metrics HTTP/1.1\r\n\r\n":
             writer.write(bytes([byte]))
@@ -72,9 +72,9 @@ async def test_a_request_may_come_byte_by_byte(tmp_path: Path) -> None:
 
 
 async def test_silent_visitors_keep_nobody_out_who_comes_before_the_house_is_full(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         address = broker.address.host, broker.address.port
-        silent = [await asyncio.open_connection(*address) for _ in range(VISITORS_MAX - 1)]
+        silent = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX - 1)]
         assert (await broker.get())[0] == 200
         silent.append(await asyncio.open_connection(*address))
         reader, writer = await asyncio.open_connection(*address)
@@ -84,7 +84,7 @@ async def test_silent_visitors_keep_nobody_out_who_comes_before_the_house_is_ful
 
 
 async def test_a_broker_stops_though_a_visitor_says_nothing(tmp_path: Path) -> None:
-    async with watched(tmp_path) as broker:
+    async with monitored_broker(tmp_path) as broker:
         reader, writer = await asyncio.open_connection(broker.address.host, broker.address.port)
         assert (await broker.get())[0] == 200
     assert await reader.read() == b""

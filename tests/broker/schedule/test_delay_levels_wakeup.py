@@ -2,13 +2,13 @@
 
 import asyncio
 
-from ariane.broker.schedule.delay_levels import LOOK_AT_CLOCK_S, Alarm
+from ariane.broker.schedule.delay_levels import CLOCK_CHECK_INTERVAL_S, WakeupTimer
 from ariane.testing import FakeClock
 
 
 async def test_it_rings_at_its_time() -> None:
     clock = FakeClock()
-    waiting = asyncio.ensure_future(Alarm(clock).wait(clock.now_ms() + 1000))
+    waiting = asyncio.ensure_future(WakeupTimer(clock).wait(clock.now_ms() + 1000))
     await clock.advance(0.5)
     assert not waiting.done()
     await clock.advance(0.5)
@@ -17,38 +17,38 @@ async def test_it_rings_at_its_time() -> None:
 
 async def test_an_earlier_time_wakes_and_a_later_one_does_not() -> None:
     clock = FakeClock()
-    alarm = Alarm(clock)
+    alarm = WakeupTimer(clock)
     waiting = asyncio.ensure_future(alarm.wait(clock.now_ms() + 5000))
     await clock.advance(0)
-    alarm.ring_by(clock.now_ms() + 5000)
+    alarm.wake_by(clock.now_ms() + 5000)
     await clock.advance(0)
     assert not waiting.done()
-    alarm.ring_by(clock.now_ms() + 4999)
+    alarm.wake_by(clock.now_ms() + 4999)
     await clock.advance(0)
     assert waiting.done()
 
 
 async def test_without_a_time_only_a_call_ends_it() -> None:
     clock = FakeClock()
-    alarm = Alarm(clock)
+    alarm = WakeupTimer(clock)
     waiting = asyncio.ensure_future(alarm.wait(None))
     await clock.advance(1_000_000)
     assert not waiting.done()
-    alarm.ring_by(1)
+    alarm.wake_by(1)
     await waiting
 
 
 async def test_a_time_far_away_is_looked_at_again_and_again_for_the_clock_may_be_set() -> None:
     clock = FakeClock()
-    waiting = asyncio.ensure_future(Alarm(clock).wait(clock.now_ms() + 10**9))
-    await clock.advance(LOOK_AT_CLOCK_S)
+    waiting = asyncio.ensure_future(WakeupTimer(clock).wait(clock.now_ms() + 10**9))
+    await clock.advance(CLOCK_CHECK_INTERVAL_S)
     assert waiting.done()
 
 
 async def test_a_call_while_nobody_waits_is_not_kept() -> None:
     clock = FakeClock()
-    alarm = Alarm(clock)
-    alarm.ring_by(1)
+    alarm = WakeupTimer(clock)
+    alarm.wake_by(1)
     waiting = asyncio.ensure_future(alarm.wait(None))
     await clock.advance(1)
     assert not waiting.done()

@@ -36,13 +36,13 @@ async def test_a_message_is_delivered_in_the_tenth_of_a_second_after_its_time() 
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         room.intake.put(message(b"m", TIMER_DELIVER_MS=clock.now_ms() + 1050))
-        await delivery.work()
+        await delivery.run_until_idle()
         assert delivery.pending == 1
         await clock.advance(1.0625)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == []
         await clock.advance((SLOT_MS - 12.5) / 1000)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"m"]
         assert delivery.pending == 0
 
@@ -53,9 +53,9 @@ async def test_a_delivered_message_is_as_it_was_sent_and_tells_its_time() -> Non
         delivery = await delivery_of(room)
         due_ms = clock.now_ms() + 5000
         room.intake.put(message(b"m", queue_id=2, TIMER_DELAY_SEC=5, KEYS="k"))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(6)
-        await delivery.work()
+        await delivery.run_until_idle()
         (view,) = room.views(queue_id=2)
         assert view.properties() == {"KEYS": "k", "TIMER_DELIVER_MS": str(due_ms), "WAIT": "false"}
 
@@ -80,9 +80,9 @@ async def test_messages_for_one_moment_come_in_the_order_of_their_time_and_sendi
         delivery = await delivery_of(room)
         for body, delay_ms in ((b"3", 1060), (b"1", 1010), (b"4", 1060), (b"2", 1020), (b"5", 1200)):
             room.intake.put(message(body, TIMER_DELAY_MS=delay_ms))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(2)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"1", b"2", b"3", b"4", b"5"]
 
 
@@ -91,14 +91,14 @@ async def test_a_message_that_came_due_while_the_broker_was_down_is_delivered_at
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         room.intake.put(message(b"placed", TIMER_DELAY_SEC=60))
-        await delivery.work()
-        await delivery.note()
+        await delivery.run_until_idle()
+        await delivery.write_checkpoint()
         room.intake.put(message(b"not even read", TIMER_DELAY_SEC=60))
         delivery.close()
     await clock.advance(9 * 24 * HOUR_S)
     async with timed(clock, room.disk.crash_process()) as room:
         delivery = await delivery_of(room)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"placed", b"not even read"]
 
 
@@ -113,10 +113,10 @@ async def test_a_clean_stop_remembers_what_was_delivered_and_what_waits() -> Non
                 await clock.advance(0.25)
     async with timed(clock, room.disk.crash_process()) as room:
         delivery = await delivery_of(room)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert delivery.pending == 1
         await clock.advance(100)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"1", b"2"]
 
 
@@ -135,11 +135,11 @@ async def test_a_crash_at_any_moment_loses_nothing_and_brings_nothing_early(seed
             await room.intake.durable(stored)
             sent.append((b"%d" % number, due_ms))
             before = len(crashes.disks)
-            await crashes.during(delivery.work())
+            await crashes.during(delivery.run_until_idle())
             await clock.advance(rng.choice((0.0, 0.25, 2.0)))
-            await crashes.during(delivery.work())
+            await crashes.during(delivery.run_until_idle())
             if rng.random() < 0.7:
-                await crashes.during(delivery.note())
+                await crashes.during(delivery.write_checkpoint())
             promised += [list(sent)] * (len(crashes.disks) - before)
     for (disk, boot, now_ms), messages in zip(crashes.disks, promised, strict=True):
         await _check_after_crash(disk, boot, now_ms, messages)
@@ -149,12 +149,12 @@ async def _check_after_crash(disk: SimulatedDisk, boot: str, now_ms: int, promis
     clock = FakeClock(now_ms)
     async with timed(clock, disk, boot) as room:
         delivery = await delivery_of(room)
-        await delivery.work()
+        await delivery.run_until_idle()
         early = {body for body, due_ms in promised if due_ms > now_ms}
         assert not early.intersection(room.bodies())
-        await delivery.note()
+        await delivery.write_checkpoint()
         await clock.advance(10)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert set(room.bodies()) == {body for body, _ in promised}
         assert delivery.dropped == 0
         delivery.close()
@@ -167,20 +167,20 @@ async def test_a_full_disk_delays_and_loses_nothing() -> None:
         for number in range(4):
             room.intake.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
         room.disk.fail_writes(FULL)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert delivery.pending == 0
         room.disk.fail_writes(None)
         await clock.advance(RETRY_MS / 1000 - 0.5)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert delivery.pending == 0  # not at once again
         await clock.advance(0.5)
-        await delivery.work()
+        await delivery.run_until_idle()
         room.disk.fail_writes(FULL)
         await clock.advance(1)
-        await delivery.work()
+        await delivery.run_until_idle()
         room.disk.fail_writes(None)
         await clock.advance(RETRY_MS / 1000)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"%d" % number for number in range(4)]
 
 
@@ -194,14 +194,14 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
         for _ in range(7 * 24 - 1):
             for filler in range(3):
                 room.intake.put(message(b"%d" % filler * 900, topic="filler"))
-            await delivery.work()
+            await delivery.run_until_idle()
             room.service.store.make_durable()
             files += room.service.store.clean(manual=True).files
             await clock.advance(HOUR_S)
         assert files > 10  # the record that was sent is long gone
         assert room.bodies() == []
         await clock.advance(HOUR_S + 1)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"far"]
         assert delivery.dropped == 0
         queue = room.service.store.components.queues.get(TIMER, 0)
@@ -220,16 +220,16 @@ async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> Non
             for body, after_ms in ((b"soon", 5_000), (b"late", 60_000), (b"latest", 90_000))
         )
         assert run_sync(delivery.oldest_waiting()) == soon, "not in the wheel yet"
-        await delivery.work()
+        await delivery.run_until_idle()
         assert run_sync(delivery.oldest_waiting()) == soon
         await clock.advance(6)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert run_sync(delivery.oldest_waiting()) == late
         await clock.advance(60)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert run_sync(delivery.oldest_waiting()) == latest
         await clock.advance(60)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert run_sync(delivery.oldest_waiting()) is None
         assert room.bodies() == [b"soon", b"late", b"latest"]
 
@@ -247,11 +247,11 @@ async def test_log_files_go_when_all_of_theirs_is_delivered() -> None:
         for _ in range(6):
             for _ in range(UNITS_PER_FILE):
                 room.intake.put(message(TIMER_DELAY_SEC=1))
-            await delivery.work()
+            await delivery.run_until_idle()
             await clock.advance(2)
-            await delivery.work()
-            await delivery.note()
-        await delivery.work()
+            await delivery.run_until_idle()
+            await delivery.write_checkpoint()
+        await delivery.run_until_idle()
         assert len(room.bodies()) == 6 * UNITS_PER_FILE
         assert len([name for name in room.disk.names(TIMER_FILES) if name != "checkpoint"]) <= 2
 
@@ -262,18 +262,18 @@ async def test_a_damaged_timer_log_is_made_again_from_the_topic() -> None:
         delivery = await delivery_of(room)
         room.intake.put(message(b"done", TIMER_DELAY_SEC=1))
         room.intake.put(message(b"waits", TIMER_DELAY_SEC=100))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(2)
-        await delivery.work()
-        await delivery.note()
+        await delivery.run_until_idle()
+        await delivery.write_checkpoint()
     disk = room.disk.crash_process()
     disk.flip_bit(TIMER_FILES / ("0" * 20), 40, 3)
     async with timed(clock, disk) as room:
         delivery = await delivery_of(room)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert delivery.pending == 1
         await clock.advance(100)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"done", b"waits"]
 
 
@@ -298,7 +298,7 @@ async def test_a_store_of_apache_5_goes_on_where_it_stopped() -> None:
         replace_all(room.disk, config / "timercheck", struct.pack(">7q", *numbers))
         await clock.advance(300)
         delivery = await delivery_of(room)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"while down"]
         assert delivery.pending == 1
 
@@ -309,9 +309,9 @@ async def test_a_failed_sync_writes_no_checkpoint_and_closes_the_store() -> None
         delivery = await delivery_of(room)
         stored = room.intake.put(message(TIMER_DELAY_SEC=1))
         await room.intake.durable(stored)
-        await delivery.work()
+        await delivery.run_until_idle()
         room.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
-        await delivery.note()
+        await delivery.write_checkpoint()
         assert room.disk.size(CHECKPOINT) is None
         assert room.service.store.write_error is not None
 
@@ -325,9 +325,9 @@ async def test_a_message_is_called_off_by_its_unique_key() -> None:
             room.intake.put(message(body, TIMER_DELIVER_MS=due_ms, UNIQ_KEY=key))
         room.intake.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="B"))
         room.intake.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="orders_C"))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(2)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"kept"]
 
 
@@ -337,13 +337,13 @@ async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pyt
         delivery = await delivery_of(room)
         stored = room.intake.put(message(b"flipped", TIMER_DELAY_SEC=1))
         room.intake.put(message(b"whole", TIMER_DELAY_SEC=1))
-        await delivery.work()
+        await delivery.run_until_idle()
         record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
         (path,) = (segment.path for segment in room.service.store.components.commit_log.segments)
         room.disk.flip_bit(path, stored.physical_offset + bytes(record).index(b"flipped"), 0)
         await clock.advance(2)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"whole"]
         assert delivery.dropped == 1
         assert "waiting message dropped" in caplog.text
@@ -353,7 +353,7 @@ async def test_a_message_without_a_time_is_due_now() -> None:
     async with timed(FakeClock()) as room:
         delivery = await delivery_of(room)
         room.intake.take(draft_of(message(b"m", topic=TIMER, REAL_TOPIC="orders", REAL_QID=0, TIMER_OUT_MS="soon")))
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"m"]
 
 
@@ -362,13 +362,13 @@ async def test_after_the_clock_was_set_back_new_messages_come_at_their_new_time(
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         room.intake.put(message(b"before", TIMER_DELAY_SEC=1))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(2)
-        await delivery.work()
+        await delivery.run_until_idle()
         clock._start_ms -= HOUR_S * 1000
         room.intake.put(message(b"after", TIMER_DELAY_SEC=1))
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"before"]
         await clock.advance(2)
-        await delivery.work()
+        await delivery.run_until_idle()
         assert room.bodies() == [b"before", b"after"]

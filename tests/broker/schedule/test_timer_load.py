@@ -29,11 +29,11 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
         service.store.derived.write()
         gc.collect()
         blocks = sys.getallocatedblocks()
-        await delivery.work()
+        await delivery.run_until_idle()
         gc.collect()
         assert delivery.pending == CROWD
         assert sys.getallocatedblocks() - blocks < CROWD // 20
-        await delivery.note()
+        await delivery.write_checkpoint()
         delivery.close()
         again = await TimerDelivery.restored(service, intake, clock)
         assert again.pending == CROWD
@@ -55,10 +55,10 @@ async def test_a_crowd_for_one_moment_is_delivered_in_chunks() -> None:
         crowd = 5 * CHUNK_UNITS
         for number in range(crowd):
             room.intake.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
-        await delivery.work()
+        await delivery.run_until_idle()
         await clock.advance(2)
         other = asyncio.ensure_future(others())
-        await delivery.work()
+        await delivery.run_until_idle()
         other.cancel()
         assert sorted(room.bodies(), key=int) == [b"%d" % number for number in range(crowd)]
         assert turns >= 5

@@ -29,19 +29,19 @@ FAR = 2**62
 
 
 def wheel_on(disk: SimulatedDisk, now_ms: int = NOW_MS) -> TimerWheel:
-    return TimerWheel(TimerLog.afresh(disk, DIRECTORY, FILE_BYTES), now_ms)
+    return TimerWheel(TimerLog.create_empty(disk, DIRECTORY, FILE_BYTES), now_ms)
 
 
-def place(wheel: TimerWheel, wake_ms: int, number: int) -> None:
+def add(wheel: TimerWheel, wake_ms: int, number: int) -> None:
     if not wheel.log.has_room:
         wheel.log.adopt(wheel.log.make_file())
-    wheel.place(wake_ms, number * 100, 100)
+    wheel.add(wake_ms, number * 100, 100)
 
 
 def drained(wheel: TimerWheel, now_ms: int) -> list[int]:
     """The numbers of all messages whose slot is over, slot by slot, the first placed first."""
     numbers: list[int] = []
-    while (position := wheel.take_over(now_ms)) != NO_UNIT:
+    while (position := wheel.pop_expired_slot(now_ms)) != NO_UNIT:
         numbers += [unit.physical_offset // 100 for unit in reversed(wheel.log.chain(position, 10**6))]
     return numbers
 
@@ -61,7 +61,7 @@ close_times = st.lists(st.integers(1, 500).map(lambda delay_ms: NOW_MS + delay_m
 def test_what_is_over_comes_slot_by_slot_and_nothing_else(wakes: list[int], later_ms: int) -> None:
     wheel = wheel_on(SimulatedDisk())
     for number, wake_ms in enumerate(wakes):
-        place(wheel, wake_ms, number)
+        add(wheel, wake_ms, number)
     assert drained(wheel, NOW_MS + later_ms) == in_order(wakes, NOW_MS + later_ms)
 
 
@@ -71,7 +71,7 @@ def test_a_restart_finds_exactly_what_was_not_delivered(wakes: list[int], later_
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     for number, wake_ms in enumerate(wakes):
-        place(wheel, wake_ms, number)
+        add(wheel, wake_ms, number)
     gone = drained(wheel, NOW_MS + later_ms)
     end, delivered_ms = wheel.log.end, wheel.delivered_ms
     restored = TimerWheel.restore(disk.crash_process(), DIRECTORY, end, delivered_ms, FAR, FILE_BYTES)
@@ -120,16 +120,16 @@ def test_the_next_slot_is_found_over_the_end_of_the_ring() -> None:
 
 def test_a_time_beyond_the_ring_is_looked_at_when_the_ring_ends() -> None:
     wheel = wheel_on(SimulatedDisk())
-    place(wheel, NOW_MS + 30 * 86_400_000, 1)
+    add(wheel, NOW_MS + 30 * 86_400_000, 1)
     assert wheel.next_ms() == NOW_MS + SLOTS * SLOT_MS
 
 
 def test_the_next_time_is_that_of_the_earliest_message() -> None:
     wheel = wheel_on(SimulatedDisk())
     assert wheel.next_ms() is None
-    place(wheel, NOW_MS + 86_400_000, 1)
+    add(wheel, NOW_MS + 86_400_000, 1)
     assert wheel.next_ms() == NOW_MS + 86_400_000 + SLOT_MS
-    place(wheel, NOW_MS + 1000, 2)
+    add(wheel, NOW_MS + 1000, 2)
     assert wheel.next_ms() == NOW_MS + 1000 + SLOT_MS
 
 
@@ -137,10 +137,10 @@ def test_units_behind_the_checkpoint_are_forgotten_and_overwritten() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     for number in range(20):
-        place(wheel, NOW_MS + 1000, number)
+        add(wheel, NOW_MS + 1000, number)
     restored = TimerWheel.restore(disk, DIRECTORY, 5 * UNIT_BYTES, NOW_MS, FAR, FILE_BYTES)
     assert restored.pending == 5
-    place(restored, NOW_MS + 1000, 77)
+    add(restored, NOW_MS + 1000, 77)
     assert drained(restored, NOW_MS + 5000) == [0, 1, 2, 3, 4, 77]
 
 
@@ -148,21 +148,21 @@ def test_a_log_that_ends_with_a_file_goes_on_in_the_next() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     for number in range(8):
-        place(wheel, NOW_MS + 1000, number)
+        add(wheel, NOW_MS + 1000, number)
     wheel.log.adopt(wheel.log.make_file())
     end = wheel.log.end
     assert drained(wheel, NOW_MS + 5000) == list(range(8))
     assert run_sync(wheel.log.drop_before(wheel.delivered_ms)) == 1
     restored = TimerWheel.restore(disk, DIRECTORY, end, wheel.delivered_ms, FAR, FILE_BYTES)
     assert restored.log.end == end
-    place(restored, NOW_MS + 9000, 8)
+    add(restored, NOW_MS + 9000, 8)
     assert drained(restored, NOW_MS + 10_000) == [8]
 
 
 @pytest.mark.parametrize("end", [UNIT_BYTES * 9, UNIT_BYTES - 1, -UNIT_BYTES])
 def test_an_end_that_the_log_does_not_reach_is_damage(end: int) -> None:
     disk = SimulatedDisk()
-    place(wheel_on(disk), NOW_MS + 1000, 1)
+    add(wheel_on(disk), NOW_MS + 1000, 1)
     with pytest.raises(StoreCorrupt, match="does not reach"):
         TimerWheel.restore(disk, DIRECTORY, end, NOW_MS, FAR, FILE_BYTES)
 
@@ -170,14 +170,14 @@ def test_an_end_that_the_log_does_not_reach_is_damage(end: int) -> None:
 def test_units_behind_the_commit_log_are_damage() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
-    place(wheel, NOW_MS + 1000, 1)
+    add(wheel, NOW_MS + 1000, 1)
     with pytest.raises(StoreCorrupt, match="behind the end of the commit log"):
         TimerWheel.restore(disk, DIRECTORY, wheel.log.end, NOW_MS, 150, FILE_BYTES)
 
 
 def test_files_of_another_size_are_told() -> None:
     disk = SimulatedDisk()
-    place(wheel_on(disk), NOW_MS + 1000, 1)
+    add(wheel_on(disk), NOW_MS + 1000, 1)
     with pytest.raises(StoreMismatch):
         TimerWheel.restore(disk, DIRECTORY, UNIT_BYTES, NOW_MS, FAR, 2 * FILE_BYTES)
 
@@ -185,28 +185,28 @@ def test_files_of_another_size_are_told() -> None:
 def test_a_full_disk_takes_nothing() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
-    place(wheel, NOW_MS + 1000, 0)
+    add(wheel, NOW_MS + 1000, 0)
     disk.fail_writes(OSError(28, "No space left on device"))
     with pytest.raises(StoreFull):
-        place(wheel, NOW_MS + 1000, 1)
+        add(wheel, NOW_MS + 1000, 1)
     disk.fail_writes(None)
-    place(wheel, NOW_MS + 1000, 2)
+    add(wheel, NOW_MS + 1000, 2)
     assert drained(wheel, NOW_MS + 5000) == [0, 2]
 
 
 def test_a_hundred_thousand_pending_messages_take_no_memory_each(tmp_path: Path) -> None:
-    wheel = TimerWheel(TimerLog.afresh(RealDisk(), tmp_path / "timer"), NOW_MS)
-    place(wheel, NOW_MS + 1, 0)
+    wheel = TimerWheel(TimerLog.create_empty(RealDisk(), tmp_path / "timer"), NOW_MS)
+    add(wheel, NOW_MS + 1, 0)
     tracemalloc.start()
     try:
         for number in range(10_000):
-            place(wheel, NOW_MS + 1 + number * 17_000, number)
+            add(wheel, NOW_MS + 1 + number * 17_000, number)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert held < 16 * 1024  # the same, whatever their number
     for number in range(90_000):
-        place(wheel, NOW_MS + 1 + number * 1_700, number)
+        add(wheel, NOW_MS + 1 + number * 1_700, number)
     end = wheel.log.end
     wheel.log.close()
     assert wheel.pending == 100_001

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane.broker.stats.counters import ELSEWHERE, WAITING_MAX, Counters, Histogram
+from ariane.broker.stats.counters import OVERFLOW_KEY, UNCOUNTED_MAX, Counters, Histogram
 from ariane.errors import RequestFailed
 from ariane.store.append.draft import Appended
 from ariane.wire.codes import ResponseCode
@@ -24,8 +24,8 @@ def test_a_put_counts_for_its_topic_and_for_the_broker() -> None:
 def test_a_batch_is_many_messages_and_one_time() -> None:
     counters = Counters()
     counters.put_together("orders", [appended(100), appended(200), appended(300)])
-    tally = counters.puts["orders"]
-    assert (tally.messages, tally.bytes, tally.times) == (3, 600, 1)
+    counter = counters.puts["orders"]
+    assert (counter.messages, counter.bytes, counter.times) == (3, 600, 1)
     assert counters.messages_in == 3
 
 
@@ -40,8 +40,8 @@ def test_a_pull_that_gets_something_tells_how_far_the_group_is() -> None:
     counters = Counters()
     counters.got("orders", "billing", 3, 32, 4000, 132)
     counters.got_nothing("orders", "billing", 0, 7)
-    tally = counters.gets["orders", "billing"]
-    assert (tally.messages, tally.bytes, tally.times, tally.pulled) == (32, 4000, 1, {3: 132, 0: 7})
+    counter = counters.gets["orders", "billing"]
+    assert (counter.messages, counter.bytes, counter.times, counter.pulled) == (32, 4000, 1, {3: 132, 0: 7})
     assert (counters.found, counters.missed, counters.messages_out, counters.bytes_out) == (1, 1, 32, 4000)
 
 
@@ -83,23 +83,23 @@ def test_topics_and_groups_that_are_no_more_are_forgotten() -> None:
 
 
 def test_beyond_the_limit_topics_are_counted_together() -> None:
-    counters = Counters(tallies_max=2)
+    counters = Counters(counters_max=2)
     for topic in ("a", "b", "c", "d", "a"):
         counters.put(topic, 10, 0.0)
-    assert {topic: tally.messages for topic, tally in counters.puts.items()} == {"a": 2, "b": 1, ELSEWHERE: 2}
+    assert {topic: counter.messages for topic, counter in counters.puts.items()} == {"a": 2, "b": 1, OVERFLOW_KEY: 2}
     for group in ("g", "h", "i", "j"):
         counters.got("a", group, 0, 1, 10, 1)
-    assert counters.gets[ELSEWHERE, ELSEWHERE].messages == 2
+    assert counters.gets[OVERFLOW_KEY, OVERFLOW_KEY].messages == 2
 
 
 def test_messages_of_many_topics_wait_to_be_counted_but_not_for_ever() -> None:
     counters = Counters()
-    for number in range(WAITING_MAX - 1):
+    for number in range(UNCOUNTED_MAX - 1):
         counters.put_all(["a", f"topic-{number % 100}"], [10, 20], 0.0)
-        assert len(counters._waiting_topics) < WAITING_MAX
-    assert counters.puts["a"].bytes == 10 * (WAITING_MAX - 1)
-    assert sum(tally.messages for tally in counters.puts.values()) == counters.messages_in
-    assert sum(tally.bytes for tally in counters.all()) == counters.bytes_in
+        assert len(counters._uncounted_topics) < UNCOUNTED_MAX
+    assert counters.puts["a"].bytes == 10 * (UNCOUNTED_MAX - 1)
+    assert sum(counter.messages for counter in counters.puts.values()) == counters.messages_in
+    assert sum(counter.bytes for counter in counters.all()) == counters.bytes_in
 
 
 def test_a_value_at_a_bound_belongs_below_it() -> None:
@@ -118,10 +118,10 @@ def test_messages_of_one_append_count_as_if_they_had_come_one_by_one(puts: list[
     for topic, size in puts:
         one_by_one.put(topic, size, 0.25)
     for counters in (together, one_by_one):
-        assert sum(tally.messages for tally in counters.puts.values()) == len(puts)
+        assert sum(counter.messages for counter in counters.puts.values()) == len(puts)
     assert (together.sizes, together.bytes_in) == (one_by_one.sizes, one_by_one.bytes_in)
-    assert {topic: tally.bytes for topic, tally in together.puts.items()} == {
-        topic: tally.bytes for topic, tally in one_by_one.puts.items()
+    assert {topic: counter.bytes for topic, counter in together.puts.items()} == {
+        topic: counter.bytes for topic, counter in one_by_one.puts.items()
     }
     assert (together.append_s.counts, together.append_s.total) == (
         one_by_one.append_s.counts,

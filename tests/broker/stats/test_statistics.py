@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ariane.broker.stats.counters import TICK_S, Counters, Recent, Tally, Windows
+from ariane.broker.stats.counters import TICK_S, Counters, SlidingWindows, TrafficCounter, WindowTotals
 from ariane.broker.stats.statistics import Statistics
 from ariane.store.append.draft import Appended
 from ariane.testing import FakeClock
@@ -30,7 +30,7 @@ def put(statistics: Statistics, messages: int, topic: str = "orders", size: int 
         statistics.counters.put(topic, size, 0.0)
 
 
-def minute(statistics: Statistics, name: str = "TOPIC_PUT_NUMS", key: str = "orders") -> Recent:
+def minute(statistics: Statistics, name: str = "TOPIC_PUT_NUMS", key: str = "orders") -> WindowTotals:
     found = statistics.find(name, key)
     assert found is not None
     return found.minute
@@ -96,16 +96,16 @@ async def test_an_hour_passes_too(statistics: Statistics, clock: FakeClock) -> N
 
 
 def test_and_so_does_a_day() -> None:
-    windows, tally = Windows(now=0.0), Tally(Windows.SLOTS)
-    tally.messages = 7
+    windows, counter = SlidingWindows(now=0.0), TrafficCounter(SlidingWindows.SLOTS)
+    counter.messages = 7
     for now in range(TICK_S, 25 * HOUR_S, TICK_S):
         for window in windows.tick():
             slot = window.next_slot
             window.sampled(now)
-            tally.note(slot)
+            counter.sample(slot)
         if now == 23 * HOUR_S:
-            assert windows.day.recent(tally, now) == (7, 0, 7, now)
-    assert windows.day.recent(tally, now).messages == 0
+            assert windows.day.recent(counter, now) == (7, 0, 7, now)
+    assert windows.day.recent(counter, now).messages == 0
 
 
 async def test_the_names_of_apache_are_found_by_their_keys(statistics: Statistics) -> None:
@@ -167,6 +167,6 @@ async def test_the_counts_of_each_morning_are_kept_for_a_day() -> None:
     for seconds in (9, 5, HOUR_S, 23 * HOUR_S):
         await clock.advance(seconds)
         await statistics.sample()
-        seen.append(statistics.rates.mornings)
+        seen.append(statistics.rates.day_start)
         put(statistics, 1)
     assert seen == [((0, 0), (0, 0)), ((0, 0), (6, 2)), ((0, 0), (6, 2)), ((6, 2), (8, 2))]

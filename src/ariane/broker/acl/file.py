@@ -78,16 +78,16 @@ def with_account(document: Document, change: UpdateAccount, now_ms: int) -> Docu
     old = next((entry for entry in accounts if entry["accessKey"] == change.access_key), None)
     entry = {**(old or {"accessKey": change.access_key}), **_changed_fields(change)}
     kept = [entry if other is old else other for other in accounts]
-    return _next({**document, "accounts": kept if old is not None else [*kept, entry]}, now_ms)
+    return _with_next_version({**document, "accounts": kept if old is not None else [*kept, entry]}, now_ms)
 
 
 def without_account(document: Document, access_key: str, now_ms: int) -> Document:
     kept = [entry for entry in _accounts(document) if entry["accessKey"] != access_key]
-    return _next({**document, "accounts": kept}, now_ms)
+    return _with_next_version({**document, "accounts": kept}, now_ms)
 
 
 def with_white_list(document: Document, patterns: list[str], now_ms: int) -> Document:
-    return _next({**document, "globalWhiteRemoteAddresses": patterns}, now_ms)
+    return _with_next_version({**document, "globalWhiteRemoteAddresses": patterns}, now_ms)
 
 
 def _changed_fields(change: UpdateAccount) -> Document:
@@ -112,6 +112,6 @@ def _accounts(document: Document) -> list[Document]:
     return list(document.get("accounts") or [])
 
 
-def _next(document: Document, now_ms: int) -> Document:
+def _with_next_version(document: Document, now_ms: int) -> Document:
     version = DataVersion(timestamp=now_ms, counter=version_of(document.get("dataVersion")).counter + 1)
     return {**document, "dataVersion": [{"counter": version.counter, "timestamp": version.timestamp}]}

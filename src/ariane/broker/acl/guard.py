@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ariane.broker.acl.file import Document, read_rules, save_document, with_account, with_white_list, without_account
-from ariane.broker.acl.requirements import manages_accounts, needs_admin, needs_of
+from ariane.broker.acl.requirements import manages_accounts, requirements_of, requires_admin
 from ariane.broker.acl.rules import Account, Rules, host_of, rules_of
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError
@@ -34,10 +34,10 @@ from ariane.wire.signature import access_key_of, verify
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S = 5.0  # as Apache's
+POLL_INTERVAL_S = 5.0  # as Apache's
 
 
-class Access:
+class AccessControl:
     def __init__(self, disk: Disk, path: Path, clock: Clock) -> None:
         """Reads the file; SettingsError when it is missing or unusable."""
         self._disk = disk
@@ -48,10 +48,10 @@ class Access:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, disk: Disk, path: Path, clock: Clock) -> AsyncIterator["Access"]:
+    async def open(cls, disk: Disk, path: Path, clock: Clock) -> AsyncIterator["AccessControl"]:
         """The rules, kept up to date with their file."""
         access = await asyncio.to_thread(cls, disk, path, clock)
-        async with background(lambda: every(clock, LOOK_INTERVAL_S, access.reload_if_changed, LOOK_INTERVAL_S)):
+        async with background(lambda: every(clock, POLL_INTERVAL_S, access.reload_if_changed, POLL_INTERVAL_S)):
             yield access
 
     @property
@@ -68,7 +68,7 @@ class Access:
     def guard(self, connection: Connection, command: Command, request: Request[Any]) -> None:
         """For the dispatcher: RequestFailed when the request may not pass."""
         host = host_of(connection.peer)
-        if self._rules.is_white(host) and not manages_accounts(type(request)):
+        if self._rules.is_whitelisted(host) and not manages_accounts(type(request)):
             return
         try:
             self._check(host, command, request)
@@ -78,27 +78,27 @@ class Access:
 
     def _check(self, host: str, command: Command, request: Request[Any]) -> None:
         account = self._account_of(command)
-        if account.is_white(host):
+        if account.is_whitelisted(host):
             if manages_accounts(type(request)) and not account.admin:
-                raise _needs_admin(command, account)
+                raise _admin_required(command, account)
             return
         if not verify(account.secret.reveal(), command.ext, command.body):
-            raise _refused(f"Check signature failed for accessKey={account.access_key}")
-        if needs_admin(type(request)):
+            raise _permission_denied(f"Check signature failed for accessKey={account.access_key}")
+        if requires_admin(type(request)):
             if not account.admin:
-                raise _needs_admin(command, account)
+                raise _admin_required(command, account)
             return
-        for need in needs_of(request):
-            if not account.may(need):
-                raise _refused(f"No default permission for {need}")
+        for requirement in requirements_of(request):
+            if not account.allows(requirement):
+                raise _permission_denied(f"No default permission for {requirement}")
 
     def _account_of(self, command: Command) -> Account:
         key = access_key_of(command.ext)
         if key is None:
-            raise _refused("No accessKey is configured")
+            raise _permission_denied("No accessKey is configured")
         account = self._rules.accounts.get(key)
         if account is None:
-            raise _refused(f"No acl config for {key}")
+            raise _permission_denied(f"No acl config for {key}")
         return account
 
     # --- changes ----------------------------------------------------------------------------------------------------
@@ -106,19 +106,19 @@ class Access:
 
     def put_account(self, change: UpdateAccount) -> None:
         """ValueError, SettingsError or OSError, and nothing has changed, when it is illegal or cannot be saved."""
-        self._replace(with_account(self._latest(), change, self._clock.now_ms()))
+        self._replace(with_account(self._reloaded_document(), change, self._clock.now_ms()))
 
     def delete_account(self, access_key: str) -> bool:
-        document = self._latest()
+        document = self._reloaded_document()
         if access_key not in self._rules.accounts:
             return False
         self._replace(without_account(document, access_key, self._clock.now_ms()))
         return True
 
     def set_white_list(self, patterns: list[str]) -> None:
-        self._replace(with_white_list(self._latest(), patterns, self._clock.now_ms()))
+        self._replace(with_white_list(self._reloaded_document(), patterns, self._clock.now_ms()))
 
-    def _latest(self) -> Document:
+    def _reloaded_document(self) -> Document:
         """What an editor changed since the last look is the ground of a change, not overwritten by it."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
@@ -157,9 +157,11 @@ class Access:
             return None
 
 
-def _refused(remark: str) -> RequestFailed:
+def _permission_denied(remark: str) -> RequestFailed:
     return RequestFailed(ResponseCode.NO_PERMISSION, remark)
 
 
-def _needs_admin(command: Command, account: Account) -> RequestFailed:
-    return _refused(f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not")
+def _admin_required(command: Command, account: Account) -> RequestFailed:
+    return _permission_denied(
+        f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
+    )

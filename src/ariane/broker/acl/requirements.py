@@ -25,7 +25,7 @@ class Permission(IntFlag):
     SUB = 8
 
 
-class Need(NamedTuple):
+class Requirement(NamedTuple):
     name: str
     is_group: bool
     permission: Permission
@@ -34,19 +34,19 @@ class Need(NamedTuple):
         return f"{'group' if self.is_group else 'topic'}:{self.name}"
 
 
-Needs: TypeAlias = Iterator[Need]
+Requirements: TypeAlias = Iterator[Requirement]
 
 PUB, SUB, ANY = Permission.PUB, Permission.SUB, Permission.ANY
 
 
-def needs_of(ask: Request[Any]) -> Needs:
+def requirements_of(request: Request[Any]) -> Requirements:
     """Nothing for a request that any account may make."""
-    needs = _NEEDS.get(type(ask))
-    return iter(()) if needs is None else needs(ask)
+    find = _REQUIREMENTS.get(type(request))
+    return iter(()) if find is None else find(request)
 
 
-def needs_admin(request: type[Request[Any]]) -> bool:
-    return request not in _NEEDS and request not in _ANY_ACCOUNT
+def requires_admin(request: type[Request[Any]]) -> bool:
+    return request not in _REQUIREMENTS and request not in _ANY_ACCOUNT
 
 
 def manages_accounts(request: type[Request[Any]]) -> bool:
@@ -54,74 +54,74 @@ def manages_accounts(request: type[Request[Any]]) -> bool:
     return request in _ACCOUNTS
 
 
-def _topic(topic: str | None, permission: Permission) -> Needs:
+def _topic(topic: str | None, permission: Permission) -> Requirements:
     if topic and topic.startswith(RETRY_PREFIX):
         return _group(topic.removeprefix(RETRY_PREFIX))
-    return iter((Need(topic, False, permission),) if topic else ())
+    return iter((Requirement(topic, False, permission),) if topic else ())
 
 
-def _group(group: str | None) -> Needs:
-    return iter((Need(group, True, SUB),) if group else ())
+def _group(group: str | None) -> Requirements:
+    return iter((Requirement(group, True, SUB),) if group else ())
 
 
-def _send(ask: Any) -> Needs:
+def _send(request: Any) -> Requirements:
     """Traces are for all: whoever may send or consume at all reports it there, in the name of the client library."""
-    return iter(()) if ask.topic == TRACE else _topic(ask.topic, PUB)
+    return iter(()) if request.topic == TRACE else _topic(request.topic, PUB)
 
 
-def _consume(ask: Any) -> Needs:
-    yield from _topic(ask.topic, SUB)
-    yield from _group(ask.consumer_group)
+def _consume(request: Any) -> Requirements:
+    yield from _topic(request.topic, SUB)
+    yield from _group(request.consumer_group)
 
 
-def _consume_as_administrator(ask: Any) -> Needs:
-    yield from _topic(ask.topic, SUB)
-    yield from _group(ask.group)
+def _consume_as_administrator(request: Any) -> Requirements:
+    yield from _topic(request.topic, SUB)
+    yield from _group(request.group)
 
 
-def _heartbeat(ask: clients.Heartbeat) -> Needs:
-    for consumer in ask.body.consumer_data_set if ask.body else ():
+def _heartbeat(request: clients.Heartbeat) -> Requirements:
+    for consumer in request.body.consumer_data_set if request.body else ():
         yield from _group(consumer.group_name)
         for subscription in consumer.subscription_data_set:
             yield from _topic(subscription.topic, SUB)
 
 
-def _client_check(ask: clients.CheckClientConfig) -> Needs:
-    if ask.body:
-        yield from _group(ask.body.group)
-        yield from _topic(ask.body.subscription_data.topic, SUB)
+def _client_check(request: clients.CheckClientConfig) -> Requirements:
+    if request.body:
+        yield from _group(request.body.group)
+        yield from _topic(request.body.subscription_data.topic, SUB)
 
 
-def _locks(ask: Any) -> Needs:
-    if ask.body:
-        yield from _group(ask.body.consumer_group)
-        for queue in ask.body.mq_set:
+def _locks(request: Any) -> Requirements:
+    if request.body:
+        yield from _group(request.body.consumer_group)
+        for queue in request.body.mq_set:
             yield from _topic(queue.topic, SUB)
 
 
-def _clone(ask: offsets.CloneGroupOffset) -> Needs:
-    yield from _group(ask.src_group)
-    yield from _group(ask.dest_group)
-    yield from _topic(ask.topic, SUB)
+def _clone(request: offsets.CloneGroupOffset) -> Requirements:
+    yield from _group(request.src_group)
+    yield from _group(request.dest_group)
+    yield from _topic(request.topic, SUB)
 
 
-def _topic_read(ask: Any) -> Needs:
-    return _topic(ask.topic, SUB)
+def _topic_read(request: Any) -> Requirements:
+    return _topic(request.topic, SUB)
 
 
-def _topic_known(ask: Any) -> Needs:
-    return _topic(ask.topic, ANY)
+def _topic_known(request: Any) -> Requirements:
+    return _topic(request.topic, ANY)
 
 
-def _consumer_group(ask: Any) -> Needs:
-    return _group(ask.consumer_group)
+def _consumer_group(request: Any) -> Requirements:
+    return _group(request.consumer_group)
 
 
-def _send_back(ask: send.SendBack) -> Needs:
-    return _group(ask.group)
+def _send_back(request: send.SendBack) -> Requirements:
+    return _group(request.group)
 
 
-_NEEDS: dict[type[Request[Any]], Callable[[Any], Needs]] = {
+_REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     send.SendMessage: _send,
     send.SendMessageV2: _send,
     send.SendBatch: _send,

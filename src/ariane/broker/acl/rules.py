@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, TypeAlias
 
-from ariane.broker.acl.requirements import Need, Permission
+from ariane.broker.acl.requirements import Permission, Requirement
 from ariane.model.topic import DataVersion
 from ariane.settings import Secret
 
@@ -29,7 +29,7 @@ AddressMatch: TypeAlias = Callable[[str], bool]
 Groups: TypeAlias = tuple[int, ...]
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
-_EVERYBODY = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
+_ANY_ADDRESS = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 _CACHED_HOSTS = 4096
 
 
@@ -38,13 +38,13 @@ def address_match(pattern: str | None) -> AddressMatch:
     text = (pattern or "").strip()
     if not text:
         return lambda _: False
-    if text in _EVERYBODY:
+    if text in _ANY_ADDRESS:
         return lambda _: True
     wanted = [_ranges(part) for part in _alternatives(text)]
 
     def matches(host: str) -> bool:
         groups = _groups(host)
-        return groups is not None and any(_lies_in(groups, ranges) for ranges in wanted)
+        return groups is not None and any(_in_ranges(groups, ranges) for ranges in wanted)
 
     return matches
 
@@ -59,7 +59,7 @@ def _alternatives(text: str) -> Iterator[str]:
     head, brace, choices = text.partition("{")
     if brace:
         if not choices.endswith("}") or not head.endswith((".", ":")):
-            raise _unreadable(text)
+            raise _invalid_pattern(text)
         return (head + choice.strip() for choice in choices[:-1].split(","))
     return (part.strip() for part in text.split(","))
 
@@ -68,14 +68,14 @@ def _ranges(text: str) -> Ranges:
     try:
         return _ranges_v6(text) if ":" in text else _ranges_v4(text)
     except ValueError as error:
-        raise _unreadable(text) from error
+        raise _invalid_pattern(text) from error
 
 
 def _ranges_v4(text: str) -> Ranges:
     parts = text.split(".")
     if len(parts) != 4:
         raise ValueError
-    return _checked([_range(part, 10, 255) for part in parts], parts)
+    return _check_order([_range(part, 10, 255) for part in parts], parts)
 
 
 def _ranges_v6(text: str) -> Ranges:
@@ -89,7 +89,7 @@ def _ranges_v6(text: str) -> Ranges:
     if groups is None or len(groups) != 8:
         raise ValueError
     fixed = [(group, group) for group in groups[: 8 - tail]]
-    return _checked(fixed + [_range(part, 16, 0xFFFF) for part in patterns], ["-"] * len(fixed) + patterns)
+    return _check_order(fixed + [_range(part, 16, 0xFFFF) for part in patterns], ["-"] * len(fixed) + patterns)
 
 
 def _range(part: str, base: int, largest: int) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def _number(text: str, base: int) -> int:
     return int(text, base)
 
 
-def _checked(ranges: list[tuple[int, int]], parts: list[str]) -> Ranges:
+def _check_order(ranges: list[tuple[int, int]], parts: list[str]) -> Ranges:
     """Behind the first pattern only asterisks."""
     wide = [index for index, (low, high) in enumerate(ranges) if low != high]
     if wide and any(part != "*" for part in parts[wide[0] + 1 :]):
@@ -129,13 +129,13 @@ def _groups(host: str) -> Groups | None:
     return tuple((address.ipv4_mapped if isinstance(address, IPv6Address) else address).packed)  # type: ignore[union-attr]
 
 
-def _lies_in(groups: Groups, ranges: Ranges) -> bool:
+def _in_ranges(groups: Groups, ranges: Ranges) -> bool:
     return len(groups) == len(ranges) and all(
         low <= group <= high for group, (low, high) in zip(groups, ranges, strict=True)
     )
 
 
-def _unreadable(text: str) -> ValueError:
+def _invalid_pattern(text: str) -> ValueError:
     return ValueError(f"{text!r} is not an address pattern: 10.1.2.3, 10.1.2.*, 10.1.2-9.* or 10.1.2.{{3,4}} expected")
 
 
@@ -165,21 +165,23 @@ _BOOLEANS = {True: True, False: False, "true": True, "false": False, None: False
 class Account:
     access_key: str
     secret: Secret
-    is_white: AddressMatch
+    is_whitelisted: AddressMatch
     admin: bool
     default_topic: Permission
     default_group: Permission
     topics: Mapping[str, Permission]
     groups: Mapping[str, Permission]
 
-    def may(self, need: Need) -> bool:
+    def allows(self, requirement: Requirement) -> bool:
         if self.admin and not self.topics and not self.groups:
             return True
-        listed, default = (self.groups, self.default_group) if need.is_group else (self.topics, self.default_topic)
-        owned = listed.get(need.name, default)
+        listed, default = (
+            (self.groups, self.default_group) if requirement.is_group else (self.topics, self.default_topic)
+        )
+        owned = listed.get(requirement.name, default)
         if owned & Permission.DENY:
             return False
-        return bool(owned) if need.permission is Permission.ANY else bool(owned & need.permission)
+        return bool(owned) if requirement.permission is Permission.ANY else bool(owned & requirement.permission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class Rules:
     white_list: tuple[AddressMatch, ...]
     version: DataVersion
 
-    def is_white(self, host: str) -> bool:
+    def is_whitelisted(self, host: str) -> bool:
         return any(matches(host) for matches in self.white_list)
 
 
@@ -197,7 +199,7 @@ def rules_of(document: object) -> Rules:
     top = _mapping(document, "the file", _DOCUMENT_KEYS)
     accounts = [_account(entry, index) for index, entry in enumerate(_list(top.get("accounts"), "accounts"), 1)]
     white = _texts(top.get(_WHITE_LIST), _WHITE_LIST)
-    matches = tuple(_white(pattern, _WHITE_LIST) for pattern in white)
+    matches = tuple(_address_pattern(pattern, _WHITE_LIST) for pattern in white)
     return Rules(_by_key(accounts), matches, version_of(top.get("dataVersion")))
 
 
@@ -225,7 +227,7 @@ def _account(entry: object, number: int) -> Account:
     return Account(
         access_key=key,
         secret=Secret(_key(fields, "secretKey", where)),
-        is_white=_white(fields.get("whiteRemoteAddress"), f"{where}: whiteRemoteAddress"),
+        is_whitelisted=_address_pattern(fields.get("whiteRemoteAddress"), f"{where}: whiteRemoteAddress"),
         admin=_boolean(fields.get("admin"), f"{where}: admin"),
         default_topic=_default(fields.get("defaultTopicPerm"), f"{where}: defaultTopicPerm"),
         default_group=_default(fields.get("defaultGroupPerm"), f"{where}: defaultGroupPerm"),
@@ -251,7 +253,7 @@ def _key(fields: Mapping[str, Any], name: str, where: str) -> str:
     return value
 
 
-def _white(value: object, where: str) -> AddressMatch:
+def _address_pattern(value: object, where: str) -> AddressMatch:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{where} must be a text")
     try:

@@ -20,12 +20,12 @@ def parse(content: bytes) -> object:
     try:
         return yaml.load(content, Loader=_Loader)  # noqa: S506  a safe loader that makes even fewer types
     except yaml.YAMLError as error:
-        raise ValueError(f"it is not YAML: {_place(error)}") from None
+        raise ValueError(f"it is not YAML: {_position(error)}") from None
     except (RecursionError, UnicodeDecodeError):
         raise ValueError("it is not YAML: nested too deep, or not UTF-8") from None
 
 
-def _place(error: yaml.YAMLError) -> str:
+def _position(error: yaml.YAMLError) -> str:
     """Line and column, but never the line itself: it may hold a secret."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "unreadable"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ariane.broker.acl.file import comma_list
-from ariane.broker.acl.guard import Access
+from ariane.broker.acl.guard import AccessControl
 from ariane.broker.settings import BrokerSettings
 from ariane.errors import RequestFailed, SettingsError
 from ariane.rpc.handlers import Call, handles
@@ -27,7 +27,7 @@ from ariane.wire.requests.acl import (
 @dataclass(frozen=True)
 class AccessHandlers:
     settings: BrokerSettings
-    access: Access | None
+    access: AccessControl | None
     """None when access control is off: there are no accounts then."""
 
     @handles(UpdateAccount)
@@ -81,7 +81,7 @@ class AccessHandlers:
             )
         )
 
-    def _switched_on(self) -> Access:
+    def _switched_on(self) -> AccessControl:
         if self.access is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,

@@ -33,7 +33,7 @@ from ariane.wire.requests.clients import (
 )
 
 _TIMEOUT_S = 10.0
-_UNDERSTOOD_FROM = 62  # 3.1.8-SNAPSHOT: older clients know neither of the two questions
+_CLIENT_VERSION_MIN = 62  # 3.1.8-SNAPSHOT: older clients know neither of the two questions
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ConnectionHandlers:
 
     @handles(GetConsumerConnections)
     def consumers(self, request: GetConsumerConnections, call: Call) -> ConsumerConnectionsResponse:
-        group = self._online(request.consumer_group)
+        group = self._online_group(request.consumer_group)
         return ConsumerConnectionsResponse(
             body=ConsumerConnections(
                 connection_set=[_connection(member) for member in group.members.values()],
@@ -71,27 +71,27 @@ class ConnectionHandlers:
         return ProducersResponse(body=ProducerTable(data=data))
 
     def _info(self, member: Member) -> ProducerInfo:
-        silent_ms = round((self.clock.monotonic() - member.last_seen) * 1000)
+        idle_ms = round((self.clock.monotonic() - member.last_seen) * 1000)
         return ProducerInfo(
             client_id=member.client_id,
             remote_ip=member.connection.peer,
             language=member.language.name,
             version=member.version,
-            last_update_timestamp=self.clock.now_ms() - silent_ms,
+            last_update_timestamp=self.clock.now_ms() - idle_ms,
         )
 
     # --- questions to one consumer ----------------------------------------------------------------------------------
 
     @handles(GetRunningInfo)
     async def running_info(self, request: GetRunningInfo, call: Call) -> Encoded:
-        return await self._pass_on(request, self._member(request.consumer_group, request.client_id))
+        return await self._forward(request, self._member(request.consumer_group, request.client_id))
 
     @handles(ConsumeDirectly)
     async def consume_directly(self, request: ConsumeDirectly, call: Call) -> Encoded:
         """The message goes to the consumer as if it had pulled it, whatever it has consumed before."""
         member = self._member(request.consumer_group, request.client_id)
         body = await self._message(request.msg_id or "")
-        return await self._pass_on(replace(request, broker_name=self.settings.name, body=body), member)
+        return await self._forward(replace(request, broker_name=self.settings.name, body=body), member)
 
     async def _message(self, message_id: str) -> bytes:
         try:
@@ -104,21 +104,21 @@ class ConnectionHandlers:
         return bytes(record)
 
     def _member(self, group_name: str, client_id: str | None) -> Member:
-        group = self._online(group_name, ResponseCode.SYSTEM_ERROR)
+        group = self._online_group(group_name, ResponseCode.SYSTEM_ERROR)
         member = group.find(client_id) if client_id else next(iter(group.members.values()))
         if member is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR, f"consumer {client_id} of group {group_name} is not online at this broker"
             )
-        if member.version < _UNDERSTOOD_FROM:
+        if member.version < _CLIENT_VERSION_MIN:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"consumer {member.client_id} is too old to be asked (version {member.version}, at least "
-                f"{_UNDERSTOOD_FROM} needed): upgrade it",
+                f"{_CLIENT_VERSION_MIN} needed): upgrade it",
             )
         return member
 
-    async def _pass_on(self, request: Request[Any], member: Member) -> Encoded:
+    async def _forward(self, request: Request[Any], member: Member) -> Encoded:
         """The client's own answer, byte for byte: a newer client may say more than we know of."""
         try:
             response = await member.connection.call(request_command(request, opaque=0), _TIMEOUT_S)
@@ -132,7 +132,7 @@ class ConnectionHandlers:
             ) from error
         return Encoded(Response(code=response.code, remark=response.remark), response.body)
 
-    def _online(self, name: str, code: ResponseCode = ResponseCode.CONSUMER_NOT_ONLINE) -> ConsumerGroup:
+    def _online_group(self, name: str, code: ResponseCode = ResponseCode.CONSUMER_NOT_ONLINE) -> ConsumerGroup:
         group = self.clients.group(name)
         if group is None:
             raise RequestFailed(code, f"the consumer group {name} is not online: no member is connected to this broker")

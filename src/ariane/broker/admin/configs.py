@@ -24,7 +24,7 @@ from ariane.wire.requests.brokers import BrokerSettingsResponse, GetBrokerSettin
 log = logging.getLogger(__name__)
 
 _BODY_CHARACTERS_MAX = 64 * 1024
-_NOT_HERE = {"filterServerNums": "0", "useTLS": "false"}
+_CONSTANTS = {"filterServerNums": "0", "useTLS": "false"}
 """Of features that this broker has not, but `mqadmin exportConfigs` fails on an answer without these keys."""
 
 
@@ -40,13 +40,13 @@ class ConfigHandlers:
 
     @handles(GetBrokerSettings)
     def show(self, request: GetBrokerSettings, call: Call) -> BrokerSettingsResponse:
-        lines = (f"{key}={value}\n" for key, value in sorted((_NOT_HERE | to_properties(self.settings)).items()))
+        lines = (f"{key}={value}\n" for key, value in sorted((_CONSTANTS | to_properties(self.settings)).items()))
         return BrokerSettingsResponse(version=encode_json(self.version).decode(), body="".join(lines))
 
     @handles(UpdateBrokerSettings)
     def update(self, request: UpdateBrokerSettings, call: Call) -> Response:
         try:
-            changed = change(self.settings, _wanted(request.body))
+            changed = change(self.settings, _parse_changes(request.body))
         except SettingsError as error:
             log.warning("settings not changed", extra={"peer": call.connection.peer, "reason": str(error)})
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"nothing was changed: {error}") from error
@@ -59,8 +59,8 @@ class ConfigHandlers:
         return Response()
 
 
-def _wanted(text: str) -> dict[str, str]:
+def _parse_changes(text: str) -> dict[str, str]:
     if len(text) > _BODY_CHARACTERS_MAX:
         raise SettingsError(f"a request has at most {_BODY_CHARACTERS_MAX} characters of settings, got {len(text)}")
     wanted = {entry.key: entry.value for entry in read_properties(text)}
-    return {key: value for key, value in wanted.items() if _NOT_HERE.get(key) != value}
+    return {key: value for key, value in wanted.items() if _CONSTANTS.get(key) != value}

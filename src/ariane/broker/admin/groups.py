@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 
 from ariane.broker.groups.configs import Groups
-from ariane.broker.groups.lag import ConsumeProgress, lag, merged, queue_count
+from ariane.broker.groups.lag import ConsumeProgress, lag, merge_stats, queue_count
 from ariane.broker.groups.members import Clients
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.settings import BrokerSettings
@@ -89,7 +89,9 @@ class GroupHandlers:
     async def stats(self, request: GetConsumeStats, call: Call) -> ConsumeStatsResponse:
         group = request.consumer_group
         topics = tuple(self.progress.topics_of(group, request.topic))
-        return ConsumeStatsResponse(body=merged([await self.progress.of_topic(group, config) for config in topics]))
+        return ConsumeStatsResponse(
+            body=merge_stats([await self.progress.of_topic(group, config) for config in topics])
+        )
 
     @handles(GetBrokerConsumeStats)
     async def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> BrokerConsumeStatsResponse:

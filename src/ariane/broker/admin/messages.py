@@ -60,7 +60,7 @@ class MessageHandlers:
         return QueryResponse(
             index_last_update_timestamp=timestamp_ms,
             index_last_update_phyoffset=PhysicalOffset(physical),
-            body=b"".join(_as_fits(records)),
+            body=b"".join(_limit_bytes(records)),
         )
 
     async def _index_end(self) -> tuple[int, int]:
@@ -92,8 +92,8 @@ class MessageHandlers:
         queue = self.service.store.components.queues.get(request.topic, request.queue_id)
         if queue is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{where} does not exist")
-        wanted, subscription, note = self._filter(request)
-        entries = await self.service.run(self._entries(queue, request, wanted))
+        message_filter, subscription, note = self._filter(request)
+        entries = await self.service.run(self._entries(queue, request, message_filter))
         if not entries:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
@@ -108,7 +108,7 @@ class MessageHandlers:
                         physic_offset=physical,
                         physic_size=size,
                         tags_code=code,
-                        eval=self._passes(wanted, code, physical, size),
+                        eval=self._passes(message_filter, code, physical, size),
                     )
                     for physical, size, code in ENTRY.iter_unpack(entries)
                 ],
@@ -117,14 +117,16 @@ class MessageHandlers:
             )
         )
 
-    def _entries(self, queue: ConsumeQueue, request: QueryConsumeQueue, wanted: MessageFilter | None) -> IoSteps[bytes]:
+    def _entries(
+        self, queue: ConsumeQueue, request: QueryConsumeQueue, message_filter: MessageFilter | None
+    ) -> IoSteps[bytes]:
         """With their records in memory, when the filter looks at those."""
         count = min(max(1, request.count), ENTRIES_MAX)
         yield from queue.warm(request.index, count)
         entries = queue.entries(request.index, count)
-        if wanted is not None and wanted.record_match is not None:
-            places = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
-            yield from self.service.store.components.commit_log.warm(places)
+        if message_filter is not None and message_filter.record_match is not None:
+            ranges = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
+            yield from self.service.store.components.commit_log.warm(ranges)
         return entries
 
     def _filter(self, request: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
@@ -140,14 +142,18 @@ class MessageHandlers:
         except ExpressionError as error:
             return None, subscription, str(error)
 
-    def _passes(self, wanted: MessageFilter | None, tags_code: int, physical: int, size: int) -> bool:
-        if wanted is None:
+    def _passes(self, message_filter: MessageFilter | None, tags_code: int, physical: int, size: int) -> bool:
+        if message_filter is None:
             return False
-        record = None if wanted.record_match is None else self.service.store.components.commit_log.read(physical, size)
-        return wanted.matches(tags_code, record)
+        record = (
+            None
+            if message_filter.record_match is None
+            else self.service.store.components.commit_log.read(physical, size)
+        )
+        return message_filter.matches(tags_code, record)
 
 
-def _as_fits(records: Sequence[memoryview]) -> list[memoryview]:
+def _limit_bytes(records: Sequence[memoryview]) -> list[memoryview]:
     """As many as go into an answer, one at least."""
     fitting: list[memoryview] = []
     size = 0

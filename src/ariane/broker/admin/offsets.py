@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import queue_count
 from ariane.broker.groups.members import Clients
-from ariane.broker.groups.offsets import NONE, ConsumerOffsets, can_be_committed, clamp_follower_offset
+from ariane.broker.groups.offsets import NO_OFFSET, ConsumerOffsets, can_be_committed, correction_offsets
 from ariane.broker.groups.resets import OffsetResets, offsets_of_members
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
@@ -51,16 +51,20 @@ class ConsumerOffsetHandlers:
     @handles(GetConsumerOffset)
     async def query(self, request: GetConsumerOffset, call: Call) -> OffsetResponse:
         offset = self.offsets.get(request.consumer_group, request.topic, request.queue_id)
-        if offset == NONE and request.set_zero_if_not_found is not False:
-            offset = 0 if await run_in_executor(self._is_young(request.topic, request.queue_id)) else NONE
-        if offset == NONE:
+        if offset == NO_OFFSET and request.set_zero_if_not_found is not False:
+            offset = (
+                0
+                if await run_in_executor(self._has_first_message_cached(request.topic, request.queue_id))
+                else NO_OFFSET
+            )
+        if offset == NO_OFFSET:
             raise RequestFailed(
                 ResponseCode.QUERY_NOT_FOUND,
                 f"group {request.consumer_group} has no offset in queue {request.queue_id} of {request.topic}",
             )
         return OffsetResponse(offset=QueueOffset(offset))
 
-    def _is_young(self, topic: str, queue_id: int) -> IoSteps[bool]:
+    def _has_first_message_cached(self, topic: str, queue_id: int) -> IoSteps[bool]:
         """Whether the queue still has its first message, and that in memory.
 
         A new group then starts at 0, whatever its clients say: what was sent while the first of them came up is not
@@ -110,16 +114,16 @@ class ConsumerOffsetHandlers:
 
     @handles(GetCorrectionOffsets)
     def correction(self, request: GetCorrectionOffsets, call: Call) -> CorrectionOffsetsResponse:
-        left_out = set((request.filter_groups or "").split(","))
-        groups = self.offsets.groups_of(request.topic) - left_out
-        begins = {
+        excluded = set((request.filter_groups or "").split(","))
+        groups = self.offsets.groups_of(request.topic) - excluded
+        min_offsets = {
             queue_id: queue.min_offset
             for queue_id, queue in self.store.components.queues.of_topic(request.topic).items()
         }
-        found = clamp_follower_offset(
+        found = correction_offsets(
             [self.offsets.of(group, request.topic) for group in groups],
             self.offsets.of(request.compare_group, request.topic),
-            begins,
+            min_offsets,
         )
         return CorrectionOffsetsResponse(body=CorrectionOffsets(correction_offsets=found))
 
@@ -128,8 +132,8 @@ class ConsumerOffsetHandlers:
         self.groups.find(request.dest_group)
         source = None if request.offline else self.clients.group(request.src_group)
         for topic in [request.topic] if request.topic else sorted(self.offsets.topics_of(request.src_group)):
-            forsaken = source is not None and source.subscriptions and topic not in source.subscriptions
-            if self.topics.get(topic) is not None and not forsaken:
+            unsubscribed = source is not None and source.subscriptions and topic not in source.subscriptions
+            if self.topics.get(topic) is not None and not unsubscribed:
                 self.offsets.clone(request.src_group, request.dest_group, topic)
         return Response()
 

@@ -12,7 +12,7 @@ from ariane import __version__
 from ariane.broker.schedule.delay_levels import DelayedDelivery
 from ariane.broker.send.flow_control import WAITING_MAX
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.stats.counters import Counters, Histogram, Recent
+from ariane.broker.stats.counters import Counters, Histogram, WindowTotals
 from ariane.broker.stats.statistics import Statistics
 from ariane.broker.topics import Topics
 from ariane.broker.writer import MessageWriter
@@ -61,16 +61,16 @@ _PUT_TIMES = (
 
 
 def traffic(statistics: Statistics) -> dict[str, object]:
-    counters, mornings = statistics.counters, statistics.rates.mornings
+    counters, day_start = statistics.counters, statistics.rates.day_start
     return {
         **statistics.rates.texts(),
         **_puts(counters),
         "getMessageEntireTimeMax": round(counters.cold_read_s.largest * 1000),
-        "msgPutTotalYesterdayMorning": mornings.yesterday[0],
-        "msgPutTotalTodayMorning": mornings.today[0],
+        "msgPutTotalYesterdayMorning": day_start.yesterday[0],
+        "msgPutTotalTodayMorning": day_start.today[0],
         "msgPutTotalTodayNow": counters.messages_in,
-        "msgGetTotalYesterdayMorning": mornings.yesterday[1],
-        "msgGetTotalTodayMorning": mornings.today[1],
+        "msgGetTotalYesterdayMorning": day_start.yesterday[1],
+        "msgGetTotalTodayMorning": day_start.today[1],
         "msgGetTotalTodayNow": counters.messages_out,
     }
 
@@ -122,9 +122,9 @@ class RuntimeHandlers:
     @handles(GetRuntimeInfo)
     async def info(self, request: GetRuntimeInfo, call: Call) -> RuntimeInfoResponse:
         earliest_ms = await self._earliest_ms()
-        told = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._sends_in_hand()
-        told |= traffic(self.statistics)
-        return RuntimeInfoResponse(body=KeyValueTable(table={key: str(value) for key, value in told.items()}))
+        info = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._pending_sends()
+        info |= traffic(self.statistics)
+        return RuntimeInfoResponse(body=KeyValueTable(table={key: str(value) for key, value in info.items()}))
 
     def _process(self) -> dict[str, object]:
         return {
@@ -137,7 +137,7 @@ class RuntimeHandlers:
             "pid": os.getpid(),
         }
 
-    def _sends_in_hand(self) -> dict[str, object]:
+    def _pending_sends(self) -> dict[str, object]:
         """Those that wait for a sync of the disk: what comes closest to a queue before Apache's pool of senders."""
         return {
             "sendThreadPoolQueueSize": self.intake.waiting,
@@ -146,11 +146,11 @@ class RuntimeHandlers:
         }
 
     def _log(self, earliest_ms: int | None) -> dict[str, object]:
-        log_parts, flusher = self.store.components.commit_log, self.store.flusher
+        commit_log, flusher = self.store.components.commit_log, self.store.flusher
         return {
-            "commitLogMinOffset": log_parts.min_offset,
-            "commitLogMaxOffset": log_parts.max_offset,
-            "remainHowManyDataToFlush": f"{log_parts.max_offset - flusher.flushed_to} B",
+            "commitLogMinOffset": commit_log.min_offset,
+            "commitLogMaxOffset": commit_log.max_offset,
+            "remainHowManyDataToFlush": f"{commit_log.max_offset - flusher.flushed_to} B",
             "dispatchBehindBytes": 0,  # queues are fed with the append itself
             "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,
             **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
@@ -256,7 +256,7 @@ class StatsHandlers:
         )
 
 
-def _item(recent: Recent, *, in_bytes: bool) -> StatsItem:
+def _item(recent: WindowTotals, *, in_bytes: bool) -> StatsItem:
     amount = recent.bytes if in_bytes else recent.messages
     return StatsItem(sum=amount, tps=amount / recent.seconds, avgpt=amount / recent.times if recent.times > 0 else 0.0)
 

@@ -53,7 +53,7 @@ class TopicHandlers:
     @handles(UpdateTopic)
     def update(self, request: UpdateTopic, call: Call) -> Response:
         self._refuse_system_topic(request.topic, "changed")
-        self.topics.put(_wanted(request))
+        self.topics.put(_config_from(request))
         log.info("topic put", extra={"topic": request.topic, "peer": call.connection.peer})
         return Response()
 
@@ -80,7 +80,7 @@ class TopicHandlers:
 
     @handles(GetTopicConfig)
     def config(self, request: GetTopicConfig, call: Call) -> TopicConfigResponse:
-        return TopicConfigResponse(body=self._found(request.topic))
+        return TopicConfigResponse(body=self._existing(request.topic))
 
     @handles(ListSystemTopicsInBroker)
     def system_topics(self, request: ListSystemTopicsInBroker, call: Call) -> TopicListResponse:
@@ -89,7 +89,7 @@ class TopicHandlers:
     @handles(GetTopicStats)
     async def stats(self, request: GetTopicStats, call: Call) -> TopicStatsResponse:
         """Of every queue that can be written or read: a queue that is only read still has messages to show."""
-        config = self._found(request.topic)
+        config = self._existing(request.topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             key = MessageQueue(topic=request.topic, broker_name=self.settings.name, queue_id=queue_id)
@@ -103,7 +103,7 @@ class TopicHandlers:
         last_ms = (yield from self.store.lookup.store_time_steps(queue, high - 1)) if high > low else None
         return TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=last_ms or 0)
 
-    def _found(self, topic: str) -> TopicConfig:
+    def _existing(self, topic: str) -> TopicConfig:
         config = self.topics.get(topic)
         if config is None:
             raise RequestFailed(
@@ -113,7 +113,7 @@ class TopicHandlers:
         return config
 
 
-def _wanted(request: UpdateTopic) -> TopicConfig:
+def _config_from(request: UpdateTopic) -> TopicConfig:
     try:
         filter_type = TopicFilterType(request.topic_filter_type)
     except ValueError:

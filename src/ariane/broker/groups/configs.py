@@ -38,7 +38,7 @@ class Groups:
     def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._saving = Autosave(file, self.table)
+        self._autosave = Autosave(file, self.table)
         loaded = _load(file)
         self.version = loaded.data_version
         self._groups = dict(loaded.subscription_group_table)
@@ -75,20 +75,20 @@ class Groups:
         if config.group_name not in self._groups:
             self._check_new(config.group_name)
         self._set(config)
-        self._saving.now()
+        self._autosave.save()
 
     def delete(self, group: str) -> bool:
         """Whether it was there."""
         if self._groups.pop(group, None) is None:
             return False
         self._step()
-        self._saving.now()
+        self._autosave.save()
         return True
 
     @asynccontextmanager
-    async def kept(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
+    async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
         """Saves what appeared by itself while the body runs, and when it ends."""
-        async with self._saving.kept(clock, interval_s):
+        async with self._autosave.run(clock, interval_s):
             yield
 
     def _set(self, config: GroupConfig) -> None:
@@ -97,17 +97,17 @@ class Groups:
 
     def _step(self) -> None:
         self.version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
-        self._saving.changed()
+        self._autosave.mark_changed()
 
     def _check_new(self, group: str) -> None:
-        fault = consumer_group_fault(group)
-        if fault is None and len(self._groups) >= _GROUPS_MAX:
-            fault = f"this broker has {len(self._groups)} groups, more are not taken: delete those of no use"
-        if fault is not None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+        problem = consumer_group_problem(group)
+        if problem is None and len(self._groups) >= _GROUPS_MAX:
+            problem = f"this broker has {len(self._groups)} groups, more are not taken: delete those of no use"
+        if problem is not None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
 
 
-def consumer_group_fault(group: str) -> str | None:
+def consumer_group_problem(group: str) -> str | None:
     """Why no consumer group may have this name, or None: its retry topic must be one that a record can name."""
     length_max = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)
     if len(group) > length_max:
@@ -133,7 +133,7 @@ def _load(file: JsonTable | None) -> GroupTable:
 # replacing each other's: messages that one of them wants are filtered away or given to one that does not want them. So
 # nothing here is refused, but it is said aloud.
 
-Wants: TypeAlias = frozenset[tuple[str, str, frozenset[str]]]
+SubscriptionSet: TypeAlias = frozenset[tuple[str, str, frozenset[str]]]
 """Of each topic: its name, the kind of its expression, and the tags, or the expression as the only member."""
 
 _ALL_TAGS = frozenset({"*"})
@@ -150,17 +150,17 @@ class Disagreement:
     topics: tuple[str, ...]
 
 
-def wants_of(subscriptions: Iterable[Subscription]) -> Wants:
+def subscription_set_of(subscriptions: Iterable[Subscription]) -> SubscriptionSet:
     """What a member wants, in a form that is equal for equal wishes however they are written."""
     # A retry topic comes with clustering and not with broadcasting; the user did not choose it.
-    return frozenset(_want(one) for one in subscriptions if not one.topic.startswith(RETRY_PREFIX))
+    return frozenset(_normalize(one) for one in subscriptions if not one.topic.startswith(RETRY_PREFIX))
 
 
-def differing_topics(mine: Wants, theirs: Wants) -> tuple[str, ...]:
+def differing_topics(mine: SubscriptionSet, theirs: SubscriptionSet) -> tuple[str, ...]:
     return tuple(sorted({topic for topic, _, _ in mine ^ theirs}))
 
 
-def _want(subscription: Subscription) -> tuple[str, str, frozenset[str]]:
+def _normalize(subscription: Subscription) -> tuple[str, str, frozenset[str]]:
     kind = (subscription.expression_type or ExpressionType.TAG).upper()
     if kind != ExpressionType.TAG:
         return subscription.topic, kind, frozenset({subscription.sub_string})

@@ -41,8 +41,8 @@ class ConsumeProgress:
         online = self.clients.group(group)
         for name in [topic] if topic else sorted(self.offsets.topics_of(group)):
             config = self.topics.get(name)
-            forsaken = online is not None and online.subscriptions and name not in online.subscriptions
-            if config is not None and not forsaken:
+            unsubscribed = online is not None and online.subscriptions and name not in online.subscriptions
+            if config is not None and not unsubscribed:
                 yield config
 
     async def of_topic(self, group: str, config: TopicConfig) -> ConsumeStats:
@@ -99,7 +99,7 @@ class ConsumeProgress:
         return MessageQueue(topic=topic, broker_name=self.broker_name, queue_id=queue_id)
 
 
-def merged(parts: list[ConsumeStats]) -> ConsumeStats:
+def merge_stats(parts: list[ConsumeStats]) -> ConsumeStats:
     """The topics of one group as one answer."""
     return ConsumeStats(
         consume_tps=sum(part.consume_tps for part in parts),

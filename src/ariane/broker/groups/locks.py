@@ -93,9 +93,9 @@ class LockHandlers:
     def lock(self, request: LockQueues, call: Call) -> LockResponse:
         if request.body is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a lock request without a body names no queue")
-        if (fault := group_name_problem(request.body.consumer_group)) is not None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
-        real = [queue for queue in request.body.mq_set if self._is_real(queue)]
+        if (problem := group_name_problem(request.body.consumer_group)) is not None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
+        real = [queue for queue in request.body.mq_set if self._exists(queue)]
         granted = self.locks.lock(request.body.consumer_group, request.body.client_id, real, self.clock.monotonic())
         return LockResponse(body=LockedQueues(locked=granted))
 
@@ -105,7 +105,7 @@ class LockHandlers:
             self.locks.unlock(request.body.consumer_group, request.body.client_id, request.body.mq_set)
         return Response()
 
-    def _is_real(self, queue: MessageQueue) -> bool:
+    def _exists(self, queue: MessageQueue) -> bool:
         """A lock on a queue that is not here keeps nobody out, and would take memory for nothing."""
         config = self.topics.get(queue.topic)
         return config is not None and 0 <= queue.queue_id < queue_count(config)

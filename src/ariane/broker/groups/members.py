@@ -13,7 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ariane.broker.groups.configs import Disagreement, Wants, consumer_group_fault, differing_topics, wants_of
+from ariane.broker.groups.configs import (
+    Disagreement,
+    SubscriptionSet,
+    consumer_group_problem,
+    differing_topics,
+    subscription_set_of,
+)
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
@@ -40,7 +46,7 @@ class Member:
     version: int
     last_seen: float
     """In the clock's monotonic seconds."""
-    wants: Wants = frozenset()
+    subscription_set: SubscriptionSet = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -52,12 +58,12 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """By topic. Apache's rule: the topics are those of the newest heartbeat, and of each the newest version."""
     members: dict[Connection, Member] = field(default_factory=dict)
-    _wishes: dict[Wants, dict[Connection, Member]] = field(default_factory=dict)
+    _by_subscription_set: dict[SubscriptionSet, dict[Connection, Member]] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
         """Whether all members subscribe alike."""
-        return len(self._wishes) <= 1
+        return len(self._by_subscription_set) <= 1
 
     def client_ids(self) -> list[str]:
         """Each once: members share out the queues by this list, and the share of a dead double would be nobody's."""
@@ -82,35 +88,40 @@ class ConsumerGroup:
         """Adds a member or renews it; what it disagrees about with another, if that is news."""
         old = self.members.get(member.connection)
         self.members[member.connection] = member
-        if old is not None and old.wants == member.wants:
-            self._wishes[old.wants][member.connection] = member
+        if old is not None and old.subscription_set == member.subscription_set:
+            self._by_subscription_set[old.subscription_set][member.connection] = member
             return None
-        self._forget_wish(old)
-        other = self._someone_unlike(member)
-        self._wishes.setdefault(member.wants, {})[member.connection] = member
+        self._remove_from_subscription_sets(old)
+        other = self._member_with_other_subscriptions(member)
+        self._by_subscription_set.setdefault(member.subscription_set, {})[member.connection] = member
         if other is None:
             return None
-        return Disagreement(self.name, member.client_id, other.client_id, differing_topics(member.wants, other.wants))
+        return Disagreement(
+            self.name,
+            member.client_id,
+            other.client_id,
+            differing_topics(member.subscription_set, other.subscription_set),
+        )
 
     def leave(self, connection: Connection) -> bool:
         """Whether it was a member."""
         member = self.members.pop(connection, None)
-        self._forget_wish(member)
+        self._remove_from_subscription_sets(member)
         return member is not None
 
-    def _someone_unlike(self, member: Member) -> Member | None:
+    def _member_with_other_subscriptions(self, member: Member) -> Member | None:
         """One is enough to warn of, so a start of a thousand members does not compare each with each."""
-        for wants, alike in self._wishes.items():
-            if wants != member.wants:
+        for subscription_set, alike in self._by_subscription_set.items():
+            if subscription_set != member.subscription_set:
                 return next(iter(alike.values()))
         return None
 
-    def _forget_wish(self, member: Member | None) -> None:
+    def _remove_from_subscription_sets(self, member: Member | None) -> None:
         if member is not None:
-            alike = self._wishes[member.wants]
+            alike = self._by_subscription_set[member.subscription_set]
             del alike[member.connection]
             if not alike:
-                del self._wishes[member.wants]
+                del self._by_subscription_set[member.subscription_set]
 
 
 # --- client_limits ---
@@ -130,7 +141,7 @@ class ClientLimits:
     """Of one member's subscription."""
 
 
-def heartbeat_fault(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limits: ClientLimits) -> str | None:
+def heartbeat_problem(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limits: ClientLimits) -> str | None:
     """Why a heartbeat is not taken, None when it is. `groups`: role and name of all that the connection would be in."""
     if not 0 < len(heartbeat.client_id) <= _CLIENT_ID_LENGTH_MAX:
         return f"clientID has {len(heartbeat.client_id)} characters: 1 to {_CLIENT_ID_LENGTH_MAX} are taken"
@@ -140,9 +151,9 @@ def heartbeat_fault(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limi
             "spread them over several client instances"
         )
     for role, name in groups:
-        fault = group_name_problem(name) if role == "producer" else consumer_group_fault(name)
-        if fault is not None:
-            return fault
+        problem = group_name_problem(name) if role == "producer" else consumer_group_problem(name)
+        if problem is not None:
+            return problem
     for consumer in heartbeat.consumer_data_set:
         if len(consumer.subscription_data_set) > limits.topics_max:
             return (
@@ -156,14 +167,14 @@ def heartbeat_fault(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limi
 
 log = logging.getLogger(__name__)
 
-SILENT_FOR_S_MAX = 120.0  # four heartbeats
+HEARTBEAT_TIMEOUT_S = 120.0  # four heartbeats
 SCAN_INTERVAL_S = 10.0
 
-_NOBODY: Mapping[Connection, Member] = {}
+_NO_MEMBERS: Mapping[Connection, Member] = {}
 
 
 @dataclass(slots=True)
-class _Presence:
+class _ClientEntry:
     """What one connection takes part in."""
 
     member: Member
@@ -186,9 +197,9 @@ class Clients:
         self._limits = limits or ClientLimits()
         self._groups: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
-        self._presences: dict[Connection, _Presence] = {}
+        self._entries: dict[Connection, _ClientEntry] = {}
         self._by_client_id: dict[str, dict[Connection, Member]] = {}
-        self._turns: dict[str, int] = {}
+        self._round_robin: dict[str, int] = {}
         self.disagreements = 0
         """How often a member was found to subscribe unlike another of its group."""
 
@@ -205,14 +216,14 @@ class Clients:
         return {name for name, group in self._groups.items() if topic in group.subscriptions}
 
     def producers(self, group: str) -> list[Member]:
-        return list(self._producers.get(group, _NOBODY).values())
+        return list(self._producers.get(group, _NO_MEMBERS).values())
 
     def producer_groups(self) -> list[str]:
         return list(self._producers)
 
     def find(self, client_id: str) -> Member | None:
         """A client by its id, producer or consumer; of several connections, the open one that was heard last."""
-        found = self._by_client_id.get(client_id, _NOBODY).values()
+        found = self._by_client_id.get(client_id, _NO_MEMBERS).values()
         return max((one for one in found if one.connection.is_open), key=lambda one: one.last_seen, default=None)
 
     def pick_producer(self, group: str) -> Member | None:
@@ -220,7 +231,7 @@ class Clients:
         alive = [member for member in self.producers(group) if member.connection.is_open]
         if not alive:
             return None
-        turn = self._turns[group] = self._turns.get(group, -1) + 1
+        turn = self._round_robin[group] = self._round_robin.get(group, -1) + 1
         return alive[turn % len(alive)]
 
     # --- heartbeats -------------------------------------------------------------------------------------------------
@@ -233,13 +244,15 @@ class Clients:
             return
         self._check(connection, heartbeat)
         member = Member(heartbeat.client_id, connection, language, version, now)
-        presence = self._presence(member)
+        entry = self._entry(member)
         for producer in heartbeat.producer_data_set:
-            presence.producing.add(producer.group_name)
+            entry.producing.add(producer.group_name)
             self._producers.setdefault(producer.group_name, {})[connection] = member
         for consumer in heartbeat.consumer_data_set:
-            presence.consuming.add(consumer.group_name)
-            self._consume(consumer, replace(member, wants=wants_of(consumer.subscription_data_set)))
+            entry.consuming.add(consumer.group_name)
+            self._consume(
+                consumer, replace(member, subscription_set=subscription_set_of(consumer.subscription_data_set))
+            )
 
     def _consume(self, data: ConsumerData, member: Member) -> None:
         group = self._groups.setdefault(data.group_name, ConsumerGroup(data.group_name))
@@ -270,34 +283,34 @@ class Clients:
     def _check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
         joining = {("producer", one.group_name) for one in heartbeat.producer_data_set}
         joining |= {("consumer", one.group_name) for one in heartbeat.consumer_data_set}
-        presence = self._presences.get(connection)
-        if presence is not None:
-            joining |= {("producer", name) for name in presence.producing}
-            joining |= {("consumer", name) for name in presence.consuming}
-        fault = heartbeat_fault(heartbeat, joining, self._limits)
+        entry = self._entries.get(connection)
+        if entry is not None:
+            joining |= {("producer", name) for name in entry.producing}
+            joining |= {("consumer", name) for name in entry.consuming}
+        problem = heartbeat_problem(heartbeat, joining, self._limits)
         for role, name in joining:
-            fault = fault or self._crowd_fault(connection, role, name)
-        if fault is not None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+            problem = problem or self._member_limit_problem(connection, role, name)
+        if problem is not None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
 
-    def _crowd_fault(self, connection: Connection, role: str, name: str) -> str | None:
+    def _member_limit_problem(self, connection: Connection, role: str, name: str) -> str | None:
         group = self._groups.get(name)
-        consumers = _NOBODY if group is None else group.members
-        members = consumers if role == "consumer" else self._producers.get(name, _NOBODY)
+        consumers = _NO_MEMBERS if group is None else group.members
+        members = consumers if role == "consumer" else self._producers.get(name, _NO_MEMBERS)
         if connection in members or len(members) < self._limits.members_max:
             return None
         return f"group {name} has {len(members)} {role}s already, at most {self._limits.members_max} are taken"
 
-    def _presence(self, member: Member) -> _Presence:
-        presence = self._presences.get(member.connection)
-        if presence is None:
-            presence = self._presences[member.connection] = _Presence(member)
+    def _entry(self, member: Member) -> _ClientEntry:
+        entry = self._entries.get(member.connection)
+        if entry is None:
+            entry = self._entries[member.connection] = _ClientEntry(member)
             member.connection.on_close(partial(self.forget, member.connection))
-        elif presence.member.client_id != member.client_id:
-            self._forget_id(presence.member)
-        presence.member = member
+        elif entry.member.client_id != member.client_id:
+            self._remove_client_id(entry.member)
+        entry.member = member
         self._by_client_id.setdefault(member.client_id, {})[member.connection] = member
-        return presence
+        return entry
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
@@ -312,42 +325,40 @@ class Clients:
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone, and with it everything that went over it."""
-        presence = self._presences.get(connection)
-        if presence is None:
+        entry = self._entries.get(connection)
+        if entry is None:
             return
-        for name in tuple(presence.producing):
+        for name in tuple(entry.producing):
             self._leave_producers(connection, name)
-        for name in tuple(presence.consuming):
+        for name in tuple(entry.consuming):
             self._leave_consumers(connection, name)
-        self._forget_id(presence.member)
-        del self._presences[connection]
+        self._remove_client_id(entry.member)
+        del self._entries[connection]
 
     def expire(self, now: float) -> None:
         """Removes who has been silent for too long. A connection of which nothing is left is closed, as Apache does."""
-        since = now - SILENT_FOR_S_MAX
-        for connection, presence in tuple(self._presences.items()):
-            for name in [name for name in presence.producing if self._producers[name][connection].last_seen < since]:
+        since = now - HEARTBEAT_TIMEOUT_S
+        for connection, entry in tuple(self._entries.items()):
+            for name in [name for name in entry.producing if self._producers[name][connection].last_seen < since]:
                 self._leave_producers(connection, name)
-            for name in [
-                name for name in presence.consuming if self._groups[name].members[connection].last_seen < since
-            ]:
+            for name in [name for name in entry.consuming if self._groups[name].members[connection].last_seen < since]:
                 self._leave_consumers(connection, name)
-            if presence.member.last_seen < since:
-                log.warning("client removed: no heartbeat for two minutes", extra=_facts(presence.member))
+            if entry.member.last_seen < since:
+                log.warning("client removed: no heartbeat for two minutes", extra=_facts(entry.member))
                 self.forget(connection)
                 connection.close()
 
     def _leave_producers(self, connection: Connection, name: str) -> None:
-        if connection in self._presences:
-            self._presences[connection].producing.discard(name)
+        if connection in self._entries:
+            self._entries[connection].producing.discard(name)
         members = self._producers.get(name)
         if members is not None and members.pop(connection, None) is not None and not members:
             del self._producers[name]
-            self._turns.pop(name, None)
+            self._round_robin.pop(name, None)
 
     def _leave_consumers(self, connection: Connection, name: str) -> None:
-        if connection in self._presences:
-            self._presences[connection].consuming.discard(name)
+        if connection in self._entries:
+            self._entries[connection].consuming.discard(name)
         group = self._groups.get(name)
         if group is None or not group.leave(connection):
             return
@@ -355,7 +366,7 @@ class Clients:
             del self._groups[name]
         self._on_members_changed(group)
 
-    def _forget_id(self, member: Member) -> None:
+    def _remove_client_id(self, member: Member) -> None:
         alike = self._by_client_id[member.client_id]
         del alike[member.connection]
         if not alike:
@@ -364,7 +375,7 @@ class Clients:
     # --- life -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def watched(self, clock: Clock) -> AsyncIterator[None]:
+    async def expiry_scan(self, clock: Clock) -> AsyncIterator[None]:
         """Looks for silent clients while the body runs."""
 
         def scan() -> None:
@@ -393,11 +404,11 @@ class RebalanceNotifier:
         self._config_of = config_of
 
     def members_changed(self, group: ConsumerGroup) -> None:
-        if self._settings.notify_ids_changed and self._group_wants_notices(group.name):
+        if self._settings.notify_ids_changed and self._is_enabled_for(group.name):
             notice = NotifyConsumerIdsChanged(consumer_group=group.name)
             for connection in group.members:
                 tell_peer(connection, notice)
 
-    def _group_wants_notices(self, name: str) -> bool:
+    def _is_enabled_for(self, name: str) -> bool:
         config = self._config_of(name)
         return config is None or config.notify_consumer_ids_changed_enable

@@ -61,10 +61,10 @@ class OffsetJournal:
             if lines[0] == f"boot {self._boot}":
                 yield from _commits(lines[1:-1])  # the last is empty, or was cut short
 
-    def note(self, key: str, queue_id: int, offset: int) -> None:
+    def append_commit(self, key: str, queue_id: int, offset: int) -> None:
         self._append(f"{key} {queue_id} {offset}\n")
 
-    def note_deleted(self, key: str) -> None:
+    def append_deletion(self, key: str) -> None:
         self._append(f"{key} {_DELETED}\n")
 
     def rotate(self) -> int:
@@ -75,7 +75,7 @@ class OffsetJournal:
         self._number += 1
         return self._number - 1
 
-    def drop_until(self, number: int) -> None:
+    def delete_up_to(self, number: int) -> None:
         """The table is saved with everything that these files say."""
         for old in self._numbers():
             if old <= number:
@@ -89,7 +89,7 @@ class OffsetJournal:
         try:
             if self._end + len(data) > _FILE_BYTES:
                 self.rotate()
-            file = self._file or self._begin()
+            file = self._file or self._create_file()
             file.write(data, self._end)
             self._end += len(data)
             self._is_failing = False
@@ -98,7 +98,7 @@ class OffsetJournal:
                 log.warning("commits not noted", extra={"reason": error.strerror})
             self._is_failing = True
 
-    def _begin(self) -> File:
+    def _create_file(self) -> File:
         self._disk.make_directory(self._directory)
         file = self._disk.create(self._path(self._number), _FILE_BYTES, allocated=0)
         head = f"boot {self._boot}\n".encode()
@@ -128,7 +128,7 @@ def _commits(lines: list[str]) -> Iterator[tuple[str, int | None, int]]:
 
 # ---
 
-NONE = -1
+NO_OFFSET = -1
 _NO_OFFSETS: Mapping[int, int] = {}
 
 
@@ -145,9 +145,9 @@ class ConsumerOffsets:
     """Changes on the event loop only."""
 
     def __init__(self, file: JsonTable | None, journal: OffsetJournal | None = None) -> None:
-        self._saving = Autosave(file, self._snapshot, self._saved)
+        self._autosave = Autosave(file, self._snapshot, self._saved)
         self._journal = journal
-        self._journal_covered = 0
+        self._snapshot_journal_number = 0
         self._topics: dict[str, dict[str, dict[int, int]]] = {}  # by group, topic and queue
         self._groups: dict[str, set[str]] = {}  # by topic
         for key, queues in _load(file).items():
@@ -161,7 +161,7 @@ class ConsumerOffsets:
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """-1 when the group has none there."""
-        return self.of(group, topic).get(queue_id, NONE)
+        return self.of(group, topic).get(queue_id, NO_OFFSET)
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
         """By queue id."""
@@ -193,8 +193,8 @@ class ConsumerOffsets:
             log.info("a group goes back", extra=facts)
         self._set(group, topic, queue_id, offset)
         if self._journal is not None:
-            self._journal.note(f"{topic}@{group}", queue_id, offset)
-        self._saving.changed()
+            self._journal.append_commit(f"{topic}@{group}", queue_id, offset)
+        self._autosave.mark_changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """The target group continues where the source is now."""
@@ -213,10 +213,10 @@ class ConsumerOffsets:
     def _delete(self, group: str, topic: str) -> None:
         self._forget_pair(group, topic)
         if self._journal is not None:
-            self._journal.note_deleted(f"{topic}@{group}")
-        self._saving.changed()
+            self._journal.append_deletion(f"{topic}@{group}")
+        self._autosave.mark_changed()
 
-    def lower_to(self, end_of: Callable[[str, int], int]) -> int:
+    def clamp_to_queue_ends(self, end_of: Callable[[str, int], int]) -> int:
         """Lowers offsets that lie beyond their queue's end; how many there were.
 
         For the start of a broker that is its log's only writer. When a crash of the machine took the end of the log,
@@ -252,15 +252,15 @@ class ConsumerOffsets:
 
     def save(self) -> None:
         """At once; blocks until the file is durable."""
-        self._saving.now()
+        self._autosave.save()
 
     async def save_if_changed(self) -> None:
-        await self._saving.if_changed()
+        await self._autosave.save_if_changed()
 
     @asynccontextmanager
-    async def kept(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
+    async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
         """Saves what changed every `interval_s` while the body runs, and when it ends."""
-        async with self._saving.kept(clock, interval_s):
+        async with self._autosave.run(clock, interval_s):
             yield
 
     def _replay(self, journal: OffsetJournal) -> None:
@@ -270,15 +270,15 @@ class ConsumerOffsets:
                 self._set(group, topic, queue_id, offset)
             elif topic in self._topics.get(group, ()):
                 self._forget_pair(group, topic)
-            self._saving.changed()
+            self._autosave.mark_changed()
 
     def _saved(self) -> None:
         if self._journal is not None:
-            self._journal.drop_until(self._journal_covered)
+            self._journal.delete_up_to(self._snapshot_journal_number)
 
     def _snapshot(self) -> ConsumerOffsetTable:
         if self._journal is not None:
-            self._journal_covered = self._journal.rotate()
+            self._snapshot_journal_number = self._journal.rotate()
         return ConsumerOffsetTable(offset_table=self.table())
 
 
@@ -298,11 +298,11 @@ def _load(file: JsonTable | None) -> Mapping[str, Mapping[int, int]]:
 #
 # A tool asks this before it moves consumption of a topic from one group to others. Pure.
 
-FREE = 2**63 - 1
+NO_LIMIT = 2**63 - 1
 """Every other group is ahead of the compared one already: nothing holds it back."""
 
 
-def clamp_follower_offset(
+def correction_offsets(
     groups: Iterable[Mapping[int, int]], compared: Mapping[int, int], queue_begins: Mapping[int, int]
 ) -> dict[int, int]:
     """By queue id: the smallest offset of `groups` that is still in the queue, FREE where it passes `compared`."""
@@ -310,8 +310,8 @@ def clamp_follower_offset(
     for offsets in groups:
         for queue_id, offset in offsets.items():
             if offset >= queue_begins.get(queue_id, 0):
-                smallest[queue_id] = min(offset, smallest.get(queue_id, FREE))
+                smallest[queue_id] = min(offset, smallest.get(queue_id, NO_LIMIT))
     for queue_id, offset in compared.items():
-        if smallest.get(queue_id, FREE) > offset:
-            smallest[queue_id] = FREE
+        if smallest.get(queue_id, NO_LIMIT) > offset:
+            smallest[queue_id] = NO_LIMIT
     return smallest

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import queue_count
 from ariane.broker.groups.members import Clients, ConsumerGroup, Member
-from ariane.broker.groups.offsets import NONE, ConsumerOffsets
+from ariane.broker.groups.offsets import NO_OFFSET, ConsumerOffsets
 from ariane.broker.topics import Topics
 from ariane.errors import ArianeError, RequestFailed
 from ariane.model.group import MessageModel
@@ -32,22 +32,22 @@ log = logging.getLogger(__name__)
 TO_THE_END = -1
 """Instead of a time."""
 _ANY = -1  # how 5.x leaves out a queue or an offset
-_UNDERSTOOD_FROM = 28  # 3.0.7-SNAPSHOT: older clients know neither RESET_CONSUMER_CLIENT_OFFSET nor the status call
+_CLIENT_VERSION_MIN = 28  # 3.0.7-SNAPSHOT: older clients know neither RESET_CONSUMER_CLIENT_OFFSET nor the status call
 
 
-def moved_to(current: int, wanted: int, *, force: bool) -> int:
+def reset_target(current: int, wanted: int, *, force: bool) -> int:
     """Where one queue goes: only back, unless forced. Without an offset there is nothing to be lost by moving."""
-    return wanted if force or current == NONE or wanted < current else current
+    return wanted if force or current == NO_OFFSET or wanted < current else current
 
 
-def check_understood(group: ConsumerGroup) -> None:
+def check_client_versions(group: ConsumerGroup) -> None:
     """All members or none: half a group that moves would be worse than none."""
     for member in group.members.values():
-        if member.version < _UNDERSTOOD_FROM:
+        if member.version < _CLIENT_VERSION_MIN:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"client {member.client_id} of group {group.name} is too old for this (version {member.version}, "
-                f"at least {_UNDERSTOOD_FROM} needed): upgrade it, or stop the group first",
+                f"at least {_CLIENT_VERSION_MIN} needed): upgrade it, or stop the group first",
             )
 
 
@@ -65,7 +65,7 @@ class OffsetResets:
         targets = await self._targets(request)
         online = self.clients.group(request.group)
         if online is not None and request.topic in online.subscriptions:
-            check_understood(online)
+            check_client_versions(online)
             self._tell(online, request, self._by_queue(request.topic, targets))
         # Members that broadcast keep their offsets to themselves: one here would only look like a lag.
         if online is None or online.message_model is not MessageModel.BROADCASTING:
@@ -87,7 +87,9 @@ class OffsetResets:
         }
         # Only now, when nothing more is waited for: members go on committing meanwhile.
         return {
-            queue_id: moved_to(self.offsets.get(request.group, request.topic, queue_id), offset, force=request.is_force)
+            queue_id: reset_target(
+                self.offsets.get(request.group, request.topic, queue_id), offset, force=request.is_force
+            )
             for queue_id, offset in wanted.items()
         }
 
@@ -167,7 +169,7 @@ Positions = dict[MessageQueue, QueueOffset]
 
 async def offsets_of_members(group: ConsumerGroup, topic: str, client_id: str | None) -> dict[str, Positions]:
     """By client id; of `client_id` alone when it is given."""
-    check_understood(group)
+    check_client_versions(group)
     asked = {
         member.client_id: member
         for member in group.members.values()

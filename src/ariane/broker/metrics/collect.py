@@ -35,31 +35,31 @@ _HEAD_BYTES_MAX = head_of(0x30).size
 _SYS_FLAG, _STORE_TIMESTAMP, _PHYSICAL_OFFSET = 7, 10, 6
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """A record in the log. The segment is found on the loop, where the list of segments changes."""
 
     segment: Segment
     physical: int
 
 
-def place_of(commit_log: CommitLog, physical: int | None) -> Place | None:
+def position_of(commit_log: CommitLog, physical: int | None) -> RecordPosition | None:
     segment = None if physical is None else commit_log.segments.find(physical)
-    return None if segment is None or physical is None else Place(segment, physical)
+    return None if segment is None or physical is None else RecordPosition(segment, physical)
 
 
-def stored_ms(places: Sequence[Place | None]) -> list[int | None]:
+def store_times_ms(positions: Sequence[RecordPosition | None]) -> list[int | None]:
     """For a thread. None for what is not there, or no longer."""
-    return [None if place is None else _stored_ms(place) for place in places]
+    return [None if position is None else _store_time_ms(position) for position in positions]
 
 
-def _stored_ms(place: Place) -> int | None:
+def _store_time_ms(position: RecordPosition) -> int | None:
     try:
-        head = place.segment.file.read(_HEAD_BYTES_MAX, place.physical - place.segment.base)
+        head = position.segment.file.read(_HEAD_BYTES_MAX, position.physical - position.segment.base)
     except OSError as error:
         if error.errno == errno.EBADF:  # retention has just closed the file
             return None
         raise
-    return _of_head(head, place.physical)
+    return _of_head(head, position.physical)
 
 
 def _of_head(head: bytes, physical: int) -> int | None:
@@ -92,9 +92,9 @@ class Lag:
     messages: int = 0
     in_flight: int = 0
     ready: int = 0
-    unconsumed: Place | None = None
+    unconsumed: RecordPosition | None = None
     """The oldest message that is not consumed, and the oldest that was not pulled."""
-    unpulled: Place | None = None
+    unpulled: RecordPosition | None = None
 
 
 def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[IoSteps[Lag]]:
@@ -113,8 +113,8 @@ def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterat
 def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: Counters) -> IoSteps[Lag]:
     topic = config.topic_name
     lag = Lag(group, topic)
-    tally = counters.gets.get((topic, group))
-    pulled = {} if tally is None else tally.pulled
+    counter = counters.gets.get((topic, group))
+    pulled = {} if counter is None else counter.pulled
     unconsumed: list[int] = []
     unpulled: list[int] = []
     for queue_id, queue in tuple(progress.store.components.queues.of_topic(topic).items()):
@@ -128,8 +128,8 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
         unconsumed += _where((yield from queue.physical_offset_steps(consumed)))
         unpulled += _where((yield from queue.physical_offset_steps(taken)))
     log = progress.store.components.commit_log
-    lag.unconsumed = place_of(log, min(unconsumed, default=None))
-    lag.unpulled = place_of(log, min(unpulled, default=None))
+    lag.unconsumed = position_of(log, min(unconsumed, default=None))
+    lag.unpulled = position_of(log, min(unpulled, default=None))
     return lag
 
 
@@ -165,7 +165,7 @@ def version_name(number: int) -> str:
 TIMES_MAX = 2_000
 """Messages whose age is looked up for one page: more might keep the disk busy for longer than Prometheus waits."""
 
-_STEPS_IN_A_TURN = 100
+_STEPS_PER_YIELD = 100
 _LOCAL_DISK = ("local", "disk")
 _REMOTING = "remoting"
 _SIZE_BOUNDS = (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
@@ -175,22 +175,24 @@ _SYSTEM_GROUPS = "cid_rmq_sys_"
 
 
 class MetricsCollector:
-    def __init__(self, parts: Components, times_max: int = TIMES_MAX) -> None:
-        settings, store = parts.settings, parts.store.store
-        self._parts = parts
-        self._counters = parts.statistics.counters
+    def __init__(self, components: Components, times_max: int = TIMES_MAX) -> None:
+        settings, store = components.settings, components.store.store
+        self._components = components
+        self._counters = components.statistics.counters
         self._times_max = times_max
         self._base = (settings.cluster, "broker", settings.name)
-        self._progress = ConsumeProgress(settings.name, parts.topics, parts.offsets, parts.clients, store)
+        self._progress = ConsumeProgress(
+            settings.name, components.topics, components.offsets, components.clients, store
+        )
 
-    async def gather(self) -> Exposition:
-        page = Exposition(self._base, self._parts.settings.metrics_series_max)
+    async def collect(self) -> Exposition:
+        page = Exposition(self._base, self._components.settings.metrics_series_max)
         self._broker(page)
         self._store(page)
         self._histograms(page)
         self._small_counters(page)
         for steps in (self._puts, self._gets, self._dead_letters, self._outcomes, self._producers, self._consumers):
-            await _in_turns(steps(page))
+            await _run_yielding(steps(page))
         await self._lags(page)
         await self._disk(page)
         return page
@@ -198,29 +200,29 @@ class MetricsCollector:
     # --- the broker -------------------------------------------------------------------------------------------------
 
     def _broker(self, page: Exposition) -> None:
-        parts = self._parts
-        page.add(exposition.BROKER_PERMISSION, parts.settings.permission)
-        page.add(exposition.TOPICS, len(parts.topics.all()))
-        page.add(exposition.GROUPS, len(parts.groups.all()))
-        page.add(exposition.WATERMARK, parts.intake.waiting, "send")
+        components = self._components
+        page.add(exposition.BROKER_PERMISSION, components.settings.permission)
+        page.add(exposition.TOPICS, len(components.topics.all()))
+        page.add(exposition.GROUPS, len(components.groups.all()))
+        page.add(exposition.WATERMARK, components.intake.waiting, "send")
         page.add(exposition.BUILD, 1, __version__, platform.python_version())
-        page.add(exposition.BOOTED, parts.booted_ms / 1000)
-        page.add(exposition.PARKED_PULLS, len(parts.parked))
-        page.add(exposition.DISAGREEMENTS, parts.clients.disagreements)
+        page.add(exposition.BOOTED, components.booted_ms / 1000)
+        page.add(exposition.PARKED_PULLS, len(components.parked))
+        page.add(exposition.DISAGREEMENTS, components.clients.disagreements)
 
     def _store(self, page: Exposition) -> None:
-        parts, store = self._parts, self._parts.store.store
+        components, store = self._components, self._components.store.store
         behind = store.components.commit_log.max_offset - store.flusher.flushed_to
         enqueued = self._counters.puts.get(TIMER)
-        transactions = parts.transactions
+        transactions = components.transactions
         page.add(exposition.WRITABLE, store.write_error is None)
         page.add(exposition.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
         page.add(exposition.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
-        page.add(exposition.TIMER_ENQUEUE_LAG, parts.timer.behind, *_LOCAL_DISK)
-        page.add(exposition.TIMING_MESSAGES, parts.timer.pending, *_LOCAL_DISK)
+        page.add(exposition.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)
+        page.add(exposition.TIMING_MESSAGES, components.timer.pending, *_LOCAL_DISK)
         page.add(exposition.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
         page.add(exposition.TIMER_DEQUEUED, self._counters.timer_deliveries, *_LOCAL_DISK)
-        page.add(exposition.TIMER_DROPPED, parts.timer.dropped)
+        page.add(exposition.TIMER_DROPPED, components.timer.dropped)
         page.add(exposition.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
 
     def _histograms(self, page: Exposition) -> None:
@@ -241,39 +243,39 @@ class MetricsCollector:
 
     def _puts(self, page: Exposition) -> Iterator[None]:
         ordered_puts = self._counters.ordered_puts
-        for topic, tally in tuple(self._counters.puts.items()):
-            is_system = _flag(self._parts.topics.is_system(topic))
+        for topic, counter in tuple(self._counters.puts.items()):
+            is_system = _flag(self._components.topics.is_system(topic))
             ordered = ordered_puts.get(topic)
             messages, size = (0, 0) if ordered is None else (ordered.messages, ordered.bytes)
             kind = _TYPE_OF_TOPIC.get(topic, "normal")
-            page.add(exposition.MESSAGES_IN, tally.messages - messages, topic, kind, is_system)
-            page.add(exposition.THROUGHPUT_IN, tally.bytes - size, topic, kind, is_system)
+            page.add(exposition.MESSAGES_IN, counter.messages - messages, topic, kind, is_system)
+            page.add(exposition.THROUGHPUT_IN, counter.bytes - size, topic, kind, is_system)
             if messages:
                 page.add(exposition.MESSAGES_IN, messages, topic, "fifo", is_system)
                 page.add(exposition.THROUGHPUT_IN, size, topic, "fifo", is_system)
             yield
 
     def _gets(self, page: Exposition) -> Iterator[None]:
-        for (topic, group), tally in tuple(self._counters.gets.items()):
+        for (topic, group), counter in tuple(self._counters.gets.items()):
             labels = topic, group, self._is_system(topic, group)
-            page.add(exposition.MESSAGES_OUT, tally.messages, *labels)
-            page.add(exposition.THROUGHPUT_OUT, tally.bytes, *labels)
+            page.add(exposition.MESSAGES_OUT, counter.messages, *labels)
+            page.add(exposition.THROUGHPUT_OUT, counter.bytes, *labels)
             yield
 
     def _dead_letters(self, page: Exposition) -> Iterator[None]:
-        for (topic, group), tally in tuple(self._counters.dead_letters.items()):
-            page.add(exposition.SENT_TO_DLQ, tally.messages, group, topic, self._is_system(topic, group))
+        for (topic, group), counter in tuple(self._counters.dead_letters.items()):
+            page.add(exposition.SENT_TO_DLQ, counter.messages, group, topic, self._is_system(topic, group))
             yield
-        for (topic, group), tally in tuple(self._counters.send_backs.items()):
-            page.add(exposition.SEND_BACKS, tally.messages, group, topic)
+        for (topic, group), counter in tuple(self._counters.send_backs.items()):
+            page.add(exposition.SEND_BACKS, counter.messages, group, topic)
             yield
 
     def _outcomes(self, page: Exposition) -> Iterator[None]:
-        for topic, tally in tuple(self._counters.commits.items()):
-            page.add(exposition.COMMITS, tally.messages, topic)
+        for topic, counter in tuple(self._counters.commits.items()):
+            page.add(exposition.COMMITS, counter.messages, topic)
             yield
-        for topic, tally in tuple(self._counters.rollbacks.items()):
-            page.add(exposition.ROLLBACKS, tally.messages, topic)
+        for topic, counter in tuple(self._counters.rollbacks.items()):
+            page.add(exposition.ROLLBACKS, counter.messages, topic)
             yield
 
     def _lag_labels(self, topic: str, group: str) -> tuple[str, str, str, str]:
@@ -281,25 +283,25 @@ class MetricsCollector:
         return topic, group, _flag(is_retry), self._is_system(topic, group)
 
     def _is_system(self, topic: str, group: str) -> str:
-        return _flag(self._parts.topics.is_system(topic) or group.lower().startswith(_SYSTEM_GROUPS))
+        return _flag(self._components.topics.is_system(topic) or group.lower().startswith(_SYSTEM_GROUPS))
 
     # --- clients ----------------------------------------------------------------------------------------------------
 
     def _producers(self, page: Exposition) -> Iterator[None]:
-        clients = self._parts.clients
-        alike: Counter[tuple[str, str]] = Counter()
+        clients = self._components.clients
+        counts: Counter[tuple[str, str]] = Counter()
         for group in clients.producer_groups():
-            alike.update((_language(one.language), version_name(one.version)) for one in clients.producers(group))
+            counts.update((_language(one.language), version_name(one.version)) for one in clients.producers(group))
             yield
-        for labels, members in alike.items():
+        for labels, members in counts.items():
             page.add(exposition.PRODUCER_CONNECTIONS, members, *labels, _REMOTING)
 
     def _consumers(self, page: Exposition) -> Iterator[None]:
-        for group in tuple(self._parts.clients.groups().values()):
+        for group in tuple(self._components.clients.groups().values()):
             mode = _MODES.get(group.consume_type, "") if group.consume_type is not None else ""
-            alike = Counter((_language(one.language), version_name(one.version)) for one in group.members.values())
+            counts = Counter((_language(one.language), version_name(one.version)) for one in group.members.values())
             is_system = _flag(group.name.lower().startswith(_SYSTEM_GROUPS))
-            for (language, version), members in alike.items():
+            for (language, version), members in counts.items():
                 labels = (group.name, language, version, mode, _REMOTING, is_system)
                 page.add(exposition.CONSUMER_CONNECTIONS, members, *labels)
             yield
@@ -308,22 +310,22 @@ class MetricsCollector:
 
     async def _lags(self, page: Exposition) -> None:
         lags: list[Lag] = []
-        for group in tuple(self._parts.groups.all()):
+        for group in tuple(self._components.groups.all()):
             for found in lags_of(group, self._progress, self._counters):
                 lags.append(await run_in_executor(found))
                 self._add_lag(page, lags[-1])
-                if len(lags) % _STEPS_IN_A_TURN == 0:
+                if len(lags) % _STEPS_PER_YIELD == 0:
                     await asyncio.sleep(0)
         looked_up = lags[: self._times_max // 2]
-        places = [place for lag in looked_up for place in (lag.unconsumed, lag.unpulled)]
-        times = iter(await asyncio.to_thread(stored_ms, places))
-        now_ms = self._parts.clock.now_ms()
+        positions = [position for lag in looked_up for position in (lag.unconsumed, lag.unpulled)]
+        times = iter(await asyncio.to_thread(store_times_ms, positions))
+        now_ms = self._components.clock.now_ms()
         for lag in looked_up:
             labels = self._lag_labels(lag.topic, lag.group)
             page.add(exposition.LAG_LATENCY, _age_ms(next(times), now_ms), *labels)
             page.add(exposition.QUEUEING_LATENCY, _age_ms(next(times), now_ms), *labels)
         for metric in (exposition.LAG_LATENCY, exposition.QUEUEING_LATENCY):
-            page.cut[metric.name] += len(lags) - len(looked_up)
+            page.dropped[metric.name] += len(lags) - len(looked_up)
 
     def _add_lag(self, page: Exposition, lag: Lag) -> None:
         labels = self._lag_labels(lag.topic, lag.group)
@@ -332,17 +334,17 @@ class MetricsCollector:
         page.add(exposition.READY, lag.ready, *labels)
 
     async def _disk(self, page: Exposition) -> None:
-        store = self._parts.store.store.components
-        place = place_of(store.commit_log, store.commit_log.min_offset)
-        (oldest_ms,) = await asyncio.to_thread(stored_ms, [place])
+        store = self._components.store.store.components
+        position = position_of(store.commit_log, store.commit_log.min_offset)
+        (oldest_ms,) = await asyncio.to_thread(store_times_ms, [position])
         if oldest_ms is not None:
-            page.add(exposition.RESERVE_TIME, _age_ms(oldest_ms, self._parts.clock.now_ms()), *_LOCAL_DISK)
+            page.add(exposition.RESERVE_TIME, _age_ms(oldest_ms, self._components.clock.now_ms()), *_LOCAL_DISK)
         page.add(exposition.STORAGE_SIZE, await asyncio.to_thread(_used_bytes, str(store.layout.root)), *_LOCAL_DISK)
 
 
-async def _in_turns(steps: Iterator[None]) -> None:
+async def _run_yielding(steps: Iterator[None]) -> None:
     for number, _ in enumerate(steps, 1):
-        if number % _STEPS_IN_A_TURN == 0:
+        if number % _STEPS_PER_YIELD == 0:
             await asyncio.sleep(0)
 
 

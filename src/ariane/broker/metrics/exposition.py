@@ -22,7 +22,7 @@ _UNITS = {
 }
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: rows are kept by metric, and there are many
 class Metric:
     name: str
-    kind: Kind
+    kind: MetricType
     doc: str
     labels: tuple[str, ...] = ()
 
@@ -43,15 +43,15 @@ class Metric:
 
 
 def _counter(name: str, doc: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, doc, labels)
+    return Metric(name, MetricType.COUNTER, doc, labels)
 
 
 def _gauge(name: str, doc: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, doc, labels)
+    return Metric(name, MetricType.GAUGE, doc, labels)
 
 
 def _histogram(name: str, doc: str) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, doc)
+    return Metric(name, MetricType.HISTOGRAM, doc)
 
 
 _IN = ("topic", "message_type", "is_system")
@@ -171,7 +171,7 @@ DISAGREEMENTS = _counter(
     "ariane_subscription_disagreements_total",
     "Heartbeats of members that subscribe unlike another one of their group: messages are missed.",
 )
-CUT_SERIES = _gauge(
+DROPPED_SERIES = _gauge(
     "ariane_metrics_cut_series",
     "Label sets of a metric beyond metricsOtelCardinalityLimit, or not looked up in time.",
     "metric",
@@ -198,14 +198,14 @@ class Exposition:
         self._series_max = series_max
         self.rows: dict[Metric, list[tuple[tuple[str, ...], float]]] = {}
         self.histograms: dict[Metric, Histogram] = {}
-        self.cut: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
 
     def add(self, metric: Metric, value: float, *labels: str) -> None:
         rows = self.rows.setdefault(metric, [])
         if len(rows) < self._series_max:
             rows.append((labels, value))
         else:
-            self.cut[metric.name] += 1
+            self.dropped[metric.name] += 1
 
     def add_histogram(self, metric: Metric, histogram: Histogram) -> None:
         """A copy: the loop counts on while the thread writes."""
@@ -217,8 +217,8 @@ class Exposition:
         """For a thread. The first one of a process also imports Prometheus's library: no start should wait for that."""
         from ariane.broker.metrics.prometheus_text import text_of
 
-        for name, left_out in self.cut.items():
-            self.rows.setdefault(CUT_SERIES, []).append(((name,), left_out))
+        for name, left_out in self.dropped.items():
+            self.rows.setdefault(DROPPED_SERIES, []).append(((name,), left_out))
         return text_of(self)
 
 

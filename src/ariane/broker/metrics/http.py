@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 REQUEST_BYTES_MAX = 8 * 1024
-VISITORS_MAX = 8
+CONNECTIONS_MAX = 8
 _REQUEST_TIMEOUT_S = 5.0
-_ANSWER_TIMEOUT_S = 60.0
+_RESPONSE_TIMEOUT_S = 60.0
 _BACKLOG = 16
 _CHUNKS_UNREAD_MAX = 8
 _END = b"\r\n\r\n"
 _TEXT = "text/plain; charset=utf-8"
-_NO_ROOM_FOR_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_RESOURCE_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class HttpResponse(NamedTuple):
@@ -74,60 +74,62 @@ def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]
 class MetricsServer:
     """Made by `open`, which is its whole life."""
 
-    def __init__(self, listener: socket.socket, parts: Components) -> None:
+    def __init__(self, listener: socket.socket, components: Components) -> None:
         self._listener = listener
-        self._gatherer = MetricsCollector(parts)
-        self._visits = TaskSet()
+        self._collector = MetricsCollector(components)
+        self._tasks = TaskSet()
         self.address = Address(*listener.getsockname()[:2])
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, listener: socket.socket | None, parts: Components) -> AsyncIterator["MetricsServer | None"]:
+    async def open(
+        cls, listener: socket.socket | None, components: Components
+    ) -> AsyncIterator["MetricsServer | None"]:
         """None without a listener: metrics are off."""
         if listener is None:
             yield None
             return
-        server = cls(listener, parts)
+        server = cls(listener, components)
         log.info("metrics served", extra={"url": f"http://{server.address}{PATH}"})
         try:
-            async with background(server._accept_for_ever):
+            async with background(server._accept_connections):
                 yield server
         finally:
-            server._visits.cancel()
-            await server._visits.wait()
+            server._tasks.cancel()
+            await server._tasks.wait()
 
-    async def _accept_for_ever(self) -> None:
+    async def _accept_connections(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                visitor, _ = await loop.sock_accept(self._listener)
+                connection, _ = await loop.sock_accept(self._listener)
             except OSError as error:
-                if error.errno in _NO_ROOM_FOR_FILES:
+                if error.errno in _RESOURCE_EXHAUSTED:
                     await asyncio.sleep(0.1)
                 elif error.errno != errno.ECONNABORTED:
                     raise
                 continue
-            if len(self._visits) < VISITORS_MAX:
-                self._visits.spawn(self._visit(visitor))
+            if len(self._tasks) < CONNECTIONS_MAX:
+                self._tasks.spawn(self._serve(connection))
             else:
-                visitor.close()
+                connection.close()
 
-    async def _visit(self, visitor: socket.socket) -> None:
-        with visitor:
-            visitor.setblocking(False)
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            connection.setblocking(False)
             try:
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                    request = await _request(visitor)
-                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    response = await self._answer(request)
-                    await asyncio.get_running_loop().sock_sendall(visitor, response.encode())
+                    request = await _request(connection)
+                async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
+                    response = await self._respond(request)
+                    await asyncio.get_running_loop().sock_sendall(connection, response.encode())
                 if response.status is not HTTPStatus.OK:
                     async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                        await _hear_out(visitor)
+                        await _drain(connection)
             except (OSError, TimeoutError) as error:
                 log.debug("metrics not told", extra={"reason": str(error) or "too slow"})
 
-    async def _answer(self, request: bytes) -> HttpResponse:
+    async def _respond(self, request: bytes) -> HttpResponse:
         if not request.endswith(_END):
             too_long = len(request) >= REQUEST_BYTES_MAX
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
@@ -143,7 +145,7 @@ class MetricsServer:
 
     async def _page(self) -> HttpResponse:
         try:
-            page = await self._gatherer.gather()
+            page = await self._collector.collect()
             return HttpResponse(HTTPStatus.OK, await asyncio.to_thread(page.text), CONTENT_TYPE)
         except (ArianeError, OSError) as error:  # a disk that cannot be read: what it is has been told elsewhere
             log.warning("metrics not gathered", extra={"reason": str(error)})
@@ -152,12 +154,12 @@ class MetricsServer:
             )
 
 
-async def _request(visitor: socket.socket) -> bytes:
+async def _request(connection: socket.socket) -> bytes:
     """Up to the empty line, the end of the stream, or the limit. A body that follows is not read: GET has none."""
     loop = asyncio.get_running_loop()
     request = b""
     while len(request) < REQUEST_BYTES_MAX:
-        chunk = await loop.sock_recv(visitor, REQUEST_BYTES_MAX - len(request))
+        chunk = await loop.sock_recv(connection, REQUEST_BYTES_MAX - len(request))
         request += chunk
         if not chunk:
             break
@@ -166,9 +168,9 @@ async def _request(visitor: socket.socket) -> bytes:
     return request
 
 
-async def _hear_out(visitor: socket.socket) -> None:
+async def _drain(connection: socket.socket) -> None:
     """Reads on for a while: a connection that is closed on unread bytes takes the answer with it."""
-    visitor.shutdown(socket.SHUT_WR)
+    connection.shutdown(socket.SHUT_WR)
     for _ in range(_CHUNKS_UNREAD_MAX):
-        if not await asyncio.get_running_loop().sock_recv(visitor, REQUEST_BYTES_MAX):
+        if not await asyncio.get_running_loop().sock_recv(connection, REQUEST_BYTES_MAX):
             return

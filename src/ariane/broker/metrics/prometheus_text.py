@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ariane.broker.metrics.exposition import BASE_LABELS, METRICS, Exposition, Kind, Metric
+from ariane.broker.metrics.exposition import BASE_LABELS, METRICS, Exposition, Metric, MetricType
 from ariane.broker.stats.counters import Histogram
 
 _PROCESS = ProcessCollector(registry=None)
@@ -41,9 +41,9 @@ def _families(page: Exposition) -> Iterator[Family]:
 
 def _family(page: Exposition, metric: Metric, name: str) -> Family:
     names = (*BASE_LABELS, *metric.labels)
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricType.HISTOGRAM:
         return _histogram_family(page, metric)
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricType.COUNTER:
         counter = CounterMetricFamily(name.removesuffix("_total"), metric.doc, labels=names)
         for labels, value in page.rows.get(metric, ()):
             counter.add_metric((*page.base, *labels), value)

@@ -49,7 +49,7 @@ class Level:
     delay_ms: int
     offset: int = 0
     """The next entry to deliver."""
-    held_until_ms: int = 0
+    retry_at_ms: int = 0
     """After a failure: not before this; 0 when the last attempt went well."""
 
     @property
@@ -78,14 +78,14 @@ class LevelQueues:
 
     def due_count(self, level: Level, now_ms: int, count_max: int) -> IoSteps[int]:
         """How many entries from `level.offset` on are due, up to the first that is not."""
-        times = [] if level.held_until_ms > now_ms else (yield from self._times(level, count_max))
+        times = [] if level.retry_at_ms > now_ms else (yield from self._times(level, count_max))
         waiting = (index for index, time_ms in enumerate(times) if not level.is_due(time_ms, now_ms))
         return next(waiting, len(times))
 
     def next_ms(self, level: Level) -> IoSteps[int | None]:
         """When the level is to be looked at again; None when it is empty."""
         times = yield from self._times(level, 1)
-        return max(times[0], level.held_until_ms) if times else None
+        return max(times[0], level.retry_at_ms) if times else None
 
     def _times(self, level: Level, count_max: int) -> IoSteps[list[int]]:
         queue, times = self.of(level), list[int]()
@@ -125,13 +125,13 @@ def check_levels(levels_ms: tuple[int, ...], retention_hours: int) -> None:
 #
 # Sleep until a wall time, or until somebody knows of an earlier one.
 
-LOOK_AT_CLOCK_S = 10.0
+CLOCK_CHECK_INTERVAL_S = 10.0
 """A sleep counts its seconds and does not see that the wall clock was set: so often it is looked at."""
 
 _NEVER_MS = 1 << 62
 
 
-class Alarm:
+class WakeupTimer:
     """One waiter. While nobody waits, calls for a wake-up are ignored: the waiter looks at all there is before it waits
     again, and must not be suspended between that look and `wait`."""
 
@@ -140,25 +140,25 @@ class Alarm:
         self._woken = asyncio.Event()
         self._at_ms = 0
 
-    def ring_by(self, at_ms: int) -> None:
+    def wake_by(self, at_ms: int) -> None:
         """Something is due at `at_ms`: wakes the waiter if it means to sleep longer."""
         if at_ms < self._at_ms:
             self._woken.set()
 
     async def wait(self, at_ms: int | None) -> None:
-        """Returns at `at_ms`, or earlier: the waiter looks at the clock itself. None: only `ring_by` ends it."""
+        """Returns at `at_ms`, or earlier: the waiter looks at the clock itself. None: only `wake_by` ends it."""
         self._woken.clear()
         self._at_ms = _NEVER_MS if at_ms is None else at_ms
         sleep = TaskSet()
         if at_ms is not None:
-            sleep.spawn(self._ring_after(min(max(at_ms - self._clock.now_ms(), 0) / 1000, LOOK_AT_CLOCK_S)))
+            sleep.spawn(self._wake_after(min(max(at_ms - self._clock.now_ms(), 0) / 1000, CLOCK_CHECK_INTERVAL_S)))
         try:
             await self._woken.wait()
         finally:
             self._at_ms = 0
             sleep.cancel()
 
-    async def _ring_after(self, seconds: float) -> None:
+    async def _wake_after(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._woken.set()
 
@@ -170,7 +170,7 @@ class Alarm:
 log = logging.getLogger(__name__)
 
 
-async def log_durable(service: StoreService) -> bool:
+async def wait_log_durable(service: StoreService) -> bool:
     """Waits until all that is in the log now is durable; whether it is. Not: nothing may be noted this time."""
     end = service.store.components.commit_log.max_offset
     try:
@@ -190,7 +190,7 @@ TIMER_CANCELS = "TIMER_DEL_UNIQKEY"
 
 # What made the message wait, and the way back, are done with. Apache leaves DELAY, REAL_TOPIC and REAL_QID behind on
 # messages of a delay level; no client reads them there, and a DELAY that is left makes a copy of the message wait too.
-_DONE_WITH = (
+_REMOVED_PROPERTIES = (
     Property.DELAY,
     Property.TIMER_DELAY_SEC,
     Property.TIMER_DELAY_MS,
@@ -210,7 +210,7 @@ def delivered(message: InboundMessage) -> InboundMessage | None:
     queue_id = message.properties.get(Property.REAL_QUEUE_ID, "")
     if not topic or not (queue_id.isascii() and queue_id.isdigit()):
         raise RecordError(f"REAL_TOPIC is {topic[:127]!r} and REAL_QID {queue_id[:20]!r}: no place to deliver to")
-    properties = {name: value for name, value in message.properties.items() if name not in _DONE_WITH}
+    properties = {name: value for name, value in message.properties.items() if name not in _REMOVED_PROPERTIES}
     if due := message.properties.get(TIMER_OUT_MS):
         properties[Property.TIMER_DELIVER_MS] = due  # in the past now: what consumers show as the delivery time
     properties[Property.WAIT] = "false"
@@ -232,7 +232,7 @@ def due_ms(properties: dict[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def cancelled_by(message: InboundMessage) -> tuple[str, str]:
+def cancellation_keys(message: InboundMessage) -> tuple[str, str]:
     """What another message must name to call this one off: its unique key, alone or behind the topic as 5.3 has it."""
     key = message.properties.get(Property.UNIQUE_KEY, "")
     return key, f"{message.properties.get(Property.REAL_TOPIC)}_{key}"
@@ -256,12 +256,12 @@ class DelayedDelivery:
         self._intake = intake
         self._file = file
         self._clock = clock
-        self._alarm = Alarm(clock)
+        self._wakeup = WakeupTimer(clock)
         self._queues = LevelQueues(service.store)
         saved = _load(file)
         self._levels = levels_of(service.store, delays_ms, saved)
         self._saved = saved
-        service.store.components.dispatcher.on_arrival(self._arrived, topic=SCHEDULE)
+        service.store.components.dispatcher.on_arrival(self._on_arrival, topic=SCHEDULE)
 
     @classmethod
     @asynccontextmanager
@@ -276,8 +276,8 @@ class DelayedDelivery:
         finally:
             await delivery.save()
 
-    def _arrived(self, topic: str, queue_id: int, queue_end: int, delivery_ms: int) -> None:
-        self._alarm.ring_by(delivery_ms)
+    def _on_arrival(self, topic: str, queue_id: int, queue_end: int, delivery_ms: int) -> None:
+        self._wakeup.wake_by(delivery_ms)
 
     def offsets(self) -> dict[int, int]:
         """By level, the next entry to deliver; only of levels that were ever used."""
@@ -293,7 +293,7 @@ class DelayedDelivery:
     async def run(self) -> None:
         while True:
             await self.deliver_due()
-            await self._alarm.wait(await self._next_ms())
+            await self._wakeup.wait(await self._next_ms())
 
     async def _next_ms(self) -> int | None:
         """Looks twice: by the second time all is in memory, and nothing can arrive while it looks (alarm.py)."""
@@ -319,10 +319,10 @@ class DelayedDelivery:
             for record in result.slices:
                 self._deliver(level, record)
         except (StoreError, OSError) as error:
-            self._hold(level, error)
+            self._schedule_retry(level, error)
             return False
         level.offset = max(level.offset, result.next_offset)
-        level.held_until_ms = 0
+        level.retry_at_ms = 0
         return True
 
     def _deliver(self, level: Level, record: memoryview) -> None:
@@ -341,17 +341,17 @@ class DelayedDelivery:
         if isinstance(view, RecordView):
             level.offset = max(level.offset, view.queue_offset + 1)
 
-    def _hold(self, level: Level, error: Exception) -> None:
-        if not level.held_until_ms:
+    def _schedule_retry(self, level: Level, error: Exception) -> None:
+        if not level.retry_at_ms:
             facts = {"level": level.number, "offset": level.offset, "reason": str(error)}
             log.warning("delayed messages not delivered yet", extra=facts)
-        level.held_until_ms = self._clock.now_ms() + RETRY_MS
+        level.retry_at_ms = self._clock.now_ms() + RETRY_MS
 
     # --- saving -----------------------------------------------------------------------------------------------------
 
     async def save(self) -> None:
         offsets = self.offsets()
-        if offsets == self._saved or not await log_durable(self._service):
+        if offsets == self._saved or not await wait_log_durable(self._service):
             return
         try:
             await asyncio.to_thread(self._file.save, DelayOffsetTable(offset_table=offsets))

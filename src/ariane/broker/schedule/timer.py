@@ -20,12 +20,12 @@ from pathlib import Path
 
 from ariane.broker.schedule.delay_levels import (
     TIMER_CANCELS,
-    Alarm,
-    cancelled_by,
+    WakeupTimer,
+    cancellation_keys,
     delivered,
     due_ms,
-    log_durable,
     rolled,
+    wait_log_durable,
 )
 from ariane.broker.schedule.timer_log import (
     FILE_BYTES,
@@ -88,7 +88,7 @@ class TimerDeliverer:
             self._drop(physical_offset, error)
             return None
 
-    def settle(self, message: InboundMessage, physical_offset: int, now_ms: int) -> None:
+    def deliver_or_roll(self, message: InboundMessage, physical_offset: int, now_ms: int) -> None:
         """Puts the message where it belongs now; a StoreError when the store cannot take it: try again."""
         try:
             following = rolled(message) if due_ms(message.properties) > now_ms else _delivered(message)
@@ -125,11 +125,11 @@ BATCH = 32
 
 class TimerEnqueuer:
     def __init__(
-        self, service: StoreService, wheel: TimerWheel, out: TimerDeliverer, window_ms: int, offset: int
+        self, service: StoreService, wheel: TimerWheel, deliverer: TimerDeliverer, window_ms: int, offset: int
     ) -> None:
         self._service = service
         self._wheel = wheel
-        self._out = out
+        self._deliverer = deliverer
         self._window_ms = window_ms
         self.offset = offset
         """The next message to take."""
@@ -154,23 +154,23 @@ class TimerEnqueuer:
                 return True
             view = verify(record, check_body_crc=False)
             if isinstance(view, RecordView):
-                self._take(record, view, now_ms)
+                self._enqueue(record, view, now_ms)
                 self.offset = max(self.offset, view.queue_offset + 1)
             else:
                 log.error("waiting message dropped", extra={"queue_offset": self.offset, "reason": str(view)})
         self.offset = max(self.offset, result.next_offset)
         return True
 
-    def _take(self, record: memoryview, view: RecordView, now_ms: int) -> None:
+    def _enqueue(self, record: memoryview, view: RecordView, now_ms: int) -> None:
         """Worked out from the record alone, so that reading the topic again finds the same time."""
         wake_ms = min(_due_ms(view), view.store_timestamp_ms + self._window_ms)
         if view.queue_offset < self.known_below and wake_ms < self.known_ms:
             return
         if wake_ms > now_ms:
-            self._wheel.place(wake_ms, view.physical_offset, view.size)
-        elif (message := self._out.read(record, view.physical_offset)) is not None:
+            self._wheel.add(wake_ms, view.physical_offset, view.size)
+        elif (message := self._deliverer.read(record, view.physical_offset)) is not None:
             # Not through the wheel: a unit for a time before the cursor would count as delivered after a crash.
-            self._out.settle(message, view.physical_offset, now_ms)
+            self._deliverer.deliver_or_roll(message, view.physical_offset, now_ms)
 
 
 def _due_ms(view: RecordView) -> int:
@@ -193,10 +193,10 @@ CANCELLED_MAX = 10_000
 class TimerDrainer:
     """Takes a slot off the wheel and works through it; a put that fails is tried again from the same message."""
 
-    def __init__(self, wheel: TimerWheel, commit_log: CommitLog, out: TimerDeliverer) -> None:
+    def __init__(self, wheel: TimerWheel, commit_log: CommitLog, deliverer: TimerDeliverer) -> None:
         self._wheel = wheel
         self._log = commit_log
-        self._out = out
+        self._deliverer = deliverer
         self._position = NO_UNIT  # the rest of the slot in hand, newest first
         self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # read, in the order of delivery, the next one last
         self._cancelled: set[tuple[str, int]] = set()
@@ -205,14 +205,14 @@ class TimerDrainer:
         """One chunk; whether there was one. A StoreError says that the store cannot take more now."""
         if not self._ready:
             if self._position == NO_UNIT:
-                self._position = self._wheel.take_over(now_ms)
+                self._position = self._wheel.pop_expired_slot(now_ms)
                 self._cancelled.clear()
             if self._position == NO_UNIT:
                 return False
             await self._read_chunk()
         while self._ready:
             unit, message = self._ready[-1]
-            self._out.settle(message, unit.physical_offset, now_ms)
+            self._deliverer.deliver_or_roll(message, unit.physical_offset, now_ms)
             self._ready.pop()
         return True
 
@@ -226,7 +226,7 @@ class TimerDrainer:
         self._prepare(zip(units, records, strict=True))
 
     def _prepare(self, found: Iterable[tuple[TimerUnit, bytes | None]]) -> None:
-        messages = [(unit, self._out.read(record, unit.physical_offset)) for unit, record in found]
+        messages = [(unit, self._deliverer.read(record, unit.physical_offset)) for unit, record in found]
         present = [(unit, message) for unit, message in messages if message is not None]
         for _, message in present:
             if (key := message.properties.get(TIMER_CANCELS)) and len(self._cancelled) < CANCELLED_MAX:
@@ -240,7 +240,7 @@ class TimerDrainer:
         """A message is called off by a later one with its key and its delivery time: in the same slot, and read first,
         because the newest are."""
         at_ms = due_ms(message.properties)
-        return any((key, at_ms) in self._cancelled for key in cancelled_by(message))
+        return any((key, at_ms) in self._cancelled for key in cancellation_keys(message))
 
 
 def _read(places: list[tuple[Segment | None, TimerUnit]]) -> list[bytes | None]:
@@ -272,15 +272,15 @@ class TimerDelivery:
         self._service = service
         self._clock = clock
         self._wheel = wheel
-        self._alarm = Alarm(clock)
-        self._held_until_ms = 0
+        self._wakeup = WakeupTimer(clock)
+        self._retry_at_ms = 0
         self._checkpoint = checkpoint
-        self._out = TimerDeliverer(intake)
+        self._deliverer = TimerDeliverer(intake)
         window_ms = roll_window_ms(service.store.settings.retention_hours)
-        self._take = TimerEnqueuer(service, wheel, self._out, window_ms, checkpoint.queue_offset)
-        self._take.known_below, self._take.known_ms = checkpoint.known_below, checkpoint.known_ms
-        self._drain = TimerDrainer(wheel, parts.commit_log, self._out)
-        parts.dispatcher.on_arrival(self._arrived, topic=TIMER)
+        self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, window_ms, checkpoint.queue_offset)
+        self._enqueuer.known_below, self._enqueuer.known_ms = checkpoint.known_below, checkpoint.known_ms
+        self._drainer = TimerDrainer(wheel, parts.commit_log, self._deliverer)
+        parts.dispatcher.on_arrival(self._on_arrival, topic=TIMER)
 
     @classmethod
     @asynccontextmanager
@@ -293,12 +293,12 @@ class TimerDelivery:
         file_bytes: int = FILE_BYTES,
     ) -> AsyncIterator["TimerDelivery"]:
         delivery = await cls.restored(service, intake, clock, file_bytes)
-        noting = partial(every, clock, checkpoint_interval_s, delivery.note, checkpoint_interval_s)
+        noting = partial(every, clock, checkpoint_interval_s, delivery.write_checkpoint, checkpoint_interval_s)
         try:
             async with background(delivery.run, noting):
                 yield delivery
         finally:
-            await delivery.note()
+            await delivery.write_checkpoint()
             delivery.close()
 
     @classmethod
@@ -325,12 +325,12 @@ class TimerDelivery:
     def behind(self) -> int:
         """How many messages of the timer topic are still to be taken into the wheel."""
         queue = self._service.store.components.queues.get(TIMER, 0)
-        return 0 if queue is None else max(0, queue.max_offset - self._take.offset)
+        return 0 if queue is None else max(0, queue.max_offset - self._enqueuer.offset)
 
     @property
     def dropped(self) -> int:
         """How many could not be delivered since the start; each is told in the log."""
-        return self._out.dropped
+        return self._deliverer.dropped
 
     def oldest_waiting(self) -> IoSteps[int | None]:
         """Where in the commit log the oldest message is that waits, in the wheel or on its way there; None for none."""
@@ -339,27 +339,27 @@ class TimerDelivery:
         yield lambda: found.append(self._wheel.log.oldest_from(since_ms))
         queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is not None:
-            found.append((yield from queue.physical_offset_steps(max(self._take.offset, queue.min_offset))))
-        return min((place for place in found if place is not None), default=None)
+            found.append((yield from queue.physical_offset_steps(max(self._enqueuer.offset, queue.min_offset))))
+        return min((offset for offset in found if offset is not None), default=None)
 
     # --- delivering -------------------------------------------------------------------------------------------------
 
-    def _arrived(self, topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
-        self._alarm.ring_by(self._held_until_ms)
+    def _on_arrival(self, topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
+        self._wakeup.wake_by(self._retry_at_ms)
 
     async def run(self) -> None:
         while True:
-            await self.work()
-            await self._alarm.wait(self._next_ms())
+            await self.run_until_idle()
+            await self._wakeup.wait(self._next_ms())
 
     def _next_ms(self) -> int | None:
-        return self._held_until_ms or self._wheel.next_ms()
+        return self._retry_at_ms or self._wheel.next_ms()
 
-    async def work(self) -> None:
+    async def run_until_idle(self) -> None:
         """Delivers what is due and takes what is new until there is neither. Others get their turn after each batch.
 
         Slots that are over come first: while there are any, the ring must not be filled further."""
-        if self._held_until_ms > self._clock.now_ms():
+        if self._retry_at_ms > self._clock.now_ms():
             return
         try:
             is_busy = True
@@ -367,29 +367,29 @@ class TimerDelivery:
                 is_busy = await self._step()
                 await asyncio.sleep(0)
         except (StoreError, OSError) as error:
-            if not self._held_until_ms:
+            if not self._retry_at_ms:
                 log.warning("waiting messages not delivered yet", extra={"reason": str(error)})
-            self._held_until_ms = self._clock.now_ms() + RETRY_MS
+            self._retry_at_ms = self._clock.now_ms() + RETRY_MS
         else:
-            self._held_until_ms = 0
+            self._retry_at_ms = 0
 
     async def _step(self) -> bool:
         now_ms = self._clock.now_ms()
         dropping = self._wheel.log.drop_before(self._checkpoint.delivered_ms)
         await self._service.run(dropping)  # here, where no thread is reading the log
-        return await self._drain.step(now_ms) or await self._take.step(now_ms)
+        return await self._drainer.step(now_ms) or await self._enqueuer.step(now_ms)
 
     # --- noting -----------------------------------------------------------------------------------------------------
 
-    async def note(self) -> None:
+    async def write_checkpoint(self) -> None:
         """Writes a checkpoint, if there is news."""
-        take, wheel = self._take, self._wheel
+        take, wheel = self._enqueuer, self._wheel
         checkpoint = TimerCheckpoint(wheel.delivered_ms, wheel.log.end, take.offset, take.known_below, take.known_ms)
         is_news = (checkpoint.log_end, checkpoint.queue_offset) != (
             self._checkpoint.log_end,
             self._checkpoint.queue_offset,
         ) or (checkpoint.delivered_ms != self._checkpoint.delivered_ms and checkpoint.log_end > 0)
-        if not is_news or not await log_durable(self._service):
+        if not is_news or not await wait_log_durable(self._service):
             return
         try:
             await asyncio.to_thread(wheel.log.sync_now)
@@ -422,11 +422,13 @@ def _restore(
     checkpoint = read_timer_checkpoint(disk, checkpoint_path(directory))
     if checkpoint is None:
         found = read_apache_checkpoint(disk, config / "timercheck")
-        return TimerWheel(TimerLog.afresh(disk, directory, file_bytes), now_ms), found or TimerCheckpoint(now_ms, 0, 0)
+        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), found or TimerCheckpoint(
+            now_ms, 0, 0
+        )
     log_end, delivered_ms = checkpoint.log_end, checkpoint.delivered_ms
     try:
         return TimerWheel.restore(disk, directory, log_end, delivered_ms, commit_log_end, file_bytes), checkpoint
     except (StoreCorrupt, StoreMismatch) as error:
         log.error("timer log lost: the timer topic is read again", extra={"reason": str(error)})  # noqa: TRY400
         anew = TimerCheckpoint(delivered_ms, 0, 0, known_below=checkpoint.queue_offset, known_ms=delivered_ms)
-        return TimerWheel(TimerLog.afresh(disk, directory, file_bytes), delivered_ms), anew
+        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms), anew

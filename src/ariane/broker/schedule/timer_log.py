@@ -98,12 +98,12 @@ class TimerLog:
         self._synced_to = self._segments.base
         self.end = self._segments.base
         """Where the next unit will be."""
-        self._one_at_a_time = threading.Lock()
+        self._sync_lock = threading.Lock()
         self._sync_error: OSError | None = None
         self._last_wakes: dict[int, int] = {}  # by the base of a file, the latest time in it
 
     @classmethod
-    def afresh(cls, disk: Disk, directory: Path, file_bytes: int = FILE_BYTES) -> "TimerLog":
+    def create_empty(cls, disk: Disk, directory: Path, file_bytes: int = FILE_BYTES) -> "TimerLog":
         """An empty one; what was there is removed."""
         for name in disk.names(directory):
             if offset_of(name) is not None:
@@ -197,7 +197,7 @@ class TimerLog:
     def sync_now(self) -> None:
         """Makes all units durable. Blocks: for a thread. After a failure never again: the kernel forgets what it could
         not write, and the next sync would succeed without it (as in store/maintenance/flush.py)."""
-        with self._one_at_a_time:
+        with self._sync_lock:
             if self._sync_error is not None:
                 raise self._sync_error
             end = self.end

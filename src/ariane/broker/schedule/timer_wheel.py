@@ -23,7 +23,7 @@ from ariane.store.disk import Disk
 SLOT_MS = 100
 """How late a message may be without load. A slot is delivered when it is over, so nothing is early."""
 SLOTS = 3 * 86_400_000 // SLOT_MS
-_LOOK = 1 << 16
+_SCAN_SLOTS = 1 << 16
 
 
 class TimerSlots:
@@ -55,7 +55,7 @@ class TimerSlots:
         end = min(end, begin + SLOTS)
         while slot < end:
             index = slot % SLOTS
-            part = self._heads[index : min(index + _LOOK, index + end - slot, SLOTS)]
+            part = self._heads[index : min(index + _SCAN_SLOTS, index + end - slot, SLOTS)]
             used = int(np.argmax(part != 0))
             if part[used]:
                 return slot + used
@@ -119,7 +119,7 @@ class TimerWheel:
         """Everything for an earlier time has left the wheel."""
         return self._cursor * SLOT_MS
 
-    def place(self, wake_ms: int, physical_offset: int, size: int) -> None:
+    def add(self, wake_ms: int, physical_offset: int, size: int) -> None:
         """Keeps a message until `wake_ms`. StoreFull, and nothing kept, when the log cannot take it.
 
         When the clock was set back, the slot may lie before the cursor, which then goes back too: what is delivered in
@@ -133,7 +133,7 @@ class TimerWheel:
         self._used_from = min(self._used_from, slot)
         self.pending += 1
 
-    def take_over(self, now_ms: int) -> int:
+    def pop_expired_slot(self, now_ms: int) -> int:
         """The newest unit of the first slot that is over, which is empty then; NO_UNIT when no slot waits."""
         end = slot_of(now_ms)
         slot = self._next_used(end)
@@ -157,10 +157,10 @@ class TimerWheel:
     def chunk(self, position: int, count_max: int, bytes_max: int) -> list[TimerUnit]:
         """Units from `position` back, no more than so many, nor, but for the first, than so many bytes of records."""
         units = self.log.chain(position, count_max)
-        return list(_within(units, bytes_max))
+        return list(_limit_bytes(units, bytes_max))
 
 
-def _within(units: list[TimerUnit], bytes_max: int) -> Iterator[TimerUnit]:
+def _limit_bytes(units: list[TimerUnit], bytes_max: int) -> Iterator[TimerUnit]:
     taken = 0
     for unit in units:
         taken += unit.size

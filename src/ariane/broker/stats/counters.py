@@ -23,7 +23,7 @@ COLUMNS = 3
 """Of a sample: messages, bytes, times."""
 
 
-class Tally:
+class TrafficCounter:
     """Of one topic, or of one group and topic. Its few attributes are raised in place: that is the hot path."""
 
     __slots__ = ("bytes", "merged", "messages", "samples")
@@ -41,12 +41,12 @@ class Tally:
         """How often something came: a batch is one time."""
         return self.messages - self.merged
 
-    def note(self, slot: int) -> None:
+    def sample(self, slot: int) -> None:
         at = slot * COLUMNS
         self.samples[at], self.samples[at + 1], self.samples[at + 2] = self.messages, self.bytes, self.times
 
 
-class GroupTally(Tally):
+class GroupCounter(TrafficCounter):
     """What a group got from a topic, and up to where."""
 
     __slots__ = ("pulled",)
@@ -103,7 +103,7 @@ TICK_S = 10
 """Time between two samples of the shortest window, as Apache's."""
 
 
-class Recent(NamedTuple):
+class WindowTotals(NamedTuple):
     """What came within a window."""
 
     messages: int
@@ -114,7 +114,7 @@ class Recent(NamedTuple):
 
 
 @dataclass(slots=True)
-class Window:
+class SlidingWindow:
     first_slot: int
     slots: int
     ticks: int
@@ -130,29 +130,29 @@ class Window:
         self.sampled_at[self.next] = now
         self.next = (self.next + 1) % self.slots
 
-    def recent(self, tally: Tally, now: float) -> Recent:
+    def recent(self, counter: TrafficCounter, now: float) -> WindowTotals:
         at = self.next_slot * COLUMNS
-        messages, size, times = tally.samples[at : at + COLUMNS]
+        messages, size, times = counter.samples[at : at + COLUMNS]
         seconds = max(now - self.sampled_at[self.next], 1.0)
-        return Recent(tally.messages - messages, tally.bytes - size, tally.times - times, seconds)
+        return WindowTotals(counter.messages - messages, counter.bytes - size, counter.times - times, seconds)
 
 
-_SHAPES = ((6, 1), (6, 60), (24, 360))  # slots, and ticks between two samples: 10 s, 10 min, 1 h
+_WINDOW_SPECS = ((6, 1), (6, 60), (24, 360))  # slots, and ticks between two samples: 10 s, 10 min, 1 h
 
 
-class Windows:
-    SLOTS = sum(slots for slots, _ in _SHAPES)
+class SlidingWindows:
+    SLOTS = sum(slots for slots, _ in _WINDOW_SPECS)
 
     def __init__(self, now: float) -> None:
         self._ticks = 0
         first = 0
         made = []
-        for slots, ticks in _SHAPES:
-            made.append(Window(first, slots, ticks, [now] * slots))
+        for slots, ticks in _WINDOW_SPECS:
+            made.append(SlidingWindow(first, slots, ticks, [now] * slots))
             first += slots
         self.minute, self.hour, self.day = made
 
-    def tick(self) -> list[Window]:
+    def tick(self) -> list[SlidingWindow]:
         """To be called every TICK_S: the windows that a sample is due for."""
         self._ticks += 1
         return [window for window in (self.minute, self.hour, self.day) if self._ticks % window.ticks == 0]
@@ -160,12 +160,12 @@ class Windows:
 
 # ---
 
-TALLIES_MAX = 100_000
+COUNTERS_MAX = 100_000
 """Of each kind; one takes about 1.2 KiB. What is beyond them is counted together, under a name of no topic."""
 
-ELSEWHERE = "..."
+OVERFLOW_KEY = "..."
 
-WAITING_MAX = 8_192
+UNCOUNTED_MAX = 8_192
 """Messages of different topics that wait to be counted, until somebody asks. A topic that gets a few of them is then
 touched once: with 5,000 topics its tally is never in the CPU's cache, and took 0.65 us of each message."""
 
@@ -175,26 +175,26 @@ SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.
 SIZE_BITS_MAX = 40
 
 K = TypeVar("K")
-T = TypeVar("T", bound=Tally)
+T = TypeVar("T", bound=TrafficCounter)
 TopicAndGroup = tuple[str, str]
 
 
 class Counters:
-    def __init__(self, tallies_max: int = TALLIES_MAX) -> None:
-        self._tallies_max = tallies_max
-        self._puts: dict[str, Tally] = {}
-        self._waiting_topics: list[str] = []  # of messages that are not in a tally yet, and their sizes
-        self._waiting_sizes: list[int] = []
-        self.ordered_puts: dict[str, Tally] = {}
+    def __init__(self, counters_max: int = COUNTERS_MAX) -> None:
+        self._counters_max = counters_max
+        self._puts: dict[str, TrafficCounter] = {}
+        self._uncounted_topics: list[str] = []  # of messages that are not in a tally yet, and their sizes
+        self._uncounted_sizes: list[int] = []
+        self.ordered_puts: dict[str, TrafficCounter] = {}
         """Those of them that have a sharding key."""
-        self.gets: dict[TopicAndGroup, GroupTally] = {}
-        self.cold_gets: dict[TopicAndGroup, Tally] = {}
+        self.gets: dict[TopicAndGroup, GroupCounter] = {}
+        self.cold_gets: dict[TopicAndGroup, TrafficCounter] = {}
         """Those of them that had to wait for the disk."""
-        self.send_backs: dict[TopicAndGroup, Tally] = {}
+        self.send_backs: dict[TopicAndGroup, TrafficCounter] = {}
         """By the topic that the message was first sent to."""
-        self.dead_letters: dict[TopicAndGroup, Tally] = {}
-        self.commits: dict[str, Tally] = {}
-        self.rollbacks: dict[str, Tally] = {}
+        self.dead_letters: dict[TopicAndGroup, TrafficCounter] = {}
+        self.commits: dict[str, TrafficCounter] = {}
+        self.rollbacks: dict[str, TrafficCounter] = {}
         self.sizes = [0] * (SIZE_BITS_MAX + 1)
         """Messages by the size of their records: number n is of those above 2**(n - 1) and up to 2**n bytes."""
         self.bytes_in = 0
@@ -215,15 +215,15 @@ class Counters:
     # --- into the log -----------------------------------------------------------------------------------------------
 
     @property
-    def puts(self) -> dict[str, Tally]:
+    def puts(self) -> dict[str, TrafficCounter]:
         """By topic, as it is in the log: a delayed message counts for the schedule topic first, for its own later."""
-        if self._waiting_topics:
-            self._count_waiting()
+        if self._uncounted_topics:
+            self._count_uncounted()
         return self._puts
 
-    def _count_waiting(self) -> None:
-        topics, self._waiting_topics = self._waiting_topics, []
-        sizes, self._waiting_sizes = self._waiting_sizes, []
+    def _count_uncounted(self) -> None:
+        topics, self._uncounted_topics = self._uncounted_topics, []
+        sizes, self._uncounted_sizes = self._uncounted_sizes, []
         totals: dict[str, int] = {}
         for topic, size in zip(topics, sizes, strict=True):
             totals[topic] = totals.get(topic, 0) + size
@@ -232,11 +232,11 @@ class Counters:
 
     def put(self, topic: str, size: int, seconds: float) -> None:
         """One message is in the log; the append took `seconds`."""
-        tally = self._puts.get(topic)
-        if tally is None:
-            tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
-        tally.messages += 1
-        tally.bytes += size
+        counter = self._puts.get(topic)
+        if counter is None:
+            counter = self._counter(self._puts, topic, OVERFLOW_KEY, TrafficCounter)
+        counter.messages += 1
+        counter.bytes += size
         self.bytes_in += size
         self.sizes[(size - 1).bit_length()] += 1
         self.append_s.add(seconds)
@@ -255,32 +255,32 @@ class Counters:
         if topics.count(topics[0]) == len(topics):
             self._put(topics[0], len(sizes), total)
         else:
-            self._waiting_topics += topics
-            self._waiting_sizes += sizes
-            if len(self._waiting_topics) >= WAITING_MAX:
-                self._count_waiting()
+            self._uncounted_topics += topics
+            self._uncounted_sizes += sizes
+            if len(self._uncounted_topics) >= UNCOUNTED_MAX:
+                self._count_uncounted()
 
     def _put(self, topic: str, messages: int, size: int) -> None:
-        tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
-        tally.messages += messages
-        tally.bytes += size
+        counter = self._counter(self._puts, topic, OVERFLOW_KEY, TrafficCounter)
+        counter.messages += messages
+        counter.bytes += size
 
     def put_together(self, topic: str, appended: Sequence[Appended]) -> None:
         """A batch is in the log. The store does not time those."""
-        tally = self._tally(self._puts, topic, ELSEWHERE, Tally)
+        counter = self._counter(self._puts, topic, OVERFLOW_KEY, TrafficCounter)
         for one in appended:
-            tally.bytes += one.size
+            counter.bytes += one.size
             self.bytes_in += one.size
             self.sizes[(one.size - 1).bit_length()] += 1
-        tally.messages += len(appended)
-        tally.merged += len(appended) - 1
+        counter.messages += len(appended)
+        counter.merged += len(appended) - 1
         self.merged_in += len(appended) - 1
 
     def put_batch(self, topic: str, sizes: Sequence[int], batches: int = 1) -> None:
         """A client's batch is in the log, or several; the sizes of all records."""
         count, total = len(sizes), sum(sizes)
         self._put(topic, count, total)
-        self._puts[topic if topic in self._puts else ELSEWHERE].merged += count - batches
+        self._puts[topic if topic in self._puts else OVERFLOW_KEY].merged += count - batches
         self.merged_in += count - batches
         self.bytes_in += total
         smallest, largest = (min(sizes) - 1).bit_length(), (max(sizes) - 1).bit_length()
@@ -292,9 +292,9 @@ class Counters:
 
     def put_ordered(self, topic: str, size: int) -> None:
         """One of those that were put has a sharding key."""
-        tally = self._tally(self.ordered_puts, topic, ELSEWHERE, Tally)
-        tally.messages += 1
-        tally.bytes += size
+        counter = self._counter(self.ordered_puts, topic, OVERFLOW_KEY, TrafficCounter)
+        counter.messages += 1
+        counter.bytes += size
 
     def rejected(self, error: RequestFailed) -> None:
         """A send was refused. Flow control tells its reason in brackets, others have a code of their own."""
@@ -309,11 +309,11 @@ class Counters:
 
     def got(self, topic: str, group: str, queue_id: int, messages: int, size: int, next_offset: int) -> None:
         """A pull is answered with messages; the group goes on from `next_offset`."""
-        tally = self._of_group(topic, group)
-        tally.messages += messages
-        tally.bytes += size
-        tally.merged += messages - 1
-        tally.pulled[queue_id] = next_offset
+        counter = self._of_group(topic, group)
+        counter.messages += messages
+        counter.bytes += size
+        counter.merged += messages - 1
+        counter.pulled[queue_id] = next_offset
         self.found += 1
         self.messages_out += messages
         self.bytes_out += size
@@ -323,8 +323,8 @@ class Counters:
         self._of_group(topic, group).pulled[queue_id] = next_offset
         self.missed += 1
 
-    def _of_group(self, topic: str, group: str) -> GroupTally:
-        return self._tally(self.gets, (topic, group), (ELSEWHERE, ELSEWHERE), GroupTally)
+    def _of_group(self, topic: str, group: str) -> GroupCounter:
+        return self._counter(self.gets, (topic, group), (OVERFLOW_KEY, OVERFLOW_KEY), GroupCounter)
 
     def read_cold(self, topic: str, group: str, messages: int, size: int, seconds: float) -> None:
         """A pull had to wait for the disk."""
@@ -343,29 +343,35 @@ class Counters:
     def died(self, topic: str, group: str, size: int) -> None:
         self._add(self.dead_letters, topic, group, 1, size)
 
-    def _add(self, table: dict[TopicAndGroup, Tally], topic: str, group: str, messages: int, size: int) -> None:
-        tally = self._tally(table, (topic, group), (ELSEWHERE, ELSEWHERE), Tally)
-        tally.messages += messages
-        tally.bytes += size
-        tally.merged += messages - 1
+    def _add(
+        self, table: dict[TopicAndGroup, TrafficCounter], topic: str, group: str, messages: int, size: int
+    ) -> None:
+        counter = self._counter(table, (topic, group), (OVERFLOW_KEY, OVERFLOW_KEY), TrafficCounter)
+        counter.messages += messages
+        counter.bytes += size
+        counter.merged += messages - 1
 
     def ended(self, topic: str, *, is_commit: bool) -> None:
-        self._tally(self.commits if is_commit else self.rollbacks, topic, ELSEWHERE, Tally).messages += 1
+        self._counter(self.commits if is_commit else self.rollbacks, topic, OVERFLOW_KEY, TrafficCounter).messages += 1
 
     # --- keeping them few -------------------------------------------------------------------------------------------
 
-    def _tally(self, table: dict[K, T], key: K, elsewhere: K, kind: Callable[[int], T]) -> T:
-        tally = table.get(key)
-        if tally is None:
-            if len(table) >= self._tallies_max:
-                key = elsewhere
-            tally = table.get(key) or table.setdefault(key, kind(Windows.SLOTS))
-        return tally
+    def _counter(self, table: dict[K, T], key: K, overflow_key: K, kind: Callable[[int], T]) -> T:
+        counter = table.get(key)
+        if counter is None:
+            if len(table) >= self._counters_max:
+                key = overflow_key
+            counter = table.get(key) or table.setdefault(key, kind(SlidingWindows.SLOTS))
+        return counter
 
-    def all(self) -> list[Tally]:
-        return [tally for table in self._tables() for tally in table.values()]
+    def all(self) -> list[TrafficCounter]:
+        return [counter for table in self._tables() for counter in table.values()]
 
-    def _tables(self) -> tuple[dict[str, Tally] | dict[TopicAndGroup, Tally] | dict[TopicAndGroup, GroupTally], ...]:
+    def _tables(
+        self,
+    ) -> tuple[
+        dict[str, TrafficCounter] | dict[TopicAndGroup, TrafficCounter] | dict[TopicAndGroup, GroupCounter], ...
+    ]:
         by_topic = (self.puts, self.ordered_puts, self.commits, self.rollbacks)
         return (*by_topic, self.gets, self.cold_gets, self.send_backs, self.dead_letters)
 

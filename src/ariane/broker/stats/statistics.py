@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
 
-from ariane.broker.stats.counters import TICK_S, Counters, Recent, Tally, Window, Windows
+from ariane.broker.stats.counters import TICK_S, Counters, SlidingWindow, SlidingWindows, TrafficCounter, WindowTotals
 from ariane.clock import Clock
 from ariane.lifecycle import background, every
 
@@ -28,7 +28,7 @@ class Totals(NamedTuple):
         return cls(at, counters.messages_in, counters.found, counters.missed, counters.messages_out)
 
 
-class Mornings(NamedTuple):
+class DayStartTotals(NamedTuple):
     """How many messages had been put and got when a day began, or when the broker started."""
 
     yesterday: tuple[int, int] = (0, 0)
@@ -43,7 +43,7 @@ class Rates:
         self._clock = clock
         self._samples: deque[Totals] = deque([self._now()], maxlen=SPANS_S[-1] + 1)
         self._day = self._today()
-        self.mornings = Mornings()
+        self.day_start = DayStartTotals()
 
     def sample(self) -> None:
         self._samples.append(self._now())
@@ -51,7 +51,7 @@ class Rates:
         if day != self._day:
             self._day = day
             counted = self._counters.messages_in, self._counters.messages_out
-            self.mornings = Mornings(self.mornings.today, counted)
+            self.day_start = DayStartTotals(self.day_start.today, counted)
 
     def texts(self) -> dict[str, str]:
         """Under the names of runtime info. 4.x and 5.x tools spell one of them differently."""
@@ -97,16 +97,16 @@ def _text(over: list[tuple[Totals, Totals]], number: Callable[[Totals], int]) ->
 # Apache has more. GROUP_GET_LATENCY is in whole milliseconds and would always be 0 here; how far a group's reads are
 # behind (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME) is told by no request of Apache's, and here by the page of metrics.
 
-_TALLIES_IN_A_TURN = 2_000  # about a millisecond; then others get their turn on the loop
-_NAMES_APART = "@"
+_COUNTERS_PER_YIELD = 2_000  # about a millisecond; then others get their turn on the loop
+_KEY_SEPARATOR = "@"
 
 
 class Statistic(NamedTuple):
     """What came in the last minute, hour and day."""
 
-    minute: Recent
-    hour: Recent
-    day: Recent
+    minute: WindowTotals
+    hour: WindowTotals
+    day: WindowTotals
 
 
 class Statistics:
@@ -117,10 +117,10 @@ class Statistics:
         self.rates = Rates(counters, clock)
         self._clock = clock
         self._cluster = cluster
-        self._windows = Windows(clock.monotonic())
+        self._windows = SlidingWindows(clock.monotonic())
         self._seconds = 0
-        self._puts = Tally(Windows.SLOTS)
-        self._gets = Tally(Windows.SLOTS)
+        self._puts = TrafficCounter(SlidingWindows.SLOTS)
+        self._gets = TrafficCounter(SlidingWindows.SLOTS)
 
     @classmethod
     @asynccontextmanager
@@ -154,18 +154,18 @@ class Statistics:
         await self._note(due)
         return self._windows.hour in due
 
-    async def _note(self, due: list[Window]) -> None:
+    async def _note(self, due: list[SlidingWindow]) -> None:
         now = self._clock.monotonic()
         slots = [window.next_slot for window in due]
         for window in due:  # first, so that nobody takes a sample of this very moment for the oldest one
             window.sampled(now)
-        for number, tally in enumerate([*self._of_broker(), *self.counters.all()], 1):
+        for number, counter in enumerate([*self._of_broker(), *self.counters.all()], 1):
             for slot in slots:
-                tally.note(slot)
-            if number % _TALLIES_IN_A_TURN == 0:
+                counter.sample(slot)
+            if number % _COUNTERS_PER_YIELD == 0:
                 await asyncio.sleep(0)
 
-    def _of_broker(self) -> tuple[Tally, Tally]:
+    def _of_broker(self) -> tuple[TrafficCounter, TrafficCounter]:
         counters = self.counters
         self._puts.messages, self._puts.bytes = counters.messages_in, counters.bytes_in
         self._puts.merged = counters.merged_in
@@ -177,22 +177,22 @@ class Statistics:
 
     def find(self, name: str, key: str) -> Statistic | None:
         """A statistic by Apache's name and key; None when nothing is counted under them."""
-        tally = self._tally(name, key)
-        if tally is None:
+        counter = self._counter(name, key)
+        if counter is None:
             return None
         now, windows = self._clock.monotonic(), self._windows
-        return Statistic(*(window.recent(tally, now) for window in (windows.minute, windows.hour, windows.day)))
+        return Statistic(*(window.recent(counter, now) for window in (windows.minute, windows.hour, windows.day)))
 
-    def _tally(self, name: str, key: str) -> Tally | None:
+    def _counter(self, name: str, key: str) -> TrafficCounter | None:
         puts, gets = self._of_broker()
         if name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS"):
             return (puts if name == "BROKER_PUT_NUMS" else gets) if key == self._cluster else None
         if name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"):
             return self.counters.puts.get(key)
-        topic, _, group = key.partition(_NAMES_APART)
+        topic, _, group = key.partition(_KEY_SEPARATOR)
         return self._by_group().get(name, {}).get((topic, group))
 
-    def _by_group(self) -> dict[str, Mapping[tuple[str, str], Tally]]:
+    def _by_group(self) -> dict[str, Mapping[tuple[str, str], TrafficCounter]]:
         counters = self.counters
         return {
             "GROUP_GET_NUMS": counters.gets,
@@ -208,8 +208,8 @@ class Statistics:
 
     def consume_rate(self, group: str, topic: str) -> float:
         """Messages a second that a group took from a topic in the last minute."""
-        tally = self.counters.gets.get((topic, group))
-        if tally is None:
+        counter = self.counters.gets.get((topic, group))
+        if counter is None:
             return 0.0
-        recent = self._windows.minute.recent(tally, self._clock.monotonic())
+        recent = self._windows.minute.recent(counter, self._clock.monotonic())
         return recent.messages / recent.seconds

@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import pairwise
 from time import time
 
-from ariane.broker.groups.configs import differing_topics, wants_of
+from ariane.broker.groups.configs import differing_topics, subscription_set_of
 from ariane.cli.dlq import REDRIVE_GROUP, views_of_all
 from ariane.cli.doctor.findings import Finding, failure, ok, warning
 from ariane.client.admin import Admin
@@ -201,7 +201,7 @@ async def check_subscriptions(admin: Admin) -> AsyncIterator[Finding]:
 
 async def _disagreements(admin: Admin, group: str) -> AsyncIterator[Finding]:
     infos = await admin.clients.running_infos(group)
-    wants = {client_id: wants_of(info.subscription_set) for client_id, info in infos.responses.items()}
+    wants = {client_id: subscription_set_of(info.subscription_set) for client_id, info in infos.responses.items()}
     members = sorted(wants)
     for one, other in pairwise(members):
         topics = differing_topics(wants[one], wants[other])
