@@ -38,7 +38,7 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
 
 
 @pytest.mark.parametrize(
-    ("ask", "needed"),
+    ("client_request", "required"),
     [
         (send.SendMessage(topic="t", **SENT), {"topic:t PUB"}),
         (send.SendMessageV2(topic="t", **SENT), {"topic:t PUB"}),
@@ -73,9 +73,11 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
         (offsets.ResetOffsets(topic="t", group="g", timestamp=0, is_force=True), {"group:g SUB", "topic:t SUB"}),
     ],
 )
-def test_what_a_request_needs(request: Request[Any], needed: set[str]) -> None:
-    assert {f"{requirement} {requirement.permission.name}" for requirement in requirements_of(request)} == needed
-    assert not requires_admin(type(request))
+def test_what_a_request_requires(client_request: Request[Any], required: set[str]) -> None:
+    assert {
+        f"{requirement} {requirement.permission.name}" for requirement in requirements_of(client_request)
+    } == required
+    assert not requires_admin(type(client_request))
 
 
 ADMINISTRATORS = {17, 25, 33, 50, 51, 52, 53, 54, 200, 207, 215, 306, 309, 316, 323, 329}

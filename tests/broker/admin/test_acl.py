@@ -102,7 +102,7 @@ async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "admin_request",
     [
         UpdateAccount(access_key="somebody", admin=True),
         DeleteAccount("administrator"),
@@ -111,16 +111,16 @@ async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
         GetAccessRules(),
     ],
 )
-async def test_only_administrators_come_here(tmp_path: Path, request: Request[Any]) -> None:
+async def test_only_administrators_come_here(tmp_path: Path, admin_request: Request[Any]) -> None:
     async with broker(tmp_path) as asker:
         with pytest.raises(RequestFailed, match="Need admin permission") as caught:
-            await asker.ask(request, "somebody", "secret-of-2")
+            await asker.ask(admin_request, "somebody", "secret-of-2")
     assert caught.value.code == ResponseCode.NO_PERMISSION
     assert (tmp_path / "plain_acl.yml").read_text() == FILE
 
 
 @pytest.mark.parametrize(
-    ("ask", "code", "remark"),
+    ("admin_request", "code", "remark"),
     [
         (UpdateAccount(access_key="newcomer"), ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, "secretKey must be"),
         (DeleteAccount("stranger"), ResponseCode.DELETE_ACL_CONFIG_FAILED, "there is no account stranger"),
@@ -128,11 +128,11 @@ async def test_only_administrators_come_here(tmp_path: Path, request: Request[An
     ],
 )
 async def test_a_change_that_cannot_be_is_refused(
-    tmp_path: Path, request: Request[Any], code: ResponseCode, remark: str
+    tmp_path: Path, admin_request: Request[Any], code: ResponseCode, remark: str
 ) -> None:
     async with broker(tmp_path) as asker:
         with pytest.raises(RequestFailed, match=remark) as caught:
-            await asker.ask(request)
+            await asker.ask(admin_request)
     assert caught.value.code == code
 
 

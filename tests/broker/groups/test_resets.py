@@ -104,7 +104,7 @@ async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "code", "reason"),
+    ("reset", "code", "reason"),
     [
         (ResetOffsets(topic="unknown", group="g"), ResponseCode.TOPIC_NOT_EXIST, "unknown does not exist"),
         (ResetOffsets(topic="orders", group="typo"), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "neither settings nor"),
@@ -117,11 +117,11 @@ async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
         ),
     ],
 )
-async def test_a_reset_that_cannot_be_moves_nothing(request: ResetOffsets, code: int, reason: str) -> None:
+async def test_a_reset_that_cannot_be_moves_nothing(reset: ResetOffsets, code: int, reason: str) -> None:
     here = await stage()
     before = here.parts.offsets.table()
     async with at_work(here.parts) as server, speaker(server) as admin:
-        refused, remark = await admin.refusal(request)
+        refused, remark = await admin.refusal(reset)
     assert (refused, reason in remark) == (code, True)
     assert here.parts.offsets.table() == before
 
