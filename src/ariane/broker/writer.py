@@ -230,7 +230,7 @@ class MessageWriter:
         self._tickets = itertools.count()
         self._store_staged: Callable[[], None] = _nothing_staged
 
-    # --- into the log -----------------------------------------------------------------------------------------------
+    # --- into the log -------------------------------------------------------------------------------------------------
 
     def put(self, message: InboundMessage) -> Appended:
         """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
@@ -304,7 +304,7 @@ class MessageWriter:
     def _rules(self) -> DelayRules:
         return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)
 
-    # --- until it is durable ----------------------------------------------------------------------------------------
+    # --- until it is durable ------------------------------------------------------------------------------------------
 
     def is_safe(self, appended: Appended) -> bool:
         """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""

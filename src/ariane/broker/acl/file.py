@@ -1,4 +1,4 @@
-"""`plain_acl.yml`: read with care, changed entry by entry, replaced atomically.
+"""The ACL file `plain_acl.yml`: validated when read, changed account by account, replaced atomically.
 
     globalWhiteRemoteAddresses: [10.10.103.*]
     accounts:
@@ -13,7 +13,7 @@
     dataVersion:
     - {counter: 1, timestamp: 1700000000000}
 
-A save writes the whole document anew: comments are lost, as they are with Apache.
+A save rewrites the whole document, so comments are lost, as in Apache.
 """
 
 import re
@@ -34,24 +34,26 @@ Document: TypeAlias = dict[str, Any]
 
 
 def read_rules(disk: Disk, path: Path) -> tuple[Document, Rules]:
-    """SettingsError, naming file, cause and cure, when the file is missing, too large or not such a document."""
+    """Reads and validates the file. SettingsError, with cause and hint, if it is missing, too large or invalid."""
     try:
         content = read_all(disk, path, FILE_BYTES_MAX + 1)
     except OSError as error:
         raise SettingsError(f"cannot read the access file {path}: {error.strerror}") from error
     if content is None:
-        raise SettingsError(f"there is no access file {path}: create it with an admin account, or set aclEnable=false")
+        raise SettingsError(
+            f"the access file {path} does not exist: create it with an admin account, or set aclEnable=false"
+        )
     try:
         document = parse_document(content)
         return document, rules_of(document)
     except ValueError as error:
-        raise SettingsError(f"the access file {path} is not usable: {error}") from error
+        raise SettingsError(f"the access file {path} is invalid: {error}") from error
 
 
 def parse_document(content: bytes) -> Document:
-    """ValueError for what is not one YAML mapping."""
+    """ValueError if the content is not a YAML mapping."""
     if len(content) > FILE_BYTES_MAX:
-        raise ValueError(f"it has more than {FILE_BYTES_MAX} bytes")
+        raise ValueError(f"it is larger than {FILE_BYTES_MAX} bytes")
     from ariane.broker.acl.yaml_loader import parse
 
     document = parse(content)
@@ -63,7 +65,7 @@ def parse_document(content: bytes) -> Document:
 
 
 def save_document(disk: Disk, path: Path, document: Document) -> None:
-    """Atomic and durable; OSError when it fails, and then nothing has changed."""
+    """Atomic and durable. On OSError nothing has changed."""
     from ariane.broker.acl.yaml_loader import dump
 
     replace_all(disk, path, dump(document))
@@ -73,17 +75,17 @@ def save_document(disk: Disk, path: Path, document: Document) -> None:
 
 
 def with_account(document: Document, change: UpdateAccount, now_ms: int) -> Document:
-    """The account as it was, with what `change` names; a new one when there was none."""
+    """The document with the fields of `change` applied to the account, which is created if it does not exist."""
     accounts = _accounts(document)
     old = next((entry for entry in accounts if entry["accessKey"] == change.access_key), None)
     entry = {**(old or {"accessKey": change.access_key}), **_changed_fields(change)}
-    kept = [entry if other is old else other for other in accounts]
-    return _with_next_version({**document, "accounts": kept if old is not None else [*kept, entry]}, now_ms)
+    others = [entry if other is old else other for other in accounts]
+    return _with_next_version({**document, "accounts": others if old is not None else [*others, entry]}, now_ms)
 
 
 def without_account(document: Document, access_key: str, now_ms: int) -> Document:
-    kept = [entry for entry in _accounts(document) if entry["accessKey"] != access_key]
-    return _with_next_version({**document, "accounts": kept}, now_ms)
+    others = [entry for entry in _accounts(document) if entry["accessKey"] != access_key]
+    return _with_next_version({**document, "accounts": others}, now_ms)
 
 
 def with_white_list(document: Document, patterns: list[str], now_ms: int) -> Document:
@@ -91,7 +93,7 @@ def with_white_list(document: Document, patterns: list[str], now_ms: int) -> Doc
 
 
 def _changed_fields(change: UpdateAccount) -> Document:
-    """`admin` is always told, the rest only when it is to change; an empty text counts only for the white address."""
+    """Requests always contain `admin`; other fields only if they change. Only the white address may be set to empty."""
     texts = {
         "secretKey": change.secret_key or None,
         "whiteRemoteAddress": change.white_remote_address,
@@ -104,7 +106,7 @@ def _changed_fields(change: UpdateAccount) -> Document:
 
 
 def comma_list(text: str) -> list[str]:
-    """The commas of `10.1.2.{3,4}` separate nothing."""
+    """Splits at commas, except inside braces as in `10.1.2.{3,4}`."""
     return [part.strip() for part in _COMMA.split(text) if part.strip()]
 
 

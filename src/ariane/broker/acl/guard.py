@@ -1,14 +1,14 @@
-"""Access control (ACL 1.0): who may do what, decided for each request before its handler sees it.
+"""Access control (ACL 1.0): checks the permissions of each request before its handler runs.
 
-    1  the address is on the global white list        let in; but accounts are only for signed administrators
-    2  no access key, or an unknown one               refused
-    3  the address is on the account's own white list let in; but accounts are only for administrators
-    4  the signature is wrong                         refused
-    5  the request is an administrator's              refused, unless the account is
-    6  a topic or group that the account may not use  refused
+    1  the address is on the global white list        allowed, except account management without an admin signature
+    2  no access key, or an unknown one               denied
+    3  the address is on the account's own white list allowed, except account management by a non-admin account
+    4  the signature is wrong                         denied
+    5  the request requires an administrator          denied, unless the account is one
+    6  a topic or group without permission            denied
 
-The file is looked at every few seconds. A new one that cannot be read changes nothing but the log: a slip in an editor
-must neither lock everybody out nor let anybody in.
+The file is checked for changes every few seconds. An invalid new file is only logged and the old rules stay: a mistake
+in an editor must neither lock out all accounts nor grant access.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class AccessControl:
     @classmethod
     @asynccontextmanager
     async def open(cls, disk: Disk, path: Path, clock: Clock) -> AsyncIterator["AccessControl"]:
-        """The rules, kept up to date with their file."""
+        """The rules; reloaded in the background when the file changes."""
         access = await asyncio.to_thread(cls, disk, path, clock)
         async with background(lambda: every(clock, POLL_INTERVAL_S, access.reload_if_changed, POLL_INTERVAL_S)):
             yield access
@@ -63,17 +63,17 @@ class AccessControl:
         """The file's content, secrets included."""
         return self._document
 
-    # --- the guard --------------------------------------------------------------------------------------------------
+    # --- the guard ----------------------------------------------------------------------------------------------------
 
     def guard(self, connection: Connection, command: Command, request: Request[Any]) -> None:
-        """For the dispatcher: RequestFailed when the request may not pass."""
+        """Called by the dispatcher. RequestFailed if the request is denied."""
         host = host_of(connection.peer)
         if self._rules.is_whitelisted(host) and not manages_accounts(type(request)):
             return
         try:
             self._check(host, command, request)
-        except RequestFailed as refusal:
-            log.warning("access refused", extra={"peer": connection.peer, "reason": refusal.remark})
+        except RequestFailed as error:
+            log.warning("access refused", extra={"peer": connection.peer, "reason": error.remark})
             raise
 
     def _check(self, host: str, command: Command, request: Request[Any]) -> None:
@@ -101,11 +101,11 @@ class AccessControl:
             raise _permission_denied(f"No acl config for {key}")
         return account
 
-    # --- changes ----------------------------------------------------------------------------------------------------
-    # On the loop and synchronous, as with every table: a change is answered when it is durable, or did not happen.
+    # --- changes ------------------------------------------------------------------------------------------------------
+    # Synchronous, on the event loop, as for every table: the response is sent after the change is durable or has failed.
 
     def put_account(self, change: UpdateAccount) -> None:
-        """ValueError, SettingsError or OSError, and nothing has changed, when it is illegal or cannot be saved."""
+        """ValueError, SettingsError or OSError if it is invalid or cannot be saved; then nothing has changed."""
         self._replace(with_account(self._reloaded_document(), change, self._clock.now_ms()))
 
     def delete_account(self, access_key: str) -> bool:
@@ -119,7 +119,7 @@ class AccessControl:
         self._replace(with_white_list(self._reloaded_document(), patterns, self._clock.now_ms()))
 
     def _reloaded_document(self) -> Document:
-        """What an editor changed since the last look is the ground of a change, not overwritten by it."""
+        """Reloads the file first if it was edited, so that an update never overwrites manual changes."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._document, self._rules = read_rules(self._disk, self._path)
@@ -131,7 +131,7 @@ class AccessControl:
         save_document(self._disk, self._path, document)
         self._document, self._rules, self._stamp = document, rules, self._stamp_now()
 
-    # --- the file ---------------------------------------------------------------------------------------------------
+    # --- the file -----------------------------------------------------------------------------------------------------
 
     async def reload_if_changed(self) -> None:
         stamp = self._stamp_now()
@@ -142,15 +142,15 @@ class AccessControl:
             document, rules = await asyncio.to_thread(read_rules, self._disk, self._path)
         except SettingsError as error:
             self._stamp = stamp
-            log.error("access file not taken, the rules stay", extra={"reason": str(error)})  # noqa: TRY400
+            log.error("access file is invalid, the old rules stay", extra={"reason": str(error)})  # noqa: TRY400
             return
-        # Written to while it was read, by an editor or by a request of ours: the next look takes the whole of it.
+        # If the file changed during the read (by an editor or an admin request), the next check reads it again.
         if self._stamp == before and self._stamp_now() == stamp:
             self._document, self._rules, self._stamp = document, rules, stamp
-            log.info("access rules taken", extra={"file": str(self._path), "accounts": len(rules.accounts)})
+            log.info("access rules loaded", extra={"file": str(self._path), "accounts": len(rules.accounts)})
 
     def _stamp_now(self) -> tuple[int, int] | None:
-        """Time and size of the file; None when it is not there."""
+        """Modification time and size of the file; None if it does not exist."""
         try:
             return self._disk.modified_ms(self._path), self._disk.size(self._path) or 0
         except OSError:

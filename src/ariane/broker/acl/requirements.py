@@ -1,9 +1,10 @@
-"""What a request needs: which topics and groups an account must be allowed to use, or that it is an administrator's.
+"""The permissions that each request requires: on topics and groups, or the administrator role.
 
-A group's retry topic `%RETRY%group` is the group: who may consume in a group may also read and write its retries. A
-request that is not listed here is an administrator's: a new one is closed until somebody decides what it needs.
+A permission on a group covers its retry topic `%RETRY%group`: an account that may consume in a group may also read and
+write its retries. A request that is not listed here requires an administrator, so a new request type is closed until
+its requirements are declared.
 
-Apache checks fewer requests; `docs/decisions/access.md` has the difference and the reasons.
+Apache checks fewer requests; `docs/decisions/access.md` has the differences and the reasons.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from ariane.wire.requests import acl, brokers, clients, groups, messages, offset
 
 
 class Permission(IntFlag):
-    """Apache's words. ANY is only ever needed: it means one of the two."""
+    """Apache's names. ANY occurs only in requirements: either PUB or SUB is enough."""
 
     DENY = 1
     ANY = 2
@@ -40,7 +41,7 @@ PUB, SUB, ANY = Permission.PUB, Permission.SUB, Permission.ANY
 
 
 def requirements_of(request: Request[Any]) -> Requirements:
-    """Nothing for a request that any account may make."""
+    """Empty for a request that any account may send."""
     find = _REQUIREMENTS.get(type(request))
     return iter(()) if find is None else find(request)
 
@@ -50,7 +51,7 @@ def requires_admin(request: type[Request[Any]]) -> bool:
 
 
 def manages_accounts(request: type[Request[Any]]) -> bool:
-    """Requests that a white list does not open: who may change it could let anybody in."""
+    """Whether the request manages accounts. A white-listed address is not enough: these change the white list itself."""
     return request in _ACCOUNTS
 
 
@@ -65,7 +66,7 @@ def _group(group: str | None) -> Requirements:
 
 
 def _send(request: Any) -> Requirements:
-    """Traces are for all: whoever may send or consume at all reports it there, in the name of the client library."""
+    """Every account may send traces: client libraries send them on behalf of any producer or consumer."""
     return iter(()) if request.topic == TRACE else _topic(request.topic, PUB)
 
 
@@ -148,8 +149,8 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     offsets.GetConsumerStatus: _consume_as_administrator,
 }
 
-# Names and numbers, no messages. Transactions end by a place in the log, replies go back to who asked: neither names a
-# topic of the account's.
+# Names and numbers, no messages. EndTransaction names a commit log offset and a reply returns to the requester: neither
+# names a topic that a permission could be checked on.
 _ANY_ACCOUNT: frozenset[type[Request[Any]]] = frozenset(
     {
         send.SendReply,

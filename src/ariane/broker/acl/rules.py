@@ -1,4 +1,18 @@
-"""Accounts and white lists, as values: what a document in the form of Apache's `plain_acl.yml` says."""
+"""Parsed ACL rules: accounts, permissions and white lists of a document in Apache's `plain_acl.yml` format.
+
+Address patterns of white lists:
+
+    (blank)                       no address
+    *    *.*.*.*                  every address
+    10.1.2.3    2001:db8::7       one address
+    10.1.2.3,10.1.2.4             each of them
+    10.1.2.{3,4}                  each of them
+    10.1.2.*    2001:db8::1:*     all addresses with this prefix
+    10.1.2-9.*  2001:db8::1-9:*   all addresses in the range
+
+Only asterisks may follow a range or an asterisk. Apache ignores what follows, and so reads `10.1.*.7` as `10.1.*.*`: a
+white list that is wider than it reads.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,20 +24,7 @@ from ariane.broker.acl.requirements import Permission, Requirement
 from ariane.model.topic import DataVersion
 from ariane.settings import Secret
 
-# --- access_addresses ---
-#
-# White lists: which remote addresses a pattern of `plain_acl.yml` names.
-#
-#     (blank)                       nobody
-#     *    *.*.*.*                  everybody
-#     10.1.2.3    2001:db8::7       one address
-#     10.1.2.3,10.1.2.4             each of them
-#     10.1.2.{3,4}                  each of them
-#     10.1.2.*    2001:db8::1:*     all that begin so
-#     10.1.2-9.*  2001:db8::1-9:*   all in the range
-#
-# A range or an asterisk may stand only where all that follows is an asterisk too. Apache ignores what follows, and so
-# takes `10.1.*.7` for `10.1.*.*`: a white list that is wider than it reads.
+# --- address patterns ---
 
 AddressMatch: TypeAlias = Callable[[str], bool]
 Groups: TypeAlias = tuple[int, ...]
@@ -34,17 +35,17 @@ _CACHED_HOSTS = 4096
 
 
 def address_match(pattern: str | None) -> AddressMatch:
-    """What tells whether a remote address is meant; ValueError, naming cause and cure, for an unreadable pattern."""
+    """A predicate for remote addresses; ValueError, with cause and hint, for an invalid pattern."""
     text = (pattern or "").strip()
     if not text:
         return lambda _: False
     if text in _ANY_ADDRESS:
         return lambda _: True
-    wanted = [_ranges(part) for part in _alternatives(text)]
+    alternatives = [_ranges(part) for part in _alternatives(text)]
 
     def matches(host: str) -> bool:
         groups = _groups(host)
-        return groups is not None and any(_in_ranges(groups, ranges) for ranges in wanted)
+        return groups is not None and any(_in_ranges(groups, ranges) for ranges in alternatives)
 
     return matches
 
@@ -79,7 +80,7 @@ def _ranges_v4(text: str) -> Ranges:
 
 
 def _ranges_v6(text: str) -> Ranges:
-    """The part with patterns is cut off, for only a whole address may have a `::`."""
+    """Parses the trailing pattern parts separately, because only a complete address may contain `::`."""
     parts = text.split(":")
     tail = 0
     while tail < len(parts) and ("*" in parts[-1 - tail] or "-" in parts[-1 - tail]):
@@ -104,13 +105,13 @@ def _range(part: str, base: int, largest: int) -> tuple[int, int]:
 
 
 def _number(text: str, base: int) -> int:
-    if not text.isascii() or not text.isalnum():  # int() would take signs, blanks and underscores
+    if not text.isascii() or not text.isalnum():  # int() accepts signs, blanks and underscores
         raise ValueError
     return int(text, base)
 
 
 def _check_order(ranges: list[tuple[int, int]], parts: list[str]) -> Ranges:
-    """Behind the first pattern only asterisks."""
+    """ValueError unless only asterisks follow the first range or asterisk."""
     wide = [index for index, (low, high) in enumerate(ranges) if low != high]
     if wide and any(part != "*" for part in parts[wide[0] + 1 :]):
         raise ValueError
@@ -119,7 +120,7 @@ def _check_order(ranges: list[tuple[int, int]], parts: list[str]) -> Ranges:
 
 @lru_cache(_CACHED_HOSTS)
 def _groups(host: str) -> Groups | None:
-    """4 or 8 numbers; None for what is no address. An IPv4 address in IPv6 clothes is an IPv4 address."""
+    """4 or 8 numbers; None if it is not an address. An IPv4-mapped IPv6 address counts as IPv4."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -139,9 +140,9 @@ def _invalid_pattern(text: str) -> ValueError:
     return ValueError(f"{text!r} is not an address pattern: 10.1.2.3, 10.1.2.*, 10.1.2-9.* or 10.1.2.{{3,4}} expected")
 
 
-# ---
+# --- accounts ---
 
-KEY_LENGTH_MIN = 7  # Apache's "longer than 6", of access keys and secrets
+KEY_LENGTH_MIN = 7  # for access keys and secrets, as in Apache ("longer than 6")
 
 _PERMISSIONS = {
     "DENY": Permission.DENY,
@@ -195,7 +196,7 @@ class Rules:
 
 
 def rules_of(document: object) -> Rules:
-    """ValueError, naming the place, the cause and the cure, when the document is not such a file."""
+    """Parses a document. ValueError, with place, cause and hint, if it is invalid."""
     top = _mapping(document, "the file", _DOCUMENT_KEYS)
     accounts = [_account(entry, index) for index, entry in enumerate(_list(top.get("accounts"), "accounts"), 1)]
     white = _texts(top.get(_WHITE_LIST), _WHITE_LIST)
@@ -204,13 +205,13 @@ def rules_of(document: object) -> Rules:
 
 
 def version_of(value: object) -> DataVersion:
-    """Apache keeps it as a list of one."""
+    """Apache stores the version as a list with one element."""
     entries = _list(value, "dataVersion")
     entry = _mapping(entries[0], "dataVersion", None) if entries else {}
     try:
         return DataVersion(timestamp=int(entry.get("timestamp", 0)), counter=int(entry.get("counter", 0)))
     except (TypeError, ValueError):
-        raise ValueError("dataVersion holds two whole numbers, timestamp and counter: correct or remove it") from None
+        raise ValueError("dataVersion must contain two integers, timestamp and counter: correct or remove it") from None
 
 
 def permission_of(word: object, where: str) -> Permission:
@@ -240,22 +241,22 @@ def _by_key(accounts: Iterable[Account]) -> dict[str, Account]:
     table: dict[str, Account] = {}
     for account in accounts:
         if account.access_key in table:
-            raise ValueError(f"account {account.access_key} is there twice: remove one")
+            raise ValueError(f"account {account.access_key} is defined twice: remove one")
         table[account.access_key] = account
     return table
 
 
 def _key(fields: Mapping[str, Any], name: str, where: str) -> str:
-    """Never shows the value: this one may be the secret."""
+    """Error texts never contain the value: it may be the secret."""
     value = fields.get(name)
     if not isinstance(value, str) or len(value) < KEY_LENGTH_MIN or not value.isprintable():
-        raise ValueError(f"{where}: {name} must be a printable text longer than {KEY_LENGTH_MIN - 1} characters")
+        raise ValueError(f"{where}: {name} must be a printable string longer than {KEY_LENGTH_MIN - 1} characters")
     return value
 
 
 def _address_pattern(value: object, where: str) -> AddressMatch:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{where} must be a text")
+        raise ValueError(f"{where} must be a string")
     try:
         return address_match(value)
     except ValueError as error:
@@ -276,7 +277,7 @@ def _permissions(value: object, where: str) -> dict[str, Permission]:
     return table
 
 
-# --- shapes -----------------------------------------------------------------------------------------------------------
+# --- types of values --------------------------------------------------------------------------------------------------
 
 
 def _mapping(value: object, where: str, known: frozenset[str] | None) -> Mapping[str, Any]:
@@ -300,7 +301,7 @@ def _texts(value: object, where: str) -> list[str]:
     entries = _list(value, where)
     texts = [entry for entry in entries if isinstance(entry, str)]
     if len(texts) != len(entries):
-        raise ValueError(f"{where} must be a list of texts")
+        raise ValueError(f"{where} must be a list of strings")
     return texts
 
 

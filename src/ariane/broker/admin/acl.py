@@ -1,4 +1,4 @@
-"""Accounts and white lists over the wire. The guard lets only administrators come so far (broker/acl/guard.py)."""
+"""Admin requests for accounts and white lists. Only administrators pass the guard (broker/acl/guard.py)."""
 
 from dataclasses import dataclass
 
@@ -28,11 +28,11 @@ from ariane.wire.requests.acl import (
 class AccessHandlers:
     settings: BrokerSettings
     access: AccessControl | None
-    """None when access control is off: there are no accounts then."""
+    """None when access control is disabled: there are no accounts then."""
 
     @handles(UpdateAccount)
     def update_account(self, request: UpdateAccount, call: Call) -> Response:
-        access = self._switched_on()
+        access = self._enabled()
         try:
             access.put_account(request)
         except (ValueError, SettingsError, OSError) as error:
@@ -41,18 +41,18 @@ class AccessHandlers:
 
     @handles(DeleteAccount)
     def delete_account(self, request: DeleteAccount, call: Call) -> Response:
-        access = self._switched_on()
+        access = self._enabled()
         try:
             deleted = access.delete_account(request.access_key)
         except (ValueError, SettingsError, OSError) as error:
             raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, _cause(error)) from error
         if not deleted:
-            raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, f"there is no account {request.access_key}")
+            raise RequestFailed(ResponseCode.DELETE_ACL_CONFIG_FAILED, f"account {request.access_key} does not exist")
         return Response()
 
     @handles(UpdateGlobalWhiteList)
     def update_white_list(self, request: UpdateGlobalWhiteList, call: Call) -> Response:
-        access = self._switched_on()
+        access = self._enabled()
         try:
             access.set_white_list(comma_list(request.global_white_addrs))
         except (ValueError, SettingsError, OSError) as error:
@@ -61,10 +61,10 @@ class AccessHandlers:
 
     @handles(GetAccessVersion)
     def version(self, request: GetAccessVersion, call: Call) -> AccessVersionResponse:
-        version = self._switched_on().rules.version
+        version = self._enabled().rules.version
         return AccessVersionResponse(
             version=_json(version),
-            # 4.9's tool reads a version per file from here. Ours is one file, and where it lies is nobody's business.
+            # mqadmin 4.9 reads a version per file here. There is one file; only its name is shown, not its path.
             all_acl_file_version=_json({self.settings.acl_file.name: version}),
             broker_name=self.settings.name,
             broker_addr=str(self.settings.advertised),
@@ -73,7 +73,7 @@ class AccessHandlers:
 
     @handles(GetAccessRules)
     def rules(self, request: GetAccessRules, call: Call) -> AccessRulesResponse:
-        document = self._switched_on().document
+        document = self._enabled().document
         return AccessRulesResponse(
             body=AccessRules(
                 global_white_addrs=list(document.get("globalWhiteRemoteAddresses") or []),
@@ -81,17 +81,17 @@ class AccessHandlers:
             )
         )
 
-    def _switched_on(self) -> AccessControl:
+    def _enabled(self) -> AccessControl:
         if self.access is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                "access control is off, so there are no accounts: set aclEnable=true and restart the broker",
+                "access control is disabled, so there are no accounts: set aclEnable=true and restart the broker",
             )
         return self.access
 
 
 def _without_secret(entry: dict[str, object]) -> Account:
-    """Apache's answer holds the secrets. They are of use only to somebody who wants to be somebody else."""
+    """Apache's response contains the secrets, which only help to impersonate an account."""
     shown = {name: value for name, value in entry.items() if value and name != "secretKey"}
     return msgspec.convert(shown, Account, strict=False)
 

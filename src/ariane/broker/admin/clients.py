@@ -1,4 +1,4 @@
-"""Who is connected, and questions that the broker passes on to one consumer."""
+"""Admin requests about connected clients, and requests that the broker forwards to one consumer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ from ariane.wire.requests.clients import (
 )
 
 _TIMEOUT_S = 10.0
-_CLIENT_VERSION_MIN = 62  # 3.1.8-SNAPSHOT: older clients know neither of the two questions
+_CLIENT_VERSION_MIN = 62  # 3.1.8-SNAPSHOT: older clients support neither of the two requests
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ConnectionHandlers:
     store: MessageStore
     clock: Clock
 
-    # --- who is connected -------------------------------------------------------------------------------------------
+    # --- connected clients --------------------------------------------------------------------------------------------
 
     @handles(GetConsumerConnections)
     def consumers(self, request: GetConsumerConnections, call: Call) -> ConsumerConnectionsResponse:
@@ -80,7 +80,7 @@ class ConnectionHandlers:
             last_update_timestamp=self.clock.now_ms() - idle_ms,
         )
 
-    # --- questions to one consumer ----------------------------------------------------------------------------------
+    # --- requests to one consumer -------------------------------------------------------------------------------------
 
     @handles(GetRunningInfo)
     async def running_info(self, request: GetRunningInfo, call: Call) -> Encoded:
@@ -88,7 +88,7 @@ class ConnectionHandlers:
 
     @handles(ConsumeDirectly)
     async def consume_directly(self, request: ConsumeDirectly, call: Call) -> Encoded:
-        """The message goes to the consumer as if it had pulled it, whatever it has consumed before."""
+        """The consumer gets the message as if it had pulled it, even if it has consumed it before."""
         member = self._member(request.consumer_group, request.client_id)
         body = await self._message(request.msg_id or "")
         return await self._forward(replace(request, broker_name=self.settings.name, body=body), member)
@@ -97,10 +97,10 @@ class ConnectionHandlers:
         try:
             offset = decode_offset_message_id(message_id).physical_offset
         except RecordError as error:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; give the offset id of the message") from error
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"{error}; use the offset id of the message") from error
         record = await run_in_executor(self.store.lookup.record_at_steps(offset))
         if record is None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} on this broker")
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"message {message_id} is not on this broker")
         return bytes(record)
 
     def _member(self, group_name: str, client_id: str | None) -> Member:
@@ -113,13 +113,13 @@ class ConnectionHandlers:
         if member.version < _CLIENT_VERSION_MIN:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"consumer {member.client_id} is too old to be asked (version {member.version}, at least "
+                f"consumer {member.client_id} does not support this request (version {member.version}, at least "
                 f"{_CLIENT_VERSION_MIN} needed): upgrade it",
             )
         return member
 
     async def _forward(self, request: Request[Any], member: Member) -> Encoded:
-        """The client's own answer, byte for byte: a newer client may say more than we know of."""
+        """The client's response, byte for byte: a newer client may send fields that this version does not know."""
         try:
             response = await member.connection.call(request_command(request, opaque=0), _TIMEOUT_S)
         except CallTimeout as error:
@@ -128,7 +128,7 @@ class ConnectionHandlers:
             ) from error
         except TransportError as error:
             raise RequestFailed(
-                ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} cannot be asked: {error}"
+                ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} cannot be reached: {error}"
             ) from error
         return Encoded(Response(code=response.code, remark=response.remark), response.body)
 

@@ -1,8 +1,8 @@
-"""Settings for those who ask, and the few that a request may change.
+"""Admin requests that read settings, and change those declared `reloadable`.
 
-Any key could once be set by anybody who reached the port, written back to a file, and one of them ended in a shell
-(CVE-2023-33246). Here only settings declared `reloadable` change, for as long as the process runs; no request makes
-this broker write a settings file, and no secret is told or taken.
+In Apache, anyone who could connect could set any key, the settings were written back to a file, and one key was passed
+to a shell (CVE-2023-33246). Here only `reloadable` settings change, until the process ends. No request makes the broker
+write a settings file, and secrets are neither returned nor accepted.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _BODY_CHARACTERS_MAX = 64 * 1024
 _CONSTANTS = {"filterServerNums": "0", "useTLS": "false"}
-"""Of features that this broker has not, but `mqadmin exportConfigs` fails on an answer without these keys."""
+"""Keys of features that this broker does not have: `mqadmin exportConfigs` fails if they are missing."""
 
 
 @dataclass
@@ -61,6 +61,8 @@ class ConfigHandlers:
 
 def _parse_changes(text: str) -> dict[str, str]:
     if len(text) > _BODY_CHARACTERS_MAX:
-        raise SettingsError(f"a request has at most {_BODY_CHARACTERS_MAX} characters of settings, got {len(text)}")
-    wanted = {entry.key: entry.value for entry in read_properties(text)}
-    return {key: value for key, value in wanted.items() if _CONSTANTS.get(key) != value}
+        raise SettingsError(
+            f"a request may contain at most {_BODY_CHARACTERS_MAX} characters of settings, got {len(text)}"
+        )
+    changes = {entry.key: entry.value for entry in read_properties(text)}
+    return {key: value for key, value in changes.items() if _CONSTANTS.get(key) != value}

@@ -1,4 +1,4 @@
-"""Consumer groups: their settings, and how far behind they are."""
+"""Admin requests about consumer groups: configuration, progress and lag."""
 
 import asyncio
 import logging
@@ -47,19 +47,19 @@ class GroupHandlers:
     progress: ConsumeProgress
     clock: Clock
 
-    # --- settings ---------------------------------------------------------------------------------------------------
+    # --- configuration ------------------------------------------------------------------------------------------------
 
     @handles(UpdateGroup)
     def update(self, request: UpdateGroup, call: Call) -> Response:
         if request.body is None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "the body names no group")
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "the request has no body with a group")
         self.groups.put(request.body)
         log.info("group changed", extra={"group": request.body.group_name, "peer": call.connection.peer})
         return Response()
 
     @handles(DeleteGroup)
     def delete(self, request: DeleteGroup, call: Call) -> Response:
-        """Deleting what is not there is done already: a tool that asks every broker must not fail at one of them."""
+        """A missing group is not an error: a tool that asks every broker must not fail at one of them."""
         was_there = self.groups.delete(request.group_name)
         if request.remove_offset or request.clean_offset:
             self.offsets.delete_group(request.group_name)
@@ -83,7 +83,7 @@ class GroupHandlers:
         names = self.clients.groups_of_topic(request.topic) | self.offsets.groups_of(request.topic)
         return GroupListResponse(body=GroupList(group_list=sorted(names)))
 
-    # --- progress ---------------------------------------------------------------------------------------------------
+    # --- progress -----------------------------------------------------------------------------------------------------
 
     @handles(GetConsumeStats)
     async def stats(self, request: GetConsumeStats, call: Call) -> ConsumeStatsResponse:
@@ -95,16 +95,18 @@ class GroupHandlers:
 
     @handles(GetBrokerConsumeStats)
     async def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> BrokerConsumeStatsResponse:
-        found: list[dict[str, list[ConsumeStats]]] = []
+        stats_by_group: list[dict[str, list[ConsumeStats]]] = []
         total = 0
         for group in tuple(self.groups.all()):
             configs = [config for config in self.progress.topics_of(group) if config.order or not request.is_order]
             stats = [await self.progress.of_topic(group, config) for config in configs]
             total += sum(map(lag, stats))
             if stats:
-                found.append({group: stats})
-                await asyncio.sleep(0)  # a thousand groups must not hold up those who send
-        body = BrokerConsumeStats(broker_addr=str(self.settings.advertised), consume_stats_list=found, total_diff=total)
+                stats_by_group.append({group: stats})
+                await asyncio.sleep(0)  # a thousand groups must not block the event loop
+        body = BrokerConsumeStats(
+            broker_addr=str(self.settings.advertised), consume_stats_list=stats_by_group, total_diff=total
+        )
         return BrokerConsumeStatsResponse(body=body)
 
     @handles(GetConsumeTimeSpans)

@@ -1,4 +1,4 @@
-"""Finding messages: by key, by id, and the entries of a queue as they are. For people who look into a fault."""
+"""Admin requests that find messages: by key, by offset, and the raw entries of a consume queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ from ariane.wire.requests.messages import (
 )
 
 UNIQUE_KEY_COUNT = 32
-"""So many messages have one unique key at most, as far as Apache's broker looks: retries and copies of a message."""
+"""The maximum for a query by unique key, as in Apache: a message, its retries and copies."""
 
 ENTRIES_MAX = 1_000
 BODY_BYTES_MAX = 8 * 1024 * 1024
-"""Half a frame. One message always fits; of a long answer the oldest messages are left out."""
+"""Half a frame. One message always fits; a longer response omits the oldest messages."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MessageHandlers:
     service: StoreService
     clients: Clients
 
-    # --- by key and by id -------------------------------------------------------------------------------------------
+    # --- by key and by id ---------------------------------------------------------------------------------------------
 
     @handles(QueryMessages)
     async def query(self, request: QueryMessages, call: Call) -> QueryResponse:
@@ -64,7 +64,7 @@ class MessageHandlers:
         )
 
     async def _index_end(self) -> tuple[int, int]:
-        """Store time and offset of the last message in the index: how far the answer can be believed."""
+        """Store time and offset of the last indexed message: the response covers messages up to there."""
         index = self.service.store.components.index
         physical = -1 if index is None else index.end_physical
         record = await self._record(physical)
@@ -77,14 +77,14 @@ class MessageHandlers:
         if record is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"no message begins at offset {request.offset}: it was deleted, or the id is of another broker",
+                f"no message starts at offset {request.offset}: it was deleted, or the id belongs to another broker",
             )
         return MessageResponse(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:
         return await self.service.run(self.service.store.lookup.record_at_steps(physical)) if physical >= 0 else None
 
-    # --- entries ----------------------------------------------------------------------------------------------------
+    # --- entries ------------------------------------------------------------------------------------------------------
 
     @handles(QueryConsumeQueue)
     async def consume_queue(self, request: QueryConsumeQueue, call: Call) -> ConsumeQueueResponse:
@@ -120,7 +120,7 @@ class MessageHandlers:
     def _entries(
         self, queue: ConsumeQueue, request: QueryConsumeQueue, message_filter: MessageFilter | None
     ) -> IoSteps[bytes]:
-        """With their records in memory, when the filter looks at those."""
+        """Reads the entries, and loads their records into memory if the filter needs them."""
         count = min(max(1, request.count), ENTRIES_MAX)
         yield from queue.warm(request.index, count)
         entries = queue.entries(request.index, count)
@@ -130,7 +130,7 @@ class MessageHandlers:
         return entries
 
     def _filter(self, request: QueryConsumeQueue) -> tuple[MessageFilter | None, Subscription | None, str | None]:
-        """The group's filter and subscription, with a note when there is none."""
+        """The group's filter and subscription, and a note if there is no filter."""
         if not request.consumer_group:
             return None, None, None
         group = self.clients.group(request.consumer_group)
@@ -154,7 +154,7 @@ class MessageHandlers:
 
 
 def _limit_bytes(records: Sequence[memoryview]) -> list[memoryview]:
-    """As many as go into an answer, one at least."""
+    """As many records as fit into a response, at least one."""
     fitting: list[memoryview] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Consumer offsets: asked, committed, copied and moved."""
+"""Requests about consumer offsets: query, commit, clone and reset."""
 
 import logging
 from dataclasses import dataclass
@@ -65,10 +65,10 @@ class ConsumerOffsetHandlers:
         return OffsetResponse(offset=QueueOffset(offset))
 
     def _has_first_message_cached(self, topic: str, queue_id: int) -> IoSteps[bool]:
-        """Whether the queue still has its first message, and that in memory.
+        """Whether the queue still has its first message, and in memory.
 
-        A new group then starts at 0, whatever its clients say: what was sent while the first of them came up is not
-        left out.
+        A new group then starts at 0 regardless of its clients' setting, so that it does not miss messages sent while
+        its first client was starting.
         """
         queue = self.store.components.queues.get(topic, queue_id)
         if queue is None:
@@ -88,11 +88,11 @@ class ConsumerOffsetHandlers:
                 "queue": request.queue_id,
                 "peer": call.connection.peer,
             }
-            log.warning("offset refused", extra=facts | {"offset": request.commit_offset, "end": end})
+            log.warning("offset rejected", extra=facts | {"offset": request.commit_offset, "end": end})
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER,
                 f"offset {request.commit_offset} is not in queue {request.queue_id} of {request.topic}, "
-                f"which ends at {end}; the offset stored before is kept",
+                f"which ends at {end}; the stored offset is unchanged",
             )
         self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
         return UpdateOffsetResponse()
@@ -120,12 +120,12 @@ class ConsumerOffsetHandlers:
             queue_id: queue.min_offset
             for queue_id, queue in self.store.components.queues.of_topic(request.topic).items()
         }
-        found = correction_offsets(
+        offsets = correction_offsets(
             [self.offsets.of(group, request.topic) for group in groups],
             self.offsets.of(request.compare_group, request.topic),
             min_offsets,
         )
-        return CorrectionOffsetsResponse(body=CorrectionOffsets(correction_offsets=found))
+        return CorrectionOffsetsResponse(body=CorrectionOffsets(correction_offsets=offsets))
 
     @handles(CloneGroupOffset)
     def clone(self, request: CloneGroupOffset, call: Call) -> Response:

@@ -90,7 +90,7 @@ class PullHandlers:
             return DEFERRED
         return self._answer(pull, code, result)
 
-    # --- waiting ----------------------------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _parks(self, pull: PullWaiter) -> bool:
         request = pull.request
@@ -123,7 +123,7 @@ class PullHandlers:
         pull.offset = result.next_offset
         return self.parked.park_again(pull)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answer(self, pull: PullWaiter, code: ResponseCode, result: ReadResult) -> PullResponse | bytes:
         if code is ResponseCode.PULL_OFFSET_MOVED:

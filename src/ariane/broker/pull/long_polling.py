@@ -82,7 +82,7 @@ class PullWaiters:
     def __len__(self) -> int:
         return self._count
 
-    # --- in ---------------------------------------------------------------------------------------------------------
+    # --- in -----------------------------------------------------------------------------------------------------------
 
     def park(self, pull: PullWaiter, wait_s: float) -> bool:
         """Whether it waits now; not when the broker stops. RequestFailed(SYSTEM_BUSY) when too many wait already."""
@@ -131,7 +131,7 @@ class PullWaiters:
         self._by_tick[pull.tick].discard(pull)
         self._count -= 1
 
-    # --- out --------------------------------------------------------------------------------------------------------
+    # --- out ----------------------------------------------------------------------------------------------------------
 
     def on_arrivals(self, arrivals: Arrivals) -> None:
         """Messages came together. Where many topics are written and nobody waits, that costs nothing for each."""

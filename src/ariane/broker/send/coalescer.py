@@ -99,7 +99,7 @@ class SendCoalescer:
             if type(outcomes[number]) is Appended:
                 counters.put_ordered(drafts[number].topic, outcomes[number].size)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answer_now(self, connection: Connection, stored: Iterable[Stored]) -> None:
         connection.write(self._answers.stored(stored))

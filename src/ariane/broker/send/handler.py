@@ -160,7 +160,7 @@ class SendHandlers:
         self.intake.counters.rejected(failure)
         return failure
 
-    # --- what is not stored as it came ------------------------------------------------------------------------------
+    # --- what is not stored as it came --------------------------------------------------------------------------------
 
     def _incoming(
         self, request: Send, call: Call, queue_id: int, sys_flag: int, properties: dict[str, str]
@@ -217,7 +217,7 @@ class SendHandlers:
             message.topic, message.queue_id, message.properties = target
         return target is not None
 
-    # --- batches ----------------------------------------------------------------------------------------------------
+    # --- batches ------------------------------------------------------------------------------------------------------
 
     def _send_together(self, request: Send, call: Call, config: TopicConfig, queue_id: int) -> Sent:
         sys_flag = request.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(request)
@@ -226,7 +226,7 @@ class SendHandlers:
         properties, _ = read_property_text(request.properties or "")
         return self._answer(appended, queue_id, properties)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answer(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
         """For what was not staged."""

@@ -176,7 +176,7 @@ class TransactionChecks:
                 await asyncio.sleep(0)
             offset = waiting.next_open(offset + 1, end)
 
-    # --- one message; nothing here suspends -------------------------------------------------------------------------
+    # --- one message; nothing here suspends ---------------------------------------------------------------------------
 
     def _look_at(self, offset: int, end: int) -> HalfMessage | None:
         """The message, as its newest copy has it, when its producer is to be asked."""
@@ -255,7 +255,7 @@ class TransactionChecks:
         except RequestFailed as error:
             log.warning("system topic not made", extra={"topic": topic, "reason": error.remark})
 
-    # --- progress ---------------------------------------------------------------------------------------------------
+    # --- progress -----------------------------------------------------------------------------------------------------
 
     async def save_progress(self) -> None:
         """Notes in the consumer offsets how far both queues are done with, once what says so is durable.

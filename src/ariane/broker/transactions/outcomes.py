@@ -84,7 +84,7 @@ class Transactions:
         """Takes the outcomes that were told and wait for the end of the turn."""
         self._settle_staged()
 
-    # --- outcomes ---------------------------------------------------------------------------------------------------
+    # --- outcomes -----------------------------------------------------------------------------------------------------
 
     def judged(self, request: EndTransaction, record: memoryview | None) -> Outcome | None:
         """What a producer's outcome asks to be written: nothing for "unknown", and for one that was told before.
@@ -169,14 +169,14 @@ class Transactions:
             f"up is in {TRANS_CHECK_MAX} and asked about again after RESUME_CHECK_HALF_MESSAGE"
         )
 
-    # --- writing ----------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def keep(self, message: InboundMessage) -> Appended:
         """Stores a message of the broker's own topics, whatever delay it asks for once it is delivered."""
         self.last_write = self._intake.take(draft_of(message))
         return self.last_write
 
-    # --- given up and taken back ------------------------------------------------------------------------------------
+    # --- given up and taken back --------------------------------------------------------------------------------------
 
     def resume(self, message: HalfMessage) -> Appended | None:
         """Opens a given-up message again; None when it still waits and is asked about anyway."""
@@ -298,7 +298,7 @@ class OutcomeCoalescer:
         except Exception as error:  # those who wait are told, as by the dispatcher
             return [error] * len(staged)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answer(self, connection: Connection, settled: list[tuple[_Staged, Any]]) -> None:
         responses: list[bytes | None] = []

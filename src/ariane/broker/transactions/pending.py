@@ -44,7 +44,7 @@ class PendingHalfMessages:
         """How many numbers are kept: what a half message at the front, that nobody ends, costs."""
         return len(self._over) + len(self._ops) + len(self._newest_copy)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- asking -------------------------------------------------------------------------------------------------------
 
     def is_open(self, offset: int) -> bool:
         return offset >= self.first_open and offset not in self._over
@@ -74,7 +74,7 @@ class PendingHalfMessages:
             self._ops.popleft()
         return self._ops[0][0] if self._ops else self._op_end
 
-    # --- telling ----------------------------------------------------------------------------------------------------
+    # --- telling ------------------------------------------------------------------------------------------------------
 
     def op_written(self, op_offset: int, offsets: list[int]) -> None:
         """An op message stands in its queue: these half messages are over."""

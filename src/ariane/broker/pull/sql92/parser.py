@@ -280,7 +280,7 @@ class _Parser:
         self._nesting = 0
         self._chained = 0
 
-    # --- conditions -------------------------------------------------------------------------------------------------
+    # --- conditions ---------------------------------------------------------------------------------------------------
 
     def whole(self) -> Node:
         start = self._position
@@ -329,7 +329,7 @@ class _Parser:
         equal = Compare(Operator.EQUAL, left, right)
         return equal if operator == "=" else Not(equal)
 
-    # --- comparisons ------------------------------------------------------------------------------------------------
+    # --- comparisons --------------------------------------------------------------------------------------------------
 
     def _comparison(self) -> Node:
         start = self._position
@@ -381,7 +381,7 @@ class _Parser:
         self._expect(")", "',' or ')'")
         return tuple(choices)
 
-    # --- operands ---------------------------------------------------------------------------------------------------
+    # --- operands -----------------------------------------------------------------------------------------------------
 
     def _unary(self) -> Node:
         if self._kind not in ("+", "-", "NOT"):
@@ -423,7 +423,7 @@ class _Parser:
         token = self._expect(Kind.TEXT, "a text in single quotes")
         return token.image[1:-1].replace("''", "'")
 
-    # --- tokens and limits ------------------------------------------------------------------------------------------
+    # --- tokens and limits --------------------------------------------------------------------------------------------
 
     @property
     def _kind(self) -> str:
