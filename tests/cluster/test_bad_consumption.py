@@ -102,7 +102,7 @@ async def test_an_offset_beyond_the_end_is_not_stored_and_the_log_says_why(
         assert await consumer.fetch_offset(queue, from_broker=True) == 1
     reasons = [record.__dict__["reason"] for record in caplog.records if record.message == "offset not saved"]
     assert "offset 999 is not in queue 0" in reasons[0]
-    assert "the offset stored before is kept" in reasons[0]
+    assert "the stored offset is unchanged" in reasons[0]
 
 
 async def test_a_seek_outside_the_queue_is_refused_or_put_right_and_the_next_message_comes(

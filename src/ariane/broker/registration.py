@@ -116,7 +116,7 @@ class Registration:
         nameserver.backoff.reset()
         return True
 
-    # --- one registration ---------------------------------------------------------------------------------------------
+    # --- one registration -------------------------------------------------------------------------------------------
 
     async def _register(self, nameserver: _Nameserver) -> None:
         if nameserver.is_registered and not self._settings.force_register and not await self._is_outdated(nameserver):
@@ -158,7 +158,7 @@ class Registration:
             "broker_id": settings.broker_id,
         }
 
-    # --- what became of it --------------------------------------------------------------------------------------------
+    # --- what became of it ------------------------------------------------------------------------------------------
 
     async def _on_success(self, nameserver: _Nameserver) -> None:
         if not nameserver.is_registered:

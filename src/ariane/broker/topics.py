@@ -116,7 +116,7 @@ class Topics:
                 self._configs[config.topic_name] = config
         self.version = table.data_version
 
-    # --- looking up ---------------------------------------------------------------------------------------------------
+    # --- looking up -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str) -> TopicConfig | None:
         return self._configs.get(topic)
@@ -137,7 +137,7 @@ class Topics:
         """Calls `listener` after each change: with the topic, or None when one went or several changed."""
         self._listeners.append(listener)
 
-    # --- changing -----------------------------------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------------------------------
 
     def put(self, config: TopicConfig) -> None:
         """Makes the topic, or replaces all that was said of it. RequestFailed when it cannot be as it is wanted."""

@@ -286,7 +286,7 @@ async def test_a_broken_file_keeps_the_old_rules(
         await access.reload_if_changed()
         await access.reload_if_changed()
     assert access.rules is rules
-    assert [entry.message for entry in caplog.records] == ["access file not taken, the rules stay"]
+    assert [entry.message for entry in caplog.records] == ["access file is invalid, the old rules stay"]
     file_in(tmp_path, FILE + "- accessKey: repaired\n  secretKey: secret-of-7\n")
     await access.reload_if_changed()
     assert "repaired" in access.rules.accounts
@@ -302,6 +302,6 @@ async def test_the_file_is_looked_at_by_itself(tmp_path: Path) -> None:
 
 
 async def test_a_broken_file_at_the_start_stops_the_broker(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"plain_acl\.yml is not usable"):
+    with pytest.raises(SettingsError, match=r"plain_acl\.yml is invalid"):
         async with AccessControl.open(RealDisk(), file_in(tmp_path, "accounts: 5"), FakeClock()):
             pass

@@ -123,7 +123,7 @@ async def test_only_administrators_come_here(tmp_path: Path, admin_request: Requ
     ("admin_request", "code", "remark"),
     [
         (UpdateAccount(access_key="newcomer"), ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, "secretKey must be"),
-        (DeleteAccount("stranger"), ResponseCode.DELETE_ACL_CONFIG_FAILED, "there is no account stranger"),
+        (DeleteAccount("stranger"), ResponseCode.DELETE_ACL_CONFIG_FAILED, "account stranger does not exist"),
         (UpdateGlobalWhiteList("10.1"), ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, "not an address pattern"),
     ],
 )
@@ -139,7 +139,7 @@ async def test_a_change_that_cannot_be_is_refused(
 async def test_a_file_that_an_editor_broke_refuses_changes(tmp_path: Path) -> None:
     async with broker(tmp_path) as asker:
         written(tmp_path, "accounts: [")
-        with pytest.raises(RequestFailed, match="is not usable") as caught:
+        with pytest.raises(RequestFailed, match="is invalid") as caught:
             await asker.ask(DeleteAccount("somebody"))
     assert caught.value.code == ResponseCode.DELETE_ACL_CONFIG_FAILED
 

@@ -63,7 +63,7 @@ class AccessControl:
         """The file's content, secrets included."""
         return self._document
 
-    # --- the guard ----------------------------------------------------------------------------------------------------
+    # --- the guard --------------------------------------------------------------------------------------------------
 
     def guard(self, connection: Connection, command: Command, request: Request[Any]) -> None:
         """Called by the dispatcher. RequestFailed if the request is denied."""
@@ -101,8 +101,8 @@ class AccessControl:
             raise _permission_denied(f"No acl config for {key}")
         return account
 
-    # --- changes ------------------------------------------------------------------------------------------------------
-    # Synchronous, on the event loop, as for every table: the response is sent after the change is durable or has failed.
+    # --- changes ----------------------------------------------------------------------------------------------------
+    # Synchronous, on the event loop, as for every table: the response is sent when the change is durable or has failed.
 
     def put_account(self, change: UpdateAccount) -> None:
         """ValueError, SettingsError or OSError if it is invalid or cannot be saved; then nothing has changed."""
@@ -131,7 +131,7 @@ class AccessControl:
         save_document(self._disk, self._path, document)
         self._document, self._rules, self._stamp = document, rules, self._stamp_now()
 
-    # --- the file -----------------------------------------------------------------------------------------------------
+    # --- the file ---------------------------------------------------------------------------------------------------
 
     async def reload_if_changed(self) -> None:
         stamp = self._stamp_now()

@@ -51,7 +51,7 @@ def requires_admin(request: type[Request[Any]]) -> bool:
 
 
 def manages_accounts(request: type[Request[Any]]) -> bool:
-    """Whether the request manages accounts. A white-listed address is not enough: these change the white list itself."""
+    """Whether the request manages accounts. A white-listed address is not enough: these change the white list."""
     return request in _ACCOUNTS
 
 

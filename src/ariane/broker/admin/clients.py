@@ -43,7 +43,7 @@ class ConnectionHandlers:
     store: MessageStore
     clock: Clock
 
-    # --- connected clients --------------------------------------------------------------------------------------------
+    # --- connected clients ------------------------------------------------------------------------------------------
 
     @handles(GetConsumerConnections)
     def consumers(self, request: GetConsumerConnections, call: Call) -> ConsumerConnectionsResponse:
@@ -80,7 +80,7 @@ class ConnectionHandlers:
             last_update_timestamp=self.clock.now_ms() - idle_ms,
         )
 
-    # --- requests to one consumer -------------------------------------------------------------------------------------
+    # --- requests to one consumer -----------------------------------------------------------------------------------
 
     @handles(GetRunningInfo)
     async def running_info(self, request: GetRunningInfo, call: Call) -> Encoded:

@@ -47,7 +47,7 @@ class GroupHandlers:
     progress: ConsumeProgress
     clock: Clock
 
-    # --- configuration ------------------------------------------------------------------------------------------------
+    # --- configuration ----------------------------------------------------------------------------------------------
 
     @handles(UpdateGroup)
     def update(self, request: UpdateGroup, call: Call) -> Response:
@@ -83,7 +83,7 @@ class GroupHandlers:
         names = self.clients.groups_of_topic(request.topic) | self.offsets.groups_of(request.topic)
         return GroupListResponse(body=GroupList(group_list=sorted(names)))
 
-    # --- progress -----------------------------------------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------------------------------
 
     @handles(GetConsumeStats)
     async def stats(self, request: GetConsumeStats, call: Call) -> ConsumeStatsResponse:

@@ -42,7 +42,7 @@ class MessageHandlers:
     service: StoreService
     clients: Clients
 
-    # --- by key and by id ---------------------------------------------------------------------------------------------
+    # --- by key and by id -------------------------------------------------------------------------------------------
 
     @handles(QueryMessages)
     async def query(self, request: QueryMessages, call: Call) -> QueryResponse:
@@ -84,7 +84,7 @@ class MessageHandlers:
     async def _record(self, physical: int) -> memoryview | None:
         return await self.service.run(self.service.store.lookup.record_at_steps(physical)) if physical >= 0 else None
 
-    # --- entries ------------------------------------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------------------------
 
     @handles(QueryConsumeQueue)
     async def consume_queue(self, request: QueryConsumeQueue, call: Call) -> ConsumeQueueResponse:

@@ -172,7 +172,7 @@ class RuntimeHandlers:
             "commitLogDirCapacity": f"Total : {usage.total / _GiB:.1f} GiB, Free : {usage.free / _GiB:.1f} GiB.",
         }
 
-    # --- house-keeping ------------------------------------------------------------------------------------------------
+    # --- house-keeping ----------------------------------------------------------------------------------------------
 
     @handles(CleanExpiredConsumeQueues)
     def clean_queues(self, request: CleanExpiredConsumeQueues, call: Call) -> Response:

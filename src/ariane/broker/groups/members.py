@@ -203,7 +203,7 @@ class Clients:
         self.disagreements = 0
         """How often a member was found to subscribe unlike another of its group."""
 
-    # --- looking up ---------------------------------------------------------------------------------------------------
+    # --- looking up -------------------------------------------------------------------------------------------------
 
     def group(self, name: str) -> ConsumerGroup | None:
         return self._groups.get(name)
@@ -234,7 +234,7 @@ class Clients:
         turn = self._round_robin[group] = self._round_robin.get(group, -1) + 1
         return alive[turn % len(alive)]
 
-    # --- heartbeats ---------------------------------------------------------------------------------------------------
+    # --- heartbeats -------------------------------------------------------------------------------------------------
 
     def heartbeat(
         self, connection: Connection, heartbeat: HeartbeatData, language: Language, version: int, now: float
@@ -312,7 +312,7 @@ class Clients:
         self._by_client_id.setdefault(member.client_id, {})[member.connection] = member
         return entry
 
-    # --- leaving ------------------------------------------------------------------------------------------------------
+    # --- leaving ----------------------------------------------------------------------------------------------------
 
     def unregister(
         self, connection: Connection, producer_group: str | None = None, consumer_group: str | None = None
@@ -372,7 +372,7 @@ class Clients:
         if not alike:
             del self._by_client_id[member.client_id]
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def expiry_scan(self, clock: Clock) -> AsyncIterator[None]:

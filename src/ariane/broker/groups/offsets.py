@@ -157,7 +157,7 @@ class ConsumerOffsets:
         if journal is not None:
             self._replay(journal)
 
-    # --- looking up ---------------------------------------------------------------------------------------------------
+    # --- looking up -------------------------------------------------------------------------------------------------
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """-1 when the group has none there."""
@@ -181,7 +181,7 @@ class ConsumerOffsets:
             for topic, queues in topics.items()
         }
 
-    # --- changing -----------------------------------------------------------------------------------------------------
+    # --- changing ---------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Takes any offset, also one that is lower than before: whoever reads again wants that."""
@@ -248,7 +248,7 @@ class ConsumerOffsets:
         if not self._groups[topic]:
             del self._groups[topic]
 
-    # --- the file -----------------------------------------------------------------------------------------------------
+    # --- the file ---------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """At once; blocks until the file is durable."""

@@ -197,7 +197,7 @@ class MetricsCollector:
         await self._disk(page)
         return page
 
-    # --- the broker ---------------------------------------------------------------------------------------------------
+    # --- the broker -------------------------------------------------------------------------------------------------
 
     def _broker(self, page: Exposition) -> None:
         components = self._components
@@ -239,7 +239,7 @@ class MetricsCollector:
         page.add(exposition.PULLS, self._counters.found, "found")
         page.add(exposition.PULLS, self._counters.missed, "nothing")
 
-    # --- topics and groups: generators that yield after each step -----------------------------------------------------
+    # --- topics and groups: generators that yield after each step ---------------------------------------------------
 
     def _puts(self, page: Exposition) -> Iterator[None]:
         ordered_puts = self._counters.ordered_puts
@@ -285,7 +285,7 @@ class MetricsCollector:
     def _is_system(self, topic: str, group: str) -> str:
         return _flag(self._components.topics.is_system(topic) or group.lower().startswith(_SYSTEM_GROUPS))
 
-    # --- clients ------------------------------------------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------------------------
 
     def _producers(self, page: Exposition) -> Iterator[None]:
         clients = self._components.clients
@@ -306,7 +306,7 @@ class MetricsCollector:
                 page.add(exposition.CONSUMER_CONNECTIONS, members, *labels)
             yield
 
-    # --- what has to be looked up -------------------------------------------------------------------------------------
+    # --- what has to be looked up -----------------------------------------------------------------------------------
 
     async def _lags(self, page: Exposition) -> None:
         lags: list[Lag] = []

@@ -288,7 +288,7 @@ class DelayedDelivery:
         queues = ((level, self._queues.of(level)) for level in self._levels)
         return {level.number: (level.offset, queue.max_offset) for level, queue in queues if queue is not None}
 
-    # --- delivering ---------------------------------------------------------------------------------------------------
+    # --- delivering -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         while True:
@@ -347,7 +347,7 @@ class DelayedDelivery:
             log.warning("delayed messages not delivered yet", extra=facts)
         level.retry_at_ms = self._clock.now_ms() + RETRY_MS
 
-    # --- saving -------------------------------------------------------------------------------------------------------
+    # --- saving -----------------------------------------------------------------------------------------------------
 
     async def save(self) -> None:
         offsets = self.offsets()

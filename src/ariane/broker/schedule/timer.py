@@ -342,7 +342,7 @@ class TimerDelivery:
             found.append((yield from queue.physical_offset_steps(max(self._enqueuer.offset, queue.min_offset))))
         return min((offset for offset in found if offset is not None), default=None)
 
-    # --- delivering ---------------------------------------------------------------------------------------------------
+    # --- delivering -------------------------------------------------------------------------------------------------
 
     def _on_arrival(self, topic: str, queue_id: int, queue_end: int, tags_code: int) -> None:
         self._wakeup.wake_by(self._retry_at_ms)
@@ -379,7 +379,7 @@ class TimerDelivery:
         await self._service.run(dropping)  # here, where no thread is reading the log
         return await self._drainer.step(now_ms) or await self._enqueuer.step(now_ms)
 
-    # --- noting -------------------------------------------------------------------------------------------------------
+    # --- noting -----------------------------------------------------------------------------------------------------
 
     async def write_checkpoint(self) -> None:
         """Writes a checkpoint, if there is news."""

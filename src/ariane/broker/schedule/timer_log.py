@@ -110,7 +110,7 @@ class TimerLog:
                 disk.remove(directory / name)
         return cls(disk, directory, file_bytes)
 
-    # --- at the start -------------------------------------------------------------------------------------------------
+    # --- at the start -----------------------------------------------------------------------------------------------
 
     def set_end(self, end: int) -> None:
         """The checkpoint's word: units end here, all of them durable. StoreCorrupt when they do not reach so far."""
@@ -131,7 +131,7 @@ class TimerLog:
                 self._note(segment, int(units["wake_ms"].max()))
                 yield position, units
 
-    # --- while it runs ------------------------------------------------------------------------------------------------
+    # --- while it runs ----------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:

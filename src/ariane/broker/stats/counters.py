@@ -212,7 +212,7 @@ class Counters:
         self.sync_s = Histogram(SECONDS)
         self.cold_read_s = Histogram(SECONDS)
 
-    # --- into the log -------------------------------------------------------------------------------------------------
+    # --- into the log -----------------------------------------------------------------------------------------------
 
     @property
     def puts(self) -> dict[str, TrafficCounter]:
@@ -305,7 +305,7 @@ class Counters:
     def messages_in(self) -> int:
         return sum(self.sizes)
 
-    # --- out of it ----------------------------------------------------------------------------------------------------
+    # --- out of it --------------------------------------------------------------------------------------------------
 
     def got(self, topic: str, group: str, queue_id: int, messages: int, size: int, next_offset: int) -> None:
         """A pull is answered with messages; the group goes on from `next_offset`."""
@@ -332,7 +332,7 @@ class Counters:
         if messages:
             self._add(self.cold_gets, topic, group, messages, size)
 
-    # --- retries, transactions, delays --------------------------------------------------------------------------------
+    # --- retries, transactions, delays ------------------------------------------------------------------------------
 
     def sent_back(self, topic: str, group: str, size: int, *, is_dead: bool) -> None:
         """A consumer gave a message back; `is_dead` when that was once too often."""
@@ -354,7 +354,7 @@ class Counters:
     def ended(self, topic: str, *, is_commit: bool) -> None:
         self._counter(self.commits if is_commit else self.rollbacks, topic, OVERFLOW_KEY, TrafficCounter).messages += 1
 
-    # --- keeping them few ---------------------------------------------------------------------------------------------
+    # --- keeping them few -------------------------------------------------------------------------------------------
 
     def _counter(self, table: dict[K, T], key: K, overflow_key: K, kind: Callable[[int], T]) -> T:
         counter = table.get(key)

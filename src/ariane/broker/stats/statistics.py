@@ -142,7 +142,7 @@ class Statistics:
         async with background(partial(every, clock, 1.0, second, 1.0)):
             yield statistics
 
-    # --- sampling -----------------------------------------------------------------------------------------------------
+    # --- sampling ---------------------------------------------------------------------------------------------------
 
     async def sample(self) -> bool:
         """For every second; whether ten minutes were over, and it is time to forget."""
@@ -173,7 +173,7 @@ class Statistics:
         self._gets.merged = counters.messages_out - counters.found
         return self._puts, self._gets
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- asking -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str, key: str) -> Statistic | None:
         """A statistic by Apache's name and key; None when nothing is counted under them."""
