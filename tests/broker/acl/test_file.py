@@ -134,17 +134,20 @@ def test_secrets_are_text_as_written_and_never_shown() -> None:
         (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, topicPerms: [a=RW]}]", "'RW' is not a permission"),
         (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, topicPerms: [a]}]", "not NAME=PERMISSION"),
         (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, groupPerms: [=SUB]}]", "not NAME=PERMISSION"),
-        (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, groupPerms: [{a: SUB}]}]", "must be a list of strings"),
+        (
+            b"accounts: [{accessKey: rocketmq, secretKey: 12345678, groupPerms: [{a: SUB}]}]",
+            "must be a list of strings",
+        ),
         (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, whiteRemoteAddress: 1.2}]", "not an address pattern"),
         (b"accounts: [{accessKey: rocketmq, secretKey: 12345678, whiteRemoteAddress: [1.2]}]", "must be a string"),
         (b"accounts: [&a {accessKey: rocketmq, secretKey: 12345678}, *a]", "is defined twice"),
         (b"globalWhiteRemoteAddresses: [10.1]", "globalWhiteRemoteAddresses: '10.1' is not an address pattern"),
-        (b"dataVersion: [{counter: x}]", "dataVersion holds two whole numbers"),
+        (b"dataVersion: [{counter: x}]", "dataVersion must contain two integers"),
         (b"user: x", "unknown name 'user'"),
         (b"accounts: !!python/object/apply:os.system [ls]", "not YAML"),
         (b"\xff\xfe\xff", "not YAML"),
         (b"[" * 5000, "not YAML"),
-        (b"#" * (FILE_BYTES_MAX + 1), "more than 1048576 bytes"),
+        (b"#" * (FILE_BYTES_MAX + 1), "larger than 1048576 bytes"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_cause(content: bytes, cause: str) -> None:

@@ -255,7 +255,7 @@ def test_a_change_builds_on_what_an_editor_just_wrote(access: AccessControl, tmp
 
 def test_a_change_on_top_of_a_broken_file_is_refused(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, "accounts: [")
-    with pytest.raises(SettingsError, match="not usable"):
+    with pytest.raises(SettingsError, match="is invalid"):
         access.delete_account("neighbour")
     assert "neighbour" in access.rules.accounts
 
