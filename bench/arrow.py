@@ -111,20 +111,20 @@ def _record(body: bytes, number: int, position: int) -> bytes:
 
 def starts_of(log: bytes) -> Int64s:
     walk = Walk(ByteGatherer(log), len(log), 0)
-    return np.concatenate([stretch.rows.position for stretch in walk.stretches(0, len(log))])
+    return np.concatenate([span.rows.position for span in walk.spans(0, len(log))])
 
 
 def known_starts(log: bytes, columns: Sequence[str], starts: Sequence[Int64s]) -> int:
     walk = Walk(ByteGatherer(log), len(log), 0)
     decoder = Decoder(schema=message_schema(columns))
-    return sum(part.batch.num_rows for some in starts for part in decoder.parts(walk, walk.check(some).rows))
+    return sum(part.batch.num_rows for some in starts for part in decoder.parts(walk, walk.check_at(some).rows))
 
 
 def scan(log: bytes, columns: Sequence[str]) -> int:
     walk = Walk(ByteGatherer(log), len(log), 0)
     decoder = Decoder(schema=message_schema(columns))
-    stretches = walk.stretches(0, len(log), piece_bytes=DECODED_BYTES)
-    return sum(part.batch.num_rows for stretch in stretches for part in decoder.parts(walk, stretch.rows))
+    spans = walk.spans(0, len(log), piece_bytes=DECODED_BYTES)
+    return sum(part.batch.num_rows for span in spans for part in decoder.parts(walk, span.rows))
 
 
 def prototype(log: bytes, starts: Int64s) -> pa.RecordBatch:
@@ -134,13 +134,13 @@ def prototype(log: bytes, starts: Int64s) -> pa.RecordBatch:
     body, length = starts + HEAD_BYTES, heads["bodyLength"].astype(np.int64)
     topic = body + length + 1
     arrays = [
-        source.spans(topic, source.bytes[topic - 1].astype(np.int64), pa.string()),
+        source.gather(topic, source.bytes[topic - 1].astype(np.int64), pa.string()),
         fixed(heads["queueId"].astype(np.int32), pa.int32()),
         fixed(heads["queueOffset"].astype(np.int64), pa.int64()),
         fixed(heads["physicalOffset"].astype(np.int64), pa.int64()),
         fixed(heads["bornTimestamp"].astype(np.int64) * 1000, TIMESTAMP),
         fixed(heads["storeTimestamp"].astype(np.int64) * 1000, TIMESTAMP),
-        source.spans(body, length, pa.binary()),
+        source.gather(body, length, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=message_schema(SEVEN))
 

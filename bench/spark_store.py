@@ -57,7 +57,7 @@ def make_store(root: Path, body_bytes: int, log_bytes: int) -> BenchStore:
 class _Block:
     def __init__(self, log: bytes) -> None:
         walk = Walk(ByteGatherer(log), len(log), 0)
-        found = [stretch.rows for stretch in walk.stretches(0, len(log))]
+        found = [span.rows for span in walk.spans(0, len(log))]
         count = sum(map(len, found)) // QUEUES * QUEUES
         self.starts = np.concatenate([rows.position for rows in found])[:count]
         self.sizes = np.concatenate([rows.field("size", np.int64) for rows in found])[:count]

@@ -126,7 +126,7 @@ def test_a_body_that_cannot_be_unpacked_is_bad_and_the_others_are_rows() -> None
 
 
 def test_bodies_that_unpack_to_too_much_end_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.arrow.body_columns.UNPACKED_BYTES_MAX", 2500)
+    monkeypatch.setattr("ariane.arrow.body_columns.DECOMPRESSED_BYTES_MAX", 2500)
     monkeypatch.setattr("ariane.arrow.decode._BATCH_BYTES_MAX", 5000)
     body = compress(bytes(1000), Compression.ZLIB)
     record = encode(replace(MESSAGE, body=body, sys_flag=with_compression(0, Compression.ZLIB)))
@@ -185,9 +185,9 @@ def test_without_columns_asked_for_the_default_ones_are_given() -> None:
 def test_an_unknown_column_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SettingsError, match="did you mean 'storeTimestamp'"):
         message_schema(["storeTimestmp"])
-    with pytest.raises(SettingsError, match="asked for twice"):
+    with pytest.raises(SettingsError, match="selected twice"):
         message_schema(["body", "body"])
-    with pytest.raises(SettingsError, match="no column is asked for"):
+    with pytest.raises(SettingsError, match="no column is selected"):
         message_schema([])
 
 

@@ -76,7 +76,7 @@ def test_a_name_that_comes_twice_is_there_once_with_the_later_value() -> None:
 
 
 def test_a_name_that_comes_twice_is_found_among_many_names() -> None:
-    """More distinct names than a number has bits."""
+    """UniformParts distinct names than a number has bits."""
     many = [b"".join(b"n%d\x01v\x02" % n for n in range(start, start + 10)) for start in range(0, 100, 10)]
     check([*many, b"n5\x01a\x02n6\x01b\x02n5\x01c\x02"])
 

@@ -12,7 +12,7 @@ from ariane.arrow import record_prefixes
 from ariane.arrow.decode import decode_records
 from ariane.arrow.filter import OffsetRange, Selection
 from ariane.arrow.gather import ByteGatherer
-from ariane.arrow.record_prefixes import gather_fronts
+from ariane.arrow.record_prefixes import gather_prefixes
 from ariane.arrow.schema import COLUMNS
 from ariane.model.message import StoredMessage
 from ariane.wire.compression import compress
@@ -76,8 +76,8 @@ def test_heads_of_many_records_are_dealt_out_to_columns(
     at_once: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some at a time, and what nobody needs as a rule is there when it is asked for."""
-    monkeypatch.setattr(record_prefixes, "_BYTES_AT_ONCE", at_once)
-    monkeypatch.setattr(record_prefixes, "_HEADS_BYTES_FEW", 0)
+    monkeypatch.setattr(record_prefixes, "_BYTES_PER_STEP", at_once)
+    monkeypatch.setattr(record_prefixes, "_SMALL_HEADERS_BYTES", 0)
     numbers = range(COUNT)
     sent = [replace(USUAL, body=bytes(length), queue_id=n, queue_offset=n, flag=n, reconsume_times=n) for n in numbers]
     check_all_columns(sent)
@@ -91,11 +91,11 @@ def test_heads_of_many_records_are_dealt_out_to_columns(
 
 def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
     record = encode(USUAL)
-    alike, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
+    shape, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
     positions = np.arange(COUNT) * len(record)
-    assert gather_fronts(ByteGatherer(alike), positions, len(alike)).more is not None
-    unlike = gather_fronts(ByteGatherer(longer), np.append(positions, len(alike)), len(longer))
-    assert unlike.more is None
+    assert gather_prefixes(ByteGatherer(shape), positions, len(shape)).uniform is not None
+    unlike = gather_prefixes(ByteGatherer(longer), np.append(positions, len(shape)), len(longer))
+    assert unlike.uniform is None
 
 
 @pytest.mark.parametrize("limit", [-1, -40])

@@ -46,7 +46,7 @@ def test_the_default_columns_are_those_of_a_message_without_its_properties() -> 
 
 
 @pytest.mark.parametrize("column", TYPES)
-@pytest.mark.parametrize("answer", [b"", encode(MESSAGE)], ids=["empty", "one"])
+@pytest.mark.parametrize("response", [b"", encode(MESSAGE)], ids=["empty", "one"])
 def test_a_batch_has_exactly_the_schema_that_was_told(column: str, response: bytes) -> None:
     batch = decode_records(response, columns=[column]).batch
     assert batch.schema.equals(message_schema([column]), check_metadata=True)

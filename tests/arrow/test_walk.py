@@ -46,7 +46,7 @@ def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise AssertionError("a file that is not full ends with megabytes of zeros")
 
-    monkeypatch.setattr(walk, "_lane_starts", refuse)
+    monkeypatch.setattr(walk, "_segment_starts", refuse)
     chain = find_record_offsets(ByteGatherer(bytes(1 << 20) + RECORDS[0]), 0, 1 << 20, 1 << 20)
     assert chain.starts.tolist() == [0]
 

@@ -1,7 +1,9 @@
-"""Stored records to Arrow batches, many at a time, with numpy and pyarrow and no Spark: pull answers and store files.
+"""Vectorised decoder from stored records to Arrow batches, with numpy and pyarrow and without Spark.
 
-schema.py    the columns that a message has, and their Arrow types
+It reads pull responses and store files.
+
+schema.py    the columns of a message, and their Arrow types
 decode.py    decode_records: concatenated records to one batch
-log_plan.py  plan_log: which parts of a store directory have to be read
-log_read.py  read_split: the batches of one such part
+log/plan.py  plan_log: which parts of a store directory have to be read
+log/read.py  read_split: the batches of one such part
 """

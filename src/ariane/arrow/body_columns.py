@@ -1,7 +1,7 @@
-"""The column of bodies: copied as they stand, or unpacked where the sysFlag says that they are packed.
+"""Columns made from bodies, hosts and offset ids.
 
-A few bytes can unpack to gigabytes, so a body is unpacked with a limit, and a batch ends before its bodies grow past
-one.
+Bodies are copied, or decompressed where the sysFlag says so. A few bytes can decompress to gigabytes, so each body is
+decompressed with a limit, and a batch ends before its bodies exceed another one.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ariane.arrow.gather import BORN_HOST_AT, STORE_HOST_AT, Int64s, even_blocks, even_texts
+from ariane.arrow.gather import BORN_HOST_AT, STORE_HOST_AT, Int64s, uniform_blocks, uniform_texts
 from ariane.arrow.rows import Rows
 from ariane.errors import RecordError
 from ariane.wire.compression import decompress
@@ -19,79 +19,77 @@ from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6
 from ariane.wire.sys_flag import SysFlag
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
-"""What a packed body may unpack to: far above the 4 MiB that producers may send, far below what would hurt."""
-UNPACKED_BYTES_MAX = 256 * 1024 * 1024
-"""What all packed bodies of one batch may unpack to; the first one always fits."""
+"""Limit of one decompressed body: far above the 4 MiB that producers may send, far below what would hurt."""
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""Limit of all decompressed bodies of one batch; the first one always fits."""
 
 _NO_ROWS: Int64s = np.empty(0, np.int64)
 _COMPRESSED = int(SysFlag.COMPRESSED)
 
 
-class Unpacked(NamedTuple):
+class DecompressedBodies(NamedTuple):
     rows: Int64s
-    """Numbers of the rows whose body was packed."""
+    """Indexes of the rows whose body was compressed."""
     bodies: list[bytes]
     failed: list[tuple[int, str]]
-    """Numbers of rows whose body cannot be unpacked, and why."""
+    """Indexes of rows whose body cannot be decompressed, with the reason."""
     end: int
-    """How many rows are done: fewer than there are when the bodies became too large."""
+    """How many rows are done: fewer than all when the bodies became too large."""
 
 
-def unpack_bodies(rows: Rows, body_bytes_max: int) -> Unpacked:
+def decompress_bodies(rows: Rows, body_bytes_max: int) -> DecompressedBodies:
     if not rows.flags & _COMPRESSED:
-        return Unpacked(_NO_ROWS, [], [], len(rows))
+        return DecompressedBodies(_NO_ROWS, [], [], len(rows))
     done: list[int] = []
     bodies: list[bytes] = []
     failed: list[tuple[int, str]] = []
     total = 0
-    for number in np.flatnonzero(rows.sys_flag & _COMPRESSED).tolist():
-        start = int(rows.body_position[number])
-        raw = bytes(rows.source.view[start : start + int(rows.body_length[number])])
+    for index in np.flatnonzero(rows.sys_flag & _COMPRESSED).tolist():
+        start = int(rows.body_position[index])
+        raw = bytes(rows.source.view[start : start + int(rows.body_length[index])])
         try:
-            body = decompress(raw, int(rows.sys_flag[number]), body_bytes_max)
+            body = decompress(raw, int(rows.sys_flag[index]), body_bytes_max)
         except RecordError as error:
-            failed.append((number, str(error)))
+            failed.append((index, str(error)))
             continue
         total += len(body)
-        if total > UNPACKED_BYTES_MAX and bodies:
-            return Unpacked(np.array(done, np.int64), bodies, failed, number)
-        done.append(number)
+        if total > DECOMPRESSED_BYTES_MAX and bodies:
+            return DecompressedBodies(np.array(done, np.int64), bodies, failed, index)
+        done.append(index)
         bodies.append(body)
-    return Unpacked(np.array(done, np.int64), bodies, failed, len(rows))
+    return DecompressedBodies(np.array(done, np.int64), bodies, failed, len(rows))
 
 
-def body_column(rows: Rows, unpacked: Unpacked | None) -> pa.Array:
-    """With `unpacked`, made from these very rows, whose numbers it uses."""
-    if unpacked is None or not len(unpacked.rows):
+def body_column(rows: Rows, decompressed: DecompressedBodies | None) -> pa.Array:
+    """`decompressed` must have been made from the same rows, whose indexes it holds."""
+    if decompressed is None or not len(decompressed.rows):
         if rows.bodies is not None:
-            return even_blocks(rows.bodies, pa.binary())
-        return rows.source.spans(rows.body_position, rows.body_length, pa.binary())
-    plain = np.setdiff1d(np.arange(len(rows)), unpacked.rows)
-    copied = rows.source.spans(rows.body_position[plain], rows.body_length[plain], pa.binary())
-    both = pa.concat_arrays([copied, pa.array(unpacked.bodies, pa.binary())])
-    return both.take(pa.array(np.argsort(np.concatenate((plain, unpacked.rows)))))
+            return uniform_blocks(rows.bodies, pa.binary())
+        return rows.source.gather(rows.body_position, rows.body_length, pa.binary())
+    plain = np.setdiff1d(np.arange(len(rows)), decompressed.rows)
+    copied = rows.source.gather(rows.body_position[plain], rows.body_length[plain], pa.binary())
+    both = pa.concat_arrays([copied, pa.array(decompressed.bodies, pa.binary())])
+    return both.take(pa.array(np.argsort(np.concatenate((plain, decompressed.rows)))))
 
 
-# --- hosts ---
-#
-# Hosts and offset ids as text. A host takes 8 bytes, or 20 with IPv6. Few hosts are in use at a time, many ids are.
+# --- hosts and offset ids as text: a host has 8 bytes, or 20 with IPv6; there are few distinct hosts, but many ids ---
 
 _OFFSET_AT, _OFFSET_BYTES = 28, 8
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
-"""Two characters for each byte."""
+"""The two hex characters of each byte."""
 
 
 def born_hosts(rows: Rows) -> pa.Array:
     position = rows.position + BORN_HOST_AT
     return _by_width(
-        len(rows), rows.born_shift, lambda which, width: _names(rows.source.blocks(position[which], width))
+        len(rows), rows.born_shift, lambda which, width: _host_names(rows.source.blocks(position[which], width))
     )
 
 
 def store_hosts(rows: Rows) -> pa.Array:
     position = _store_host_positions(rows)
     return _by_width(
-        len(rows), rows.store_shift, lambda which, width: _names(rows.source.blocks(position[which], width))
+        len(rows), rows.store_shift, lambda which, width: _host_names(rows.source.blocks(position[which], width))
     )
 
 
@@ -102,7 +100,7 @@ def offset_ids(rows: Rows) -> pa.Array:
     def ids(which: Int64s, width: int) -> pa.Array:
         hosts = rows.source.blocks(host[which], width)
         both = np.concatenate((hosts, rows.source.blocks(offset[which], _OFFSET_BYTES)), axis=1)
-        return even_texts(_HEX[both].view(np.uint8), pa.string())
+        return uniform_texts(_HEX[both].view(np.uint8), pa.string())
 
     return _by_width(len(rows), rows.store_shift, ids)
 
@@ -121,15 +119,15 @@ def _by_width(count: int, shift: Int64s | None, make: Callable[[Int64s, int], pa
     return both.take(pa.array(np.argsort(np.concatenate((narrow, wide)))))
 
 
-def _names(hosts: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]") -> pa.Array:
-    """`address:port`. Making one costs a microsecond, so each distinct host is made once."""
+def _host_names(hosts: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]") -> pa.Array:
+    """`address:port`. Formatting one costs a microsecond, so each distinct host is formatted once."""
     count, width = hosts.shape
     coded = pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(hosts)]).dictionary_encode()
-    names = pa.array([_name(host) for host in coded.dictionary.to_pylist()], pa.string())
+    names = pa.array([_host_name(host) for host in coded.dictionary.to_pylist()], pa.string())
     return names.take(coded.indices)
 
 
-def _name(host: bytes) -> str:
-    """Also of a port above 65535, which only a damaged record has: the row's other columns are worth having."""
+def _host_name(host: bytes) -> str:
+    """Accepts a port above 65535, which only a damaged record has: the row's other columns are still useful."""
     address, port = ip_address(host[:-4]), int.from_bytes(host[-4:], "big")
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"

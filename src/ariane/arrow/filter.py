@@ -1,4 +1,4 @@
-"""Which messages are wanted: applied to records before they are decoded, and used to find out what need not be read."""
+"""Selection of messages, applied to records before they are decoded and used to plan what need not be read."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ariane.arrow.gather import Bools, is_all
+from ariane.arrow.gather import Bools, all_true
 from ariane.arrow.property_columns import PropertyColumns
 from ariane.arrow.rows import Rows
 from ariane.wire.sys_flag import SysFlag
 
 _NOT_QUEUED = int(SysFlag.TRANSACTION_PREPARED)
-"""The bit that prepared and rolled-back messages have: no queue shows them, so no consumer sees them."""
+"""The bit of prepared and rolled-back messages: they are in no consume queue, so no consumer sees them."""
 _QUEUE_IDS = 1 << 32
 
 
@@ -28,7 +28,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is None does not choose. Every part that does must agree."""
+    """A message must match every field; a field that is None matches all."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -38,21 +38,21 @@ class Selection:
     stored_before_ms: int | None = None
     tags: frozenset[str] | None = None
     keys: frozenset[str] | None = None
-    """Words that stand in KEYS, or the unique key."""
+    """Words in KEYS, or the unique key."""
     queued_only: bool = False
-    """Without prepared and rolled-back messages, as consumers see it."""
+    """Without prepared and rolled-back messages, as for consumers."""
 
 
-def select(rows: Rows, wanted: Selection) -> tuple[Rows, PropertyColumns]:
-    """The rows that are wanted; what was read of their properties on the way can be used again."""
-    rows = _by_head(rows, wanted)
-    if wanted.topics is not None and len(rows):
-        rows = _of_topics(rows, {topic.encode() for topic in wanted.topics})
-    if wanted.ranges is not None and len(rows):
-        rows = _kept(rows, _in_ranges(rows, wanted.ranges))
+def select(rows: Rows, selection: Selection) -> tuple[Rows, PropertyColumns]:
+    """The selected rows, with the property columns that were made to select them."""
+    rows = _by_header(rows, selection)
+    if selection.topics is not None and len(rows):
+        rows = _of_topics(rows, {topic.encode() for topic in selection.topics})
+    if selection.ranges is not None and len(rows):
+        rows = _kept(rows, _in_ranges(rows, selection.ranges))
     columns = PropertyColumns(rows)
-    if (wanted.tags is not None or wanted.keys is not None) and len(rows):
-        kept = _kept(rows, _by_properties(columns, wanted))
+    if (selection.tags is not None or selection.keys is not None) and len(rows):
+        kept = _kept(rows, _by_properties(columns, selection))
         columns = columns if kept is rows else PropertyColumns(kept)
         rows = kept
     return rows, columns
@@ -65,59 +65,60 @@ def _of_topics(rows: Rows, topics: set[bytes]) -> Rows:
 
 
 def _kept(rows: Rows, which: Bools) -> Rows:
-    return rows if is_all(which) else rows.take(which)
+    return rows if all_true(which) else rows.take(which)
 
 
-def _by_head(rows: Rows, wanted: Selection) -> Rows:
+def _by_header(rows: Rows, selection: Selection) -> Rows:
     keep: Bools | None = None
-    if wanted.queued_only and rows.flags & _NOT_QUEUED:
-        keep = _both(keep, rows.sys_flag & _NOT_QUEUED == 0)
-    if wanted.queue_ids is not None:
-        keep = _both(keep, np.isin(rows.field("queueId", np.int32), list(wanted.queue_ids)))
-    if wanted.stored_from_ms is not None:
-        keep = _both(keep, rows.field("storeTimestamp", np.int64) >= wanted.stored_from_ms)
-    if wanted.stored_before_ms is not None:
-        keep = _both(keep, rows.field("storeTimestamp", np.int64) < wanted.stored_before_ms)
+    if selection.queued_only and rows.flags & _NOT_QUEUED:
+        keep = _and(keep, rows.sys_flag & _NOT_QUEUED == 0)
+    if selection.queue_ids is not None:
+        keep = _and(keep, np.isin(rows.field("queueId", np.int32), list(selection.queue_ids)))
+    if selection.stored_from_ms is not None:
+        keep = _and(keep, rows.field("storeTimestamp", np.int64) >= selection.stored_from_ms)
+    if selection.stored_before_ms is not None:
+        keep = _and(keep, rows.field("storeTimestamp", np.int64) < selection.stored_before_ms)
     return rows if keep is None else _kept(rows, keep)
 
 
-def _both(one: Bools | None, other: Bools) -> Bools:
-    return other if one is None else one & other
+def _and(left: Bools | None, right: Bools) -> Bools:
+    return right if left is None else left & right
 
 
 def _in_ranges(rows: Rows, ranges: tuple[OffsetRange, ...]) -> Bools:
-    """Each row finds its queue in a sorted table, unless there is nothing to find: a pull asks for one queue."""
+    """Looks up the queue of each row in a sorted table. A pull has one queue and needs no lookup."""
     if len(ranges) == 1 and rows.one_topic == ranges[0].topic.encode():
         return _in_range(rows, ranges[0])
     coded = rows.topics.dictionary_encode()
     codes = {topic: code for code, topic in enumerate(coded.dictionary.to_pylist())}
     table = sorted(
-        (codes[topic] * _QUEUE_IDS + one.queue_id, one.first, one.end)
-        for one in ranges
-        if (topic := one.topic.encode()) in codes
+        (codes[topic] * _QUEUE_IDS + bounds.queue_id, bounds.first, bounds.end)
+        for bounds in ranges
+        if (topic := bounds.topic.encode()) in codes
     )
     if not table:
         return np.zeros(len(rows), np.bool_)
     queues, firsts, ends = np.array(table, np.int64).T
     row_queues = coded.indices.to_numpy().astype(np.int64) * _QUEUE_IDS + rows.field("queueId", np.int64)
-    place = np.minimum(np.searchsorted(queues, row_queues), len(queues) - 1)
+    index = np.minimum(np.searchsorted(queues, row_queues), len(queues) - 1)
     offsets = rows.field("queueOffset", np.int64)
-    inside: Bools = (queues[place] == row_queues) & (offsets >= firsts[place]) & (offsets < ends[place])
+    inside: Bools = (queues[index] == row_queues) & (offsets >= firsts[index]) & (offsets < ends[index])
     return inside
 
 
-def _in_range(rows: Rows, one: OffsetRange) -> Bools:
+def _in_range(rows: Rows, bounds: OffsetRange) -> Bools:
     offsets = rows.field("queueOffset", np.int64)
-    inside: Bools = (offsets >= one.first) & (offsets < one.end) & (rows.field("queueId", np.int32) == one.queue_id)
+    inside: Bools = (offsets >= bounds.first) & (offsets < bounds.end)
+    inside &= rows.field("queueId", np.int32) == bounds.queue_id
     return inside
 
 
-def _by_properties(columns: PropertyColumns, wanted: Selection) -> Bools:
+def _by_properties(columns: PropertyColumns, selection: Selection) -> Bools:
     keep: Bools | None = None
-    if wanted.tags is not None:
-        keep = _both(keep, np.asarray(pc.is_in(columns.tags, pa.array(sorted(wanted.tags), pa.string()))))
-    if wanted.keys is not None:
-        keep = _both(keep, _has_key(columns, pa.array(sorted(wanted.keys), pa.string())))
+    if selection.tags is not None:
+        keep = _and(keep, np.asarray(pc.is_in(columns.tags, pa.array(sorted(selection.tags), pa.string()))))
+    if selection.keys is not None:
+        keep = _and(keep, _has_key(columns, pa.array(sorted(selection.keys), pa.string())))
     assert keep is not None
     return keep
 
@@ -125,7 +126,7 @@ def _by_properties(columns: PropertyColumns, wanted: Selection) -> Bools:
 def _has_key(columns: PropertyColumns, words: pa.Array) -> Bools:
     lists = columns.keys
     matches = np.flatnonzero(pc.is_in(lists.values, words))
-    found = np.zeros(len(lists), np.bool_)
-    found[np.searchsorted(lists.offsets.to_numpy(), matches, side="right") - 1] = True
-    found |= np.asarray(pc.is_in(columns.unique_keys, words), np.bool_)
-    return found
+    has_key = np.zeros(len(lists), np.bool_)
+    has_key[np.searchsorted(lists.offsets.to_numpy(), matches, side="right") - 1] = True
+    has_key |= np.asarray(pc.is_in(columns.unique_keys, words), np.bool_)
+    return has_key

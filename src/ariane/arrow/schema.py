@@ -1,17 +1,17 @@
-"""The columns of a message, and their types: those that Spark knows too, so that a batch passes through unchanged.
+"""The columns of a message and their types, which Spark has too, so that a batch passes through unchanged.
 
 | column | type | |
 |---|---|---|
-| topic, brokerName | string | brokerName is null when nobody told it: no record holds it |
+| topic, brokerName | string | brokerName is null when the caller does not give it: records do not hold it |
 | queueId, queueOffset | int, long | |
 | msgId | string | the unique key that the producer gave, else the offset id: what consumers print |
 | tags | string | null when there is none |
 | keys | list of strings | empty when there are none |
-| body | binary | unpacked, unless told otherwise |
+| body | binary | decompressed, unless decompression is off |
 | bornTimestamp | timestamp in UTC | storeTimestamp, if a producer sent what is outside the years 1 to 9999 |
 | storeTimestamp | timestamp in UTC | null outside those years, which no broker writes |
 | properties | map of strings | |
-| the rest | | as the record holds it; hosts as `address:port` |
+| all others | | as in the record; hosts as `address:port` |
 """
 
 from collections.abc import Sequence
@@ -50,10 +50,10 @@ COLUMNS: dict[str, pa.DataType] = {
     "offsetMsgId": pa.string(),
     "storeSize": pa.int32(),
 }
-"""Every column that can be asked for."""
+"""Every column that can be selected."""
 
 MAY_BE_NULL = frozenset({"brokerName", "tags", "uniqueKey"})
-"""Every other column has a value for every message that a broker has stored; the schemas here do not promise it."""
+"""Every other column has a value for every message that a broker has stored; these schemas do not guarantee it."""
 
 PROPERTIES_COLUMN = "properties"
 
@@ -69,11 +69,11 @@ DEFAULT_COLUMNS = (
     "bornTimestamp",
     "storeTimestamp",
 )
-"""What is given when nothing is asked for. Not the properties: they halve the speed."""
+"""The columns without a selection. Not the properties: they halve the speed."""
 
 
 def message_schema(columns: Sequence[str] | None = None, *, include_properties: bool = False) -> pa.Schema:
-    """The schema of the batches with these columns, in this order; SettingsError for a name that no column has."""
+    """The schema of batches with these columns, in this order; SettingsError for an unknown column."""
     return _schema(None if columns is None else tuple(columns), include_properties)
 
 
@@ -88,10 +88,10 @@ def _schema(columns: tuple[str, ...] | None, include_properties: bool) -> pa.Sch
 
 def _check(names: tuple[str, ...]) -> None:
     if not names:
-        raise SettingsError("no column is asked for: name one at least, for example queueOffset to count messages")
+        raise SettingsError("no column is selected: name at least one, for example queueOffset to count messages")
     for number, name in enumerate(names):
         if name not in COLUMNS:
             near = get_close_matches(name, COLUMNS, n=1, cutoff=0.0)[0]
-            raise SettingsError(f"no message has a column {name!r}: did you mean {near!r}? All: {', '.join(COLUMNS)}")
+            raise SettingsError(f"there is no column {name!r}: did you mean {near!r}? All: {', '.join(COLUMNS)}")
         if name in names[:number]:
-            raise SettingsError(f"column {name!r} is asked for twice: name it once")
+            raise SettingsError(f"column {name!r} is selected twice: name it once")

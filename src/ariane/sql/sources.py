@@ -163,7 +163,7 @@ class StoreTable:
     def _limited(self, plan: LogPlan, queues: Sequence[QueueEntries], limit: int) -> list[OffsetRange]:
         """The oldest of every queue, in the stretch of the log that was to be read."""
         begin, end = plan.splits[0].begin, plan.splits[-1].end
-        inside = [(queue, queue.number_at(begin), queue.number_at(end)) for queue in queues]
+        inside = [(queue, queue.offset_at(begin), queue.offset_at(end)) for queue in queues]
         lengths = [last - first for _, first, last in inside]
         counts = shares(lengths, limit)
         self.progress.left_out += sum(lengths) - sum(counts)

@@ -30,10 +30,10 @@ def test_a_closed_store_is_read_to_its_end(tmp_path: Path) -> None:
 
 def test_a_topic_is_read_by_its_queues_when_that_is_less(tmp_path: Path) -> None:
     fill(tmp_path)
-    for topic, way in (("rare", ScanStrategy.QUEUES), ("orders", ScanStrategy.QUEUES)):
+    for topic, strategy in (("rare", ScanStrategy.QUEUES), ("orders", ScanStrategy.QUEUES)):
         plan = plan_log(tmp_path, topics=[topic])
-        assert {split.way for split in plan.splits} == {way}
-    assert {split.way for split in plan_log(tmp_path, topics=["rare", "orders"]).splits} == {ScanStrategy.SCAN}
+        assert {split.strategy for split in plan.splits} == {strategy}
+    assert {split.strategy for split in plan_log(tmp_path, topics=["rare", "orders"]).splits} == {ScanStrategy.SCAN}
     found = bodies(read_store(tmp_path, ["body"], topics=["rare"], bytes_per_split=1000))
     assert found == [text(number) for number in range(0, 200, 4)]
 
@@ -51,7 +51,7 @@ def test_keys_and_tags_lead_to_few_records(tmp_path: Path) -> None:
 def test_without_an_index_keys_are_searched_for_in_the_log(tmp_path: Path) -> None:
     fill(tmp_path)
     shutil.rmtree(tmp_path / "index")
-    assert {split.way for split in plan_log(tmp_path, keys=["k3"]).splits} == {ScanStrategy.SCAN}
+    assert {split.strategy for split in plan_log(tmp_path, keys=["k3"]).splits} == {ScanStrategy.SCAN}
     found = bodies(read_store(tmp_path, ["body"], keys=["k3"]))
     assert found == [text(number) for number in range(200) if number % 7 == 3]
 

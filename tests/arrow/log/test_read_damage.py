@@ -31,7 +31,7 @@ def test_a_missing_file_in_the_middle_is_told_and_what_is_there_is_read(tmp_path
     rows = rows_of_plan(plan, ["physicalOffset"])
     assert rows
     assert not [row for row in rows if 8192 <= row["physicalOffset"] < 16384]
-    with pytest.raises(StoreMismatch, match="no file of the commit log holds offset"):
+    with pytest.raises(StoreMismatch, match="no file of the commit log contains offset"):
         rows_of_plan(plan_log(tmp_path, topics=["rare"]), ["body"])
 
 
@@ -86,7 +86,7 @@ def test_only_so_many_bad_records_are_kept_and_all_are_counted(tmp_path: Path, m
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreMismatch, match="is no directory: name the store's root"):
+    with pytest.raises(StoreMismatch, match="is not a directory: give the root directory of the store"):
         plan_log(tmp_path / "nowhere")
     with pytest.raises(StoreMismatch, match="is a light queue"):
         plan_log(tmp_path, topics=["%LMQ%device"], commit_log=tmp_path)
@@ -98,5 +98,5 @@ def test_queues_of_another_kind_are_not_believed(tmp_path: Path) -> None:
     for path in (tmp_path / "consumequeue" / "rare" / "0").iterdir():
         path.write_bytes(bytes(range(200)))
     plan = plan_log(tmp_path, topics=["rare"])
-    assert {split.way for split in plan.splits} == {ScanStrategy.SCAN}
+    assert {split.strategy for split in plan.splits} == {ScanStrategy.SCAN}
     assert bodies(rows_of_plan(plan, ["body"])) == [text(number) for number in range(0, 200, 4)]

@@ -85,7 +85,7 @@ def test_any_bytes_may_be_the_edges_of_splits(name: str, layout: Layout, data: s
             begin=begin,
             end=stop,
             limit=end,
-            way=ScanStrategy.SCAN,
+            strategy=ScanStrategy.SCAN,
             selection=Selection(),
             is_aligned=False,
         )
@@ -103,7 +103,7 @@ def chosen(name: str, **wanted: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("bytes_per_split", [20_000, 1 << 27])
 def test_one_topic_is_read_by_its_queues(name: str, layout: Layout, bytes_per_split: int) -> None:
     plan = plan_log(layout.root, topics=["GoldenOrder"], bytes_per_split=bytes_per_split)
-    ways = {split.way for split in plan.splits}
+    ways = {split.strategy for split in plan.splits}
     assert ways == (
         {ScanStrategy.QUEUES} if name == "clean" else {ScanStrategy.SCAN}
     )  # after a kill, Apache's queues may have holes

@@ -114,7 +114,7 @@ def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: Stage)
 def test_what_is_not_there_is_told(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     store = str(stage.stores["broker-a"])
     for options, fault in (
-        ({"storePath": str(tmp_path)}, "is no directory: name the store's root"),
+        ({"storePath": str(tmp_path)}, "is not a directory: give the root directory of the store"),
         ({"storePath": f"{tmp_path}/*/store"}, "no directory matches storePath"),
         ({"storePath": store, "sqlFilter": "a > 1"}, "sqlFilter is evaluated by brokers"),
         ({"storePath": store}, "topic nowhere is not in"),

@@ -1,1 +1,1 @@
-"""Planning and reading a store's log as Arrow batches."""
+"""Reads the commit log of a store directory as Arrow batches: planning, splits and reading."""

@@ -1,8 +1,11 @@
-"""A commit log opened for reading beside a broker that may be writing it: nothing is locked, nothing is written.
+"""Read-only access to the commit log and consume queue files of a store, while a broker may be writing to them.
 
-Files are mapped, because rows of one topic are a few pages among many. A broker appends to files that have their full
-size from the start, and what is read here lies below a position that it has left behind, so a mapping never changes
-under a reader; a file that retention removes stays readable for whoever has mapped it.
+Nothing is locked and nothing is written. Files are memory-mapped, because rows of one topic are a few pages among many.
+A broker appends to files that have their full size from the start, and readers stay below the position up to which it
+has written, so a mapping never changes under a reader. A file that retention removes stays readable while it is mapped.
+
+Consume queues give the offsets of a topic's records, so that a reader of some topics need not search for them. The
+entries of a queue have the order of the log, so the entries of a part of the log are found by binary search.
 """
 
 from bisect import bisect_left
@@ -25,12 +28,12 @@ from ariane.wire.record.read import RecordView, verify
 
 
 def map_file(disk: Disk, path: Path) -> memoryview:
-    """The bytes of a file, valid as long as somebody holds them; StoreMismatch when it is not there any more."""
+    """The bytes of a file, valid while they are referenced; StoreMismatch when the file has been removed."""
     try:
         file = disk.open(path, writable=False)
     except FileNotFoundError:
         raise StoreMismatch(
-            f"{path} is gone since it was found: retention may have removed it; read again from what is left"
+            f"{path} no longer exists: retention may have removed it; read again from what is left"
         ) from None
     except OSError as error:
         raise StoreCorrupt(f"{path} cannot be read: {error.strerror}") from error
@@ -43,7 +46,7 @@ def map_file(disk: Disk, path: Path) -> memoryview:
 
 
 class LogFiles:
-    """The files of one commit log as they were when this was made."""
+    """The files of one commit log, as listed when this was made."""
 
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._disk = disk or RealDisk()
@@ -67,7 +70,7 @@ class LogFiles:
         return next((file for file in self.files if file.base <= offset < file.end), None)
 
     def walk(self, file: DataFile, limit: int) -> Walk:
-        """A walk over one file, of which bytes from the physical offset `limit` on do not count."""
+        """A walk over the bytes of one file before the physical offset `limit`."""
         if self._mapped is None or self._mapped[0] is not file:
             self._mapped = file, ByteGatherer(map_file(self._disk, file.path))
         source = self._mapped[1]
@@ -83,7 +86,7 @@ class LogFiles:
         return view if isinstance(view, RecordView) and view.physical_offset == offset else None
 
     def bytes_at(self, offset: int, length: int) -> bytes:
-        """What stands there, as far as one file holds it; nothing when its file is gone."""
+        """The bytes at a physical offset, as far as one file holds them; none when the file has been removed."""
         file = self.find(offset)
         if file is None:
             return b""
@@ -94,15 +97,11 @@ class LogFiles:
         return (file for file in self.files if file.base < end and file.end > begin)
 
 
-# --- log_queues ---
-#
-# Consume queues as a list of where a topic's records are: what a reader of some topics need not search for.
-#
-# The entries of a queue stand in the order of the log, so the entries of a stretch of the log are found by halving.
+# --- consume queues ---
 
 
 class QueueEntries:
-    """One queue. Entries have the numbers that they have in the queue; files are mapped when they are looked at."""
+    """The entries of one consume queue, by queue offset. Files are mapped on first use."""
 
     def __init__(self, disk: Disk, scan: QueueScan) -> None:
         self._disk = disk
@@ -111,32 +110,32 @@ class QueueEntries:
         self.topic, self.queue_id = scan.topic, scan.queue_id
 
     @property
-    def bytes_taken(self) -> int:
-        """Of its files: a first guess at how many entries it has."""
+    def file_bytes(self) -> int:
+        """Size of its files: a rough estimate of the number of entries."""
         return sum(file.size for file in self._files)
 
     def _entries(self, file: DataFile) -> Entries:
-        found = self._mapped.get(file.path)
-        if found is None:
+        entries = self._mapped.get(file.path)
+        if entries is None:
             view = map_file(self._disk, file.path)
-            found = np.frombuffer(view[: len(view) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_TYPE)
-            self._mapped[file.path] = found
-        return found
+            entries = np.frombuffer(view[: len(view) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_TYPE)
+            self._mapped[file.path] = entries
+        return entries
 
     @cached_property
     def first(self) -> int:
-        """Behind the fillers of a queue that began past 0."""
+        """The first queue offset, after the fillers of a queue that began past 0."""
         if not self._files:
             return 0
         entries = self._entries(self._files[0])
-        if not len(entries) or not _is_filler(entries, 0):  # as in nearly every queue: halving would look at many
+        if not len(entries) or not _is_filler(entries, 0):  # as in nearly every queue: a search would read many
             return self._files[0].base // ENTRY_BYTES
         fillers = bisect_left(range(len(entries)), True, key=lambda n: not _is_filler(entries, n))
         return self._files[0].base // ENTRY_BYTES + fillers
 
     @cached_property
     def end(self) -> int:
-        """Before the first entry that is not written. Files behind one that is not full are empty."""
+        """The offset of the first entry that is not written. Files after one that is not full are empty."""
         for file in reversed(self._files):
             entries = self._entries(file)
             count = bisect_left(range(len(entries)), True, key=lambda n: not _is_written(entries, n))
@@ -147,37 +146,37 @@ class QueueEntries:
     def __len__(self) -> int:
         return max(0, self.end - self.first)
 
-    def physical(self, number: int) -> int:
-        """Where the record of an entry begins."""
-        return int(self._one(number)["offset"])
+    def physical(self, offset: int) -> int:
+        """Physical offset of the record of an entry."""
+        return int(self._entry(offset)["offset"])
 
     def first_physical(self) -> int | None:
-        """Where the first record begins, None for a queue that has none: found without looking for the queue's end."""
+        """Physical offset of the first record, None for an empty queue: found without searching the queue's end."""
         if not self._files:
             return None
         file = self._file(self.first)
-        entries, place = self._entries(file), self.first - file.base // ENTRY_BYTES
-        return self.physical(self.first) if place < len(entries) and _is_written(entries, place) else None
+        entries, index = self._entries(file), self.first - file.base // ENTRY_BYTES
+        return self.physical(self.first) if index < len(entries) and _is_written(entries, index) else None
 
-    def size(self, number: int) -> int:
-        return int(self._one(number)["size"])
+    def size(self, offset: int) -> int:
+        return int(self._entry(offset)["size"])
 
-    def _one(self, number: int) -> np.void:
-        file = self._file(number)
-        entry: np.void = self._entries(file)[number - file.base // ENTRY_BYTES]
+    def _entry(self, offset: int) -> np.void:
+        file = self._file(offset)
+        entry: np.void = self._entries(file)[offset - file.base // ENTRY_BYTES]
         return entry
 
-    def _file(self, number: int) -> DataFile:
+    def _file(self, offset: int) -> DataFile:
         """The last file that begins at or before an entry."""
-        place = bisect_left(self._files, number * ENTRY_BYTES + 1, key=lambda file: file.base) - 1
-        return self._files[place]
+        index = bisect_left(self._files, offset * ENTRY_BYTES + 1, key=lambda file: file.base) - 1
+        return self._files[index]
 
-    def number_at(self, physical: int) -> int:
-        """The first entry whose record begins at or behind a physical offset."""
+    def offset_at(self, physical: int) -> int:
+        """The queue offset of the first entry whose record begins at or after a physical offset."""
         return self.first + bisect_left(range(self.first, self.end), physical, key=self.physical)
 
     def read(self, first: int, end: int) -> Entries:
-        """The entries from `first` on and before `end`."""
+        """The entries with queue offsets `first <= offset < end`."""
         parts = []
         for file in self._files:
             base = file.base // ENTRY_BYTES
@@ -187,21 +186,21 @@ class QueueEntries:
         return np.concatenate(parts) if parts else np.empty(0, ENTRY_TYPE)
 
     def sample(self, first: int, end: int, count: int) -> tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", float]:
-        """Physical offsets of entries at even distances, and how many bytes of records each stands for."""
+        """Physical offsets of entries at equal distances, and how many bytes of records each stands for."""
         step = max(1, (end - first) // max(1, count))
-        numbers = range(first, end, step)
-        offsets = np.fromiter((self.physical(number) for number in numbers), np.int64, len(numbers))
-        sizes = [self.size(number) for number in numbers[:: max(1, len(numbers) // 64)]]
-        return offsets, (sum(sizes) / len(sizes) * (end - first) / len(numbers)) if sizes else 0.0
+        sample = range(first, end, step)
+        physical = np.fromiter((self.physical(offset) for offset in sample), np.int64, len(sample))
+        sizes = [self.size(offset) for offset in sample[:: max(1, len(sample) // 64)]]
+        return physical, (sum(sizes) / len(sizes) * (end - first) / len(sample)) if sizes else 0.0
 
 
-def _is_filler(entries: Entries, number: int) -> bool:
-    """As `scan_queue.is_filler`, which for one entry costs many times as much; queues are halved entry by entry."""
-    return bool(entries[number].tobytes() == FILLER)
+def _is_filler(entries: Entries, index: int) -> bool:
+    """As `consume_queue.scan.is_filler`, which costs many times as much for one entry; the search needs single ones."""
+    return bool(entries[index].tobytes() == FILLER)
 
 
-def _is_written(entries: Entries, number: int) -> bool:
-    entry = entries[number]
+def _is_written(entries: Entries, index: int) -> bool:
+    entry = entries[index]
     return bool(entry["offset"] >= 0 and entry["size"] > 0)
 
 

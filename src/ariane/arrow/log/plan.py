@@ -1,9 +1,22 @@
-"""Which parts of a store directory have to be read, and how: made once, before tasks read the parts.
+"""Planner for reading a store directory: which parts of the log to read, and by which strategy.
 
-by key       the index tells where; what it does not cover is scanned
-by topic     the queues tell where, if that is less than most of the log
-by time      halving finds where a time begins and ends, and the rest is left out
-else         the log is scanned, split anywhere
+A plan is made once, before tasks read the splits.
+
+by key       the index has the offsets; parts of the log that it does not cover are scanned
+by topic     the consume queues have the offsets, if that is clearly less than the whole log
+by time      a binary search finds where a time range begins and ends, and the rest is left out
+otherwise    the log is scanned, split anywhere
+
+Bounds of the log:
+
+    begin                       queued_to                end
+    │ record │ record │ ... │ record │ record │ record │ ... unfinished, or not dispatched yet
+    └── in their queues ─────────────┘
+    └── readable ──────────────────────────────────────┘
+
+While an Ariane broker runs, `queued_to` and `end` are the position that it writes to the checkpoint every second. An
+Apache broker writes none, so there it is the end of the consume queues. When no broker runs, the log ends with the last
+whole record after the part that is known to be complete.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +31,7 @@ from ariane.arrow.filter import OffsetRange, Selection
 from ariane.arrow.gather import Int64s
 from ariane.arrow.log.files import LogFiles, QueueEntries, open_queues, topics_with_queues
 from ariane.arrow.log.split import LogSplit, ScanStrategy
-from ariane.arrow.rows import checksum_faults
+from ariane.arrow.rows import checksum_errors
 from ariane.arrow.walk import next_record
 from ariane.errors import StoreError, StoreMismatch
 from ariane.store.checkpoint import Checkpoint, LastExit, boot_id, last_exit, read_checkpoint
@@ -31,18 +44,7 @@ from ariane.store.layout import Layout
 from ariane.store.lock import lock_holder
 from ariane.wire.record.read import RecordView, verify
 
-# --- log_bounds ---
-#
-# From where to where a log can be read, and how much of it the queues tell.
-#
-#     begin                       queued_to                end
-#     │ record │ record │ ... │ record │ record │ record │ ... unfinished, or not dispatched yet
-#     └── in their queues ─────────────┘
-#     └── what may be read ──────────────────────────────┘
-#
-# While a broker runs, both are the mark that it leaves in the checkpoint every second; Apache leaves none, so there it
-# is as far as its queues reach. When none runs, the log ends with the last whole record behind what is known to be
-# safe.
+# --- bounds of the log ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,17 @@ class LogBounds:
     end: int
     """Where the next record will begin."""
     queued_to: int
-    """Records below this are in their queues, if a queue shows them at all."""
+    """Records below this are in their consume queues, if a queue shows them at all."""
     is_live: bool
 
 
 def log_bounds(layout: Layout, files: LogFiles, live: bool | None = None, disk: Disk | None = None) -> LogBounds:
-    """`live` says whether a broker runs on the store; None: find out by its lock, which is not taken."""
+    """`live`: whether a broker runs on the store; None: check its lock file, without taking the lock."""
     disk = disk or RealDisk()
     is_live = lock_holder(layout.lock) is not None if live is None else live
     checkpoint = read_checkpoint(disk, layout.checkpoint)
     if is_live:
-        end = checkpoint.written_to if _is_current(checkpoint) else _queues_reach(layout, disk)
+        end = checkpoint.written_to if _is_current(checkpoint) else _end_of_queues(layout, disk)
         end = min(max(end, files.begin), files.end)
         return LogBounds(files.begin, end, end, is_live=True)
     exit_ = last_exit(disk, layout.abort, boot_id())
@@ -72,27 +74,27 @@ def log_bounds(layout: Layout, files: LogFiles, live: bool | None = None, disk: 
 
 
 def _is_current(checkpoint: Checkpoint) -> bool:
-    """Whether a broker of ours wrote it last: Apache moves its own times on, and leaves our mark as it was."""
+    """Whether an Ariane broker wrote it last: Apache updates its own timestamps, but not Ariane's fields."""
     return checkpoint.has_ariane_slot and checkpoint.physic_timestamp_ms == checkpoint.store_timestamp_ms
 
 
 def _safe_to(layout: Layout, disk: Disk, checkpoint: Checkpoint, exit_: LastExit) -> int:
-    """Up to where queues and log are known to be whole: 0 after a crash of Apache's, as its queues may have holes."""
+    """Up to where queues and log are known to be complete: 0 after a crash of Apache, whose queues may have holes."""
     if checkpoint.has_ariane_slot:
         return checkpoint.dispatched_to if exit_ is LastExit.MACHINE_CRASH else checkpoint.written_to
-    return _queues_reach(layout, disk) if exit_ is LastExit.CLEAN else 0
+    return _end_of_queues(layout, disk) if exit_ is LastExit.CLEAN else 0
 
 
-def _queues_reach(layout: Layout, disk: Disk) -> int:
+def _end_of_queues(layout: Layout, disk: Disk) -> int:
     """The end of the last record that has an entry."""
     queues = (queue for queue in open_queues(layout, topics_with_queues(layout, disk), disk=disk) if len(queue))
     return max((queue.physical(queue.end - 1) + queue.size(queue.end - 1) for queue in queues), default=0)
 
 
 def _end_of_records(files: LogFiles, safe_to: int, *, check_crc: bool) -> int:
-    """Behind the last whole record, at `safe_to` or later; the files behind it hold none."""
+    """The end of the last whole record, at `safe_to` or later; the files after it hold none."""
     file = files.find(safe_to) if safe_to > files.begin else None
-    file, start = (file, safe_to) if file is not None else _last_begun(files)
+    file, start = (file, safe_to) if file is not None else _last_file_with_records(files)
     end = start
     while file is not None:
         end, is_full = _end_in_file(files, file, end, check_crc)
@@ -100,8 +102,8 @@ def _end_of_records(files: LogFiles, safe_to: int, *, check_crc: bool) -> int:
     return end
 
 
-def _last_begun(files: LogFiles) -> tuple[DataFile | None, int]:
-    """The last file that begins with a record of its own."""
+def _last_file_with_records(files: LogFiles) -> tuple[DataFile | None, int]:
+    """The last file that begins with a record whose physical offset is the file's."""
     for file in reversed(files.files):
         walk = files.walk(file, file.end)
         first = verify(walk.source.view, 0, check_body_crc=False)
@@ -111,33 +113,27 @@ def _last_begun(files: LogFiles) -> tuple[DataFile | None, int]:
 
 
 def _end_in_file(files: LogFiles, file: DataFile, start: int, check_crc: bool) -> tuple[int, bool]:
-    """Where the records of a file end, and whether the next file goes on."""
+    """Where the records of a file end, and whether they continue in the next file."""
     walk = files.walk(file, file.end)
     end = start
-    for stretch in walk.stretches(max(start - file.base, 0), walk.limit):
-        faults = checksum_faults(stretch.rows) if check_crc else []
-        if faults:
-            return file.base + int(stretch.rows.position[faults[0][0]]), False
-        if len(stretch.rows):
-            end = file.base + int(stretch.rows.position[-1]) + stretch.rows.size(len(stretch.rows) - 1)
-        if stretch.bad:
-            return min([end, *(bad.position for bad in stretch.bad)]), False
+    for span in walk.spans(max(start - file.base, 0), walk.limit):
+        problems = checksum_errors(span.rows) if check_crc else []
+        if problems:
+            return file.base + int(span.rows.position[problems[0][0]]), False
+        if len(span.rows):
+            end = file.base + int(span.rows.position[-1]) + span.rows.size(len(span.rows) - 1)
+        if span.bad:
+            return min([end, *(bad.position for bad in span.bad)]), False
     return end, True
 
 
-# --- log_probe ---
-#
-# One true record at or behind any byte of the log: where splits begin, and what time it was there.
-#
-# A queue's entry names a record start for certain, so the longest queue is asked first. Where it has none near, the
-# bytes are searched for a record that stands where it says; only a producer who foresees its message's place in the log
-# could put something there that passes for one.
+# --- probing: one valid record at or after any byte of the log, to place splits and to search by time ---
 
 NEAR_BYTES = 64 * 1024 * 1024
 _FINE_BYTES = 1024 * 1024
 
 CLOCK_STEP_MS = 60_000
-"""How far a broker's clock may have been set back while it wrote; ours never lets store times fall, Apache's may."""
+"""How far a broker's clock may have been set back while it wrote; Ariane's store times never decrease, Apache's may."""
 
 
 class LocatedRecord(NamedTuple):
@@ -146,8 +142,15 @@ class LocatedRecord(NamedTuple):
 
 
 class LogProbe:
+    """Finds a record at or after a physical offset.
+
+    The entry of a consume queue is a certain record start, so the longest queue is used first. If it has no entry near
+    by, the bytes are searched for a record whose physical offset is right; only a producer that predicts the offset of
+    its message could put bytes into a body that pass for one.
+    """
+
     def __init__(self, files: LogFiles, queues: Sequence[QueueEntries], begin: int, end: int) -> None:
-        """For the records from `begin` on and before `end`."""
+        """For the records in `begin <= offset < end`."""
         self._files = files
         self._queue = max(queues, key=len, default=None)
         self._begin = begin
@@ -155,15 +158,15 @@ class LogProbe:
 
     def at_or_after(self, physical: int) -> LocatedRecord | None:
         """A record that begins there or somewhat later, not always the next one."""
-        return self.certain(physical) or self._by_search(physical)
+        return self.by_queue(physical) or self._by_search(physical)
 
-    def certain(self, physical: int, near_bytes: int = NEAR_BYTES) -> LocatedRecord | None:
-        """A record that a queue names, not too far behind; None when there is none."""
+    def by_queue(self, physical: int, near_bytes: int = NEAR_BYTES) -> LocatedRecord | None:
+        """A record that a queue names, at most `near_bytes` later; None when there is none."""
         queue = self._queue
-        number = queue.number_at(physical) if queue is not None else 0
-        if queue is None or number >= queue.end:
+        offset = queue.offset_at(physical) if queue is not None else 0
+        if queue is None or offset >= queue.end:
             return None
-        start = queue.physical(number)
+        start = queue.physical(offset)
         return self._record(start) if start < min(physical + near_bytes, self._end) else None
 
     def _by_search(self, physical: int) -> LocatedRecord | None:
@@ -179,106 +182,102 @@ class LogProbe:
         return None if view is None else LocatedRecord(start, view.store_timestamp_ms)
 
     def between(self, from_ms: int | None, before_ms: int | None) -> tuple[int, int]:
-        """The stretch of the log that holds all records of a time, and at its ends some others."""
-        begin = self._begin if from_ms is None else self._turn(from_ms - CLOCK_STEP_MS)[0]
-        end = self._end if before_ms is None else self._turn(before_ms + CLOCK_STEP_MS)[1]
+        """The part of the log that holds all records of a time range, and some others at its ends."""
+        begin = self._begin if from_ms is None else self._time_bounds(from_ms - CLOCK_STEP_MS)[0]
+        end = self._end if before_ms is None else self._time_bounds(before_ms + CLOCK_STEP_MS)[1]
         return begin, max(begin, end)
 
-    def _turn(self, time_ms: int) -> tuple[int, int]:
-        """A record start before which all is older, and a place behind which nothing is."""
+    def _time_bounds(self, time_ms: int) -> tuple[int, int]:
+        """A record start before which all records are older, and an offset after which none is."""
         low, high = self._begin, self._end
         while high - low > _FINE_BYTES:
             middle = (low + high) // 2
-            found = self.at_or_after(middle)
-            if found is not None and found.start < high and found.stored_ms < time_ms:
-                low = found.start
+            record = self.at_or_after(middle)
+            if record is not None and record.start < high and record.stored_ms < time_ms:
+                low = record.start
             else:
                 high = middle
         return low, high
 
 
-# --- log_cuts ---
-#
-# Where to cut a stretch of the log, so that parts are about equal and no record is cut.
+# --- split points: parts of about equal size, without splitting a record ---
 
 _SAMPLES_MIN = 256
 _SAMPLES_PER_SPLIT = 16
 
 
-class SplitPoint(NamedTuple):
+class SplitRange(NamedTuple):
     begin: int
     end: int
     bytes: int
-    """Of the records in it, about."""
+    """Estimated size of the records in it."""
     is_aligned: bool = True
 
 
-def even_cuts(files: LogFiles, probe: LogProbe, begin: int, end: int, bytes_each: int) -> Iterator[SplitPoint]:
-    """Parts of equal length. Each begins where a queue says that a record does, or, when none says, anywhere."""
+def equal_splits(files: LogFiles, probe: LogProbe, begin: int, end: int, bytes_each: int) -> Iterator[SplitRange]:
+    """Parts of equal length. Each begins at a record start if a queue has one near by, else anywhere."""
     is_aligned = True
     while begin < end:
         target = begin + bytes_each
-        cut, next_aligned = (end, True) if target >= end else _cut(files, probe, target, end, bytes_each // 4)
-        yield SplitPoint(begin, cut, cut - begin, is_aligned)
-        begin, is_aligned = cut, next_aligned
+        point, next_aligned = (end, True) if target >= end else _split_point(files, probe, target, end, bytes_each // 4)
+        yield SplitRange(begin, point, point - begin, is_aligned)
+        begin, is_aligned = point, next_aligned
 
 
-def _cut(files: LogFiles, probe: LogProbe, target: int, end: int, near_bytes: int) -> tuple[int, bool]:
-    """Where to cut near `target`, and whether a record is known to begin there: so does every file with one."""
+def _split_point(files: LogFiles, probe: LogProbe, target: int, end: int, near_bytes: int) -> tuple[int, bool]:
+    """A split point near `target`, and whether a record is known to begin there. Every file begins with a record."""
     base = next((file.base for file in files.overlapping(target, target + near_bytes) if file.base >= target), None)
     if base is not None and base < end:
         return base, True
-    found = probe.certain(target, near_bytes)
-    return (target, False) if found is None or found.start >= end else (found.start, True)
+    record = probe.by_queue(target, near_bytes)
+    return (target, False) if record is None or record.start >= end else (record.start, True)
 
 
-def queue_cuts(queues: Sequence[QueueEntries], begin: int, end: int, bytes_each: int) -> Iterator[SplitPoint]:
-    """Parts that hold equally many bytes of the records in these queues, as far as a sample of the entries tells."""
-    places, weights = _samples(queues, begin, end, bytes_each)
-    order = np.argsort(places, kind="stable")
-    places, so_far = places[order], np.cumsum(weights[order])
+def queue_splits(queues: Sequence[QueueEntries], begin: int, end: int, bytes_each: int) -> Iterator[SplitRange]:
+    """Parts that hold about equally many bytes of the records in these queues, estimated from a sample of entries."""
+    offsets, weights = _sample_entries(queues, begin, end, bytes_each)
+    order = np.argsort(offsets, kind="stable")
+    offsets, so_far = offsets[order], np.cumsum(weights[order])
     total = float(so_far[-1]) if len(so_far) else 0.0
     if not total:
         return
     parts = max(1, round(total / bytes_each))
-    cuts = np.unique(places[np.searchsorted(so_far, total / parts * np.arange(1, parts))]).tolist()
-    edges = [begin, *(cut for cut in cuts if begin < cut < end), end]
+    points = np.unique(offsets[np.searchsorted(so_far, total / parts * np.arange(1, parts))]).tolist()
+    edges = [begin, *(point for point in points if begin < point < end), end]
     for first, last in pairwise(edges):
-        yield SplitPoint(first, last, round(total / (len(edges) - 1)))
+        yield SplitRange(first, last, round(total / (len(edges) - 1)))
 
 
-def _samples(
+def _sample_entries(
     queues: Sequence[QueueEntries], begin: int, end: int, bytes_each: int
 ) -> tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", "np.ndarray[tuple[int], np.dtype[np.float64]]"]:
     count = max(_SAMPLES_MIN, _SAMPLES_PER_SPLIT * (end - begin) // bytes_each)
-    places, weights = [], []
+    samples, weights = [], []
     for queue in queues:
-        offsets, each = queue.sample(queue.number_at(begin), queue.number_at(end), count)
-        places.append(offsets)
+        offsets, each = queue.sample(queue.offset_at(begin), queue.offset_at(end), count)
+        samples.append(offsets)
         weights.append(np.full(len(offsets), each))
-    if not places:
+    if not samples:
         return np.empty(0, np.int64), np.empty(0, np.float64)
-    return np.concatenate(places), np.concatenate(weights)
+    return np.concatenate(samples), np.concatenate(weights)
 
 
-# --- log_keys ---
-#
-# The index files asked for keys: where in the log the messages with these keys are, without reading it.
+# --- index lookups by key ---
 
 LOOKUPS_MAX = 10_000
-"""Topics times keys: beyond, reading the log once is cheaper than asking the index so often."""
+"""Topics times keys: for more, reading the log once is cheaper than that many index lookups."""
 
 
 class KeyHits(NamedTuple):
     offsets: Int64s
-    """Physical offsets of records that may have one of the keys, ascending: the index knows hashes only."""
+    """Physical offsets of records that may have one of the keys, ascending: the index holds only hashes."""
     begin: int
     end: int
-    """The part of the log that the index speaks of: from its first message on, and before its last."""
+    """The part of the log that the index covers: from its first message on, and before its last."""
 
 
 def find_keys(layout: Layout, topics: Iterable[str], keys: frozenset[str], disk: Disk | None = None) -> KeyHits | None:
-    """None when the index cannot answer: there is none, it is damaged, or there are too many questions."""
+    """None when the index cannot be used: there is none, it is damaged, or there would be too many lookups."""
     disk = disk or RealDisk()
     topics = list(topics)
     if len(topics) * len(keys) > LOOKUPS_MAX:
@@ -294,33 +293,34 @@ def find_keys(layout: Layout, topics: Iterable[str], keys: frozenset[str], disk:
         return None
     begin = min(file.header.begin_physical for file in files)
     end = max(file.header.end_physical for file in files)
-    found = np.unique(np.concatenate(hits))
-    return KeyHits(found[(found >= begin) & (found < end)], begin, end)
+    offsets = np.unique(np.concatenate(hits))
+    return KeyHits(offsets[(offsets >= begin) & (offsets < end)], begin, end)
 
 
 def _hits(disk: Disk, scan: IndexScan, hashes: set[int]) -> Int64s:
     file = disk.open(scan.path, writable=False)
     try:
         reader = IndexReader(scan.path, file, scan.slots)
-        parts = [_chain(reader, scan, wanted) for wanted in hashes]
+        parts = [_chain(reader, scan, key) for key in hashes]
     finally:
         file.close()
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _chain(reader: IndexReader, scan: IndexScan, wanted: int) -> Int64s:
-    slot = wanted % scan.slots
-    found = [
-        entries["physical"][entries["hash"] == wanted].astype(np.int64)
+def _chain(reader: IndexReader, scan: IndexScan, key: int) -> Int64s:
+    slot = key % scan.slots
+    hits = [
+        entries["physical"][entries["hash"] == key].astype(np.int64)
         for _, entries in reader.chain(slot, reader.head(slot), scan.capacity)
     ]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    return np.concatenate(hits) if hits else np.empty(0, np.int64)
 
 
-# ---
+# --- planning ---
 
 BYTES_PER_SPLIT = 128 * 1024 * 1024
-_MOST = 0.8
+_QUEUES_SHARE_MAX = 0.8
+"""Consume queues are used if they lead to less than this share of the log; otherwise a scan is cheaper."""
 _OFFSETS_PER_SPLIT = 4096
 _LIGHT_PREFIX = "%LMQ%"
 
@@ -331,11 +331,11 @@ class LogPlan:
     """In the order of the log."""
     begin: int
     end: int
-    """The log as it was when the plan was made: no record behind `end` is given."""
+    """The bounds of the log when the plan was made: no record after `end` is read."""
     gaps: list[tuple[int, int]]
-    """Stretches between them whose files are missing."""
+    """Parts between them whose files are missing."""
     topics_missing: list[str]
-    """Topics that were asked for and have no queue."""
+    """Selected topics that have no consume queue."""
     is_live: bool
 
 
@@ -353,16 +353,19 @@ def plan_log(
     commit_log: Path | None = None,
     raw: bool = False,
 ) -> LogPlan:
-    """Times are store times, the first included, the last not. `live`: whether a broker runs there; None: find out.
+    """Plans a read. Times are store times, the first inclusive, the last exclusive.
 
-    `raw`: every record of the log, also those that no consumer can see: of deleted topics, prepared, rolled back.
+    `live`: whether a broker runs on the store; None: check its lock file. `raw`: every record of the log, also those
+    that no consumer can see: records of deleted topics, prepared and rolled-back messages.
     """
     layout = Layout.under(store_root, commit_log)
     files = LogFiles(layout.commit_log)
     if not files.files and not layout.commit_log.is_dir():
-        raise StoreMismatch(f"{layout.commit_log} is no directory: name the store's root, which holds `commitlog`")
+        raise StoreMismatch(
+            f"{layout.commit_log} is not a directory: give the root directory of the store, which contains `commitlog`"
+        )
     bounds = log_bounds(layout, files, live)
-    wanted = Selection(
+    selection = Selection(
         topics=_topics(topics, queues),
         ranges=None if queues is None else tuple(queues),
         stored_from_ms=starting_timestamp_ms,
@@ -371,7 +374,7 @@ def plan_log(
         keys=None if keys is None else frozenset(keys),
         queued_only=not raw,
     )
-    planner = _Planner(layout, files, bounds, wanted, bytes_per_split, raw)
+    planner = _Planner(layout, files, bounds, selection, bytes_per_split, raw)
     splits = planner.splits()
     gaps = files.gaps(bounds.begin, bounds.end)
     return LogPlan(splits, bounds.begin, bounds.end, gaps, planner.topics_missing, bounds.is_live)
@@ -380,92 +383,97 @@ def plan_log(
 def _topics(topics: Collection[str] | None, queues: Collection[OffsetRange] | None) -> frozenset[str] | None:
     named = None if topics is None else frozenset(topics)
     if queues is not None:
-        of_queues = frozenset(one.topic for one in queues)
+        of_queues = frozenset(queue.topic for queue in queues)
         named = of_queues if named is None else named & of_queues
     light = sorted(topic for topic in named or () if topic.startswith(_LIGHT_PREFIX))
     if light:
-        raise StoreMismatch(f"{light[0]} is a light queue, whose records are of other topics: read it from the broker")
+        raise StoreMismatch(f"{light[0]} is a light queue, whose records belong to other topics: read it from a broker")
     return named
 
 
 class _Planner:
     def __init__(
-        self, layout: Layout, files: LogFiles, bounds: LogBounds, wanted: Selection, bytes_per_split: int, raw: bool
+        self, layout: Layout, files: LogFiles, bounds: LogBounds, selection: Selection, bytes_per_split: int, raw: bool
     ) -> None:
         self._layout = layout
         self._files = files
         self._bounds = bounds
-        self._wanted = wanted
+        self._selection = selection
         self._bytes_per_split = max(1, bytes_per_split)
         self._raw = raw
-        self._known = topics_with_queues(layout)
-        has_queues = bounds.queued_to > bounds.begin and bool(self._known)
+        self._topic_names = topics_with_queues(layout)
+        has_queues = bounds.queued_to > bounds.begin and bool(self._topic_names)
         self._queued_to = bounds.queued_to if has_queues else bounds.begin
-        self.topics_missing = sorted((wanted.topics or frozenset()).difference(self._known)) if has_queues else []
+        missing = (selection.topics or frozenset()).difference(self._topic_names) if has_queues else frozenset()
+        self.topics_missing = sorted(missing)
 
     def splits(self) -> list[LogSplit]:
         queues = self._queues()
         probe = LogProbe(self._files, queues, self._bounds.begin, self._bounds.end)
-        begin, end = probe.between(self._wanted.stored_from_ms, self._wanted.stored_before_ms)
+        begin, end = probe.between(self._selection.stored_from_ms, self._selection.stored_before_ms)
         if begin >= end:
             return []
-        if self._wanted.keys is not None:
-            return self._by_keys(probe, self._wanted.keys, begin, end)
+        if self._selection.keys is not None:
+            return self._by_keys(probe, self._selection.keys, begin, end)
         queued_end = min(end, self._queued_to)
-        if begin < queued_end and not self._raw and self._is_less(queues, begin, queued_end):
+        if begin < queued_end and not self._raw and self._queues_are_cheaper(queues, begin, queued_end):
             return [*self._by_queues(queues, begin, queued_end), *self._scan(probe, max(begin, queued_end), end)]
         return self._scan(probe, begin, end)
 
     def _queues(self) -> list[QueueEntries]:
-        """The queues that are wanted; a topic's name is a directory's, and only one that is there is opened."""
+        """The selected queues. The name of a topic is that of a directory; only existing ones are opened."""
         if self._queued_to <= self._bounds.begin:
             return []
-        wanted = self._wanted
-        topics = self._known if wanted.topics is None else [topic for topic in self._known if topic in wanted.topics]
-        ranges = None if wanted.ranges is None else {(one.topic, one.queue_id) for one in wanted.ranges}
-        found = open_queues(self._layout, topics)
-        queues = [queue for queue in found if ranges is None or (queue.topic, queue.queue_id) in ranges]
-        if wanted.topics is not None and not all(map(self._is_plain, queues)):
+        selection = self._selection
+        topics = (
+            self._topic_names
+            if selection.topics is None
+            else [topic for topic in self._topic_names if topic in selection.topics]
+        )
+        ranges = None if selection.ranges is None else {(bounds.topic, bounds.queue_id) for bounds in selection.ranges}
+        every = open_queues(self._layout, topics)
+        queues = [queue for queue in every if ranges is None or (queue.topic, queue.queue_id) in ranges]
+        if selection.topics is not None and not all(map(self._is_plain, queues)):
             self._queued_to = self._bounds.begin
             return []
         return queues
 
     def _is_plain(self, queue: QueueEntries) -> bool:
         """Whether the first entry leads to a record of the queue. 5.x has other kinds of queues, which are not read."""
-        number = queue.number_at(self._bounds.begin)
-        if number >= queue.end or self._queued_to <= queue.physical(number) < self._files.end:
+        offset = queue.offset_at(self._bounds.begin)
+        if offset >= queue.end or self._queued_to <= queue.physical(offset) < self._files.end:
             return True  # nothing of it can be read yet
-        view = self._files.record_at(queue.physical(number), self._bounds.end)
+        view = self._files.record_at(queue.physical(offset), self._bounds.end)
         return view is not None and (view.topic, view.queue_id, view.queue_offset) == (
             queue.topic,
             queue.queue_id,
-            number,
+            offset,
         )
 
-    def _is_less(self, queues: Sequence[QueueEntries], begin: int, end: int) -> bool:
-        """Whether the wanted queues lead to clearly less than all of the log."""
-        if self._wanted.topics is None:
+    def _queues_are_cheaper(self, queues: Sequence[QueueEntries], begin: int, end: int) -> bool:
+        """Whether the selected queues lead to clearly less than the whole log."""
+        if self._selection.topics is None:
             return False
-        if self._wanted.tags is not None:
+        if self._selection.tags is not None:
             return True
-        return sum(_bytes(queue, begin, end) for queue in queues) < _MOST * (end - begin)
+        return sum(_bytes(queue, begin, end) for queue in queues) < _QUEUES_SHARE_MAX * (end - begin)
 
     def _by_queues(self, queues: Sequence[QueueEntries], begin: int, end: int) -> list[LogSplit]:
-        cuts = queue_cuts(queues, begin, end, self._bytes_per_split)
-        return [self._split(cut.begin, cut.end, ScanStrategy.QUEUES, bytes_estimate=cut.bytes) for cut in cuts]
+        parts = queue_splits(queues, begin, end, self._bytes_per_split)
+        return [self._split(part.begin, part.end, ScanStrategy.QUEUES, bytes_estimate=part.bytes) for part in parts]
 
     def _scan(self, probe: LogProbe, begin: int, end: int) -> list[LogSplit]:
-        """What queues tell is split from what they do not, because only there they say what is visible."""
+        """Splits before and after `queued_to`, because only below it the queues show which records are visible."""
         ranges = [(begin, min(end, self._queued_to), not self._raw), (max(begin, self._queued_to), end, False)]
         return [
-            self._split(cut.begin, cut.end, ScanStrategy.SCAN, is_aligned=cut.is_aligned, by_queues=by_queues)
+            self._split(part.begin, part.end, ScanStrategy.SCAN, is_aligned=part.is_aligned, by_queues=by_queues)
             for first, last, by_queues in ranges
             if first < last
-            for cut in even_cuts(self._files, probe, first, last, self._bytes_per_split)
+            for part in equal_splits(self._files, probe, first, last, self._bytes_per_split)
         ]
 
     def _by_keys(self, probe: LogProbe, keys: frozenset[str], begin: int, end: int) -> list[LogSplit]:
-        topics = self._known if self._wanted.topics is None else sorted(self._wanted.topics)
+        topics = self._topic_names if self._selection.topics is None else sorted(self._selection.topics)
         hits = find_keys(self._layout, topics, keys) if self._queued_to > self._bounds.begin else None
         if hits is None:
             return self._scan(probe, begin, end)
@@ -473,7 +481,7 @@ class _Planner:
         if first >= last:
             return self._scan(probe, begin, end)
         inside = [int(offset) for offset in hits.offsets if first <= offset < last]
-        found = [
+        by_index = [
             self._split(
                 first,
                 last,
@@ -483,23 +491,23 @@ class _Planner:
             )
             for at in range(0, len(inside), _OFFSETS_PER_SPLIT)
         ]
-        return [*self._scan(probe, begin, first), *found, *self._scan(probe, last, end)]
+        return [*self._scan(probe, begin, first), *by_index, *self._scan(probe, last, end)]
 
-    def _split(self, begin: int, end: int, way: ScanStrategy, **more: object) -> LogSplit:
+    def _split(self, begin: int, end: int, strategy: ScanStrategy, **more: object) -> LogSplit:
         split = LogSplit(
             store_root=str(self._layout.root),
             commit_log=str(self._layout.commit_log),
             begin=begin,
             end=end,
             limit=self._bounds.end,
-            way=way,
-            selection=self._wanted,
+            strategy=strategy,
+            selection=self._selection,
             bytes_estimate=end - begin,
         )
         return replace(split, **more)  # type: ignore[arg-type]
 
 
 def _bytes(queue: QueueEntries, begin: int, end: int) -> float:
-    first, last = queue.number_at(begin), queue.number_at(end)
+    first, last = queue.offset_at(begin), queue.offset_at(end)
     offsets, each = queue.sample(first, last, 16)
     return len(offsets) * each

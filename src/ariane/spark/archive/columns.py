@@ -17,7 +17,7 @@ from ipaddress import ip_address
 import numpy as np
 import pyarrow as pa
 
-from ariane.arrow.gather import even_texts
+from ariane.arrow.gather import uniform_texts
 from ariane.arrow.schema import COLUMNS, message_schema
 from ariane.model.message import Property
 
@@ -67,7 +67,7 @@ def unique_keys(batch: pa.RecordBatch, topic: str = "") -> pa.Array:
 def _offset_ids(batch: pa.RecordBatch, topic: str) -> pa.Array:
     hosts = batch.column("storeHost").dictionary_encode()
     offsets = batch.column("physicalOffset").to_numpy().astype(">i8").view(np.uint8).reshape(-1, 8)
-    tails = even_texts(_HEX[offsets].view(np.uint8), pa.string())
+    tails = uniform_texts(_HEX[offsets].view(np.uint8), pa.string())
     heads = pa.array([_host_hex(host) for host in hosts.dictionary.to_pylist()], pa.string()).take(hosts.indices)
     return pa.compute.binary_join_element_wise(heads, tails, "")
 

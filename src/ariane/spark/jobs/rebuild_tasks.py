@@ -22,7 +22,7 @@ import pyarrow as pa
 from ariane.arrow.gather import ByteGatherer, Int64s, data_of, offsets_of
 from ariane.arrow.log.files import map_file
 from ariane.arrow.property_columns import PropertyColumns, PropertyLookup, property_texts
-from ariane.arrow.rows import Rows, checksum_faults
+from ariane.arrow.rows import Rows, checksum_errors
 from ariane.arrow.walk import Walk, next_record
 from ariane.errors import StoreFull
 from ariane.model.message import Property
@@ -205,7 +205,7 @@ def scan_stretch(settings: ScanSettings, stretch: LogSpan) -> dict[str, object]:
     if not stretch.is_aligned:
         first = next_record(walk.source, first, walk.limit, walk.base)
     stop, records, bad, found = first, 0, 0, list[Found]()
-    for piece in walk.stretches(first, stretch.end):
+    for piece in walk.spans(first, stretch.end):
         stop = piece.end
         bad += sum(one.size for one in piece.bad)
         rows = _sound(piece.rows)
@@ -223,7 +223,7 @@ def _walk(stretch: LogSpan) -> Walk:
 
 def _sound(rows: Rows) -> Rows:
     """Without the records whose checksum is wrong: recovery passes over them, too."""
-    faults = [number for number, _ in checksum_faults(rows)] if len(rows) else []
+    faults = [number for number, _ in checksum_errors(rows)] if len(rows) else []
     return rows.take(np.setdiff1d(np.arange(len(rows)), faults)) if faults else rows
 
 
@@ -274,7 +274,7 @@ def _topics(rows: Rows) -> tuple[list[str], Int64s]:
 
 def _readable(rows: Rows) -> Int64s:
     """Numbers of the rows whose properties are text; the others have no tags and no keys, as at the broker."""
-    texts = rows.source.spans(rows.text_position, rows.text_length, pa.binary())
+    texts = rows.source.gather(rows.properties_position, rows.properties_length, pa.binary())
     data = data_of(texts)
     if not len(data) or data.max() < 0x80:
         return np.arange(len(rows))
