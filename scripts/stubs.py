@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import ariane
 from ariane import sync
-from ariane.client.sync import FACES, own_classes
+from ariane.client.sync import WRAPPERS, own_classes
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ariane"
@@ -57,13 +57,13 @@ def _all() -> str:
     return f"__all__ = {ariane.__all__!r}\n"
 
 
-# --- the synchronous face -------------------------------------------------------------------------------------------
+# --- the synchronous API --------------------------------------------------------------------------------------------
 
 
 def sync_stub() -> str:
     for name in sync.__all__:
-        getattr(sync, name)  # makes the faces
-    classes = list(FACES)
+        getattr(sync, name)  # makes the wrapper classes
+    classes = list(WRAPPERS)
     imports = Imports({kind.__name__ for kind in classes})
     bodies = [class_stub(kind, imports) for kind in classes]
     values = [name for name in sync.__all__ if name not in WRAPPED]
@@ -73,9 +73,9 @@ def sync_stub() -> str:
 
 
 def class_stub(kind: type, imports: "Imports") -> str:
-    face = FACES[kind]
-    base = face.__bases__[0].__name__
-    head = f"class {kind.__name__}({base}):" if face.__bases__[0] in FACES.values() else f"class {kind.__name__}:"
+    wrapper = WRAPPERS[kind]
+    base = wrapper.__bases__[0].__name__
+    head = f"class {kind.__name__}({base}):" if wrapper.__bases__[0] in WRAPPERS.values() else f"class {kind.__name__}:"
     members: dict[str, str] = {}
     for one in own_classes(kind):
         members |= dict(Members(one, imports))
@@ -213,7 +213,7 @@ class Imports:
             raise SystemExit(f"{name} is imported from {self._homes[name]} and from {home}: rename one of them")
 
     def _add_variable(self, name: str, home: str, user: type) -> None:
-        """A type variable is declared anew: its bound may name a class that has a face."""
+        """A type variable is declared anew: its bound may be a class that has a wrapper."""
         declared = WithoutAliases(home).visit(ast.parse(ast.unparse(assigned(home)[name]), mode="eval").body)
         self.by_hand("TypeVar")
         for node in ast.walk(declared):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import ariane.wire.requests  # noqa: F401 - fills REQUESTS
 from ariane.broker.server import handler_table as broker_handlers
-from ariane.client.core.instance import ClientHandlers, Replies
+from ariane.client.core.instance import ClientHandlers, PendingReplies
 from ariane.client.core.lifecycle import RegisteredClients
 from ariane.clock import Clock
 from ariane.nameserver.key_values import KeyValues
@@ -35,4 +35,4 @@ async def test_every_request_to_a_broker_is_handled_or_has_a_reason(tmp_path: Pa
 
 
 def test_every_request_to_a_client_is_handled_or_has_a_reason() -> None:
-    check(ServedBy.CLIENT, ClientHandlers(RegisteredClients(), Replies()).table().codes())
+    check(ServedBy.CLIENT, ClientHandlers(RegisteredClients(), PendingReplies()).table().codes())

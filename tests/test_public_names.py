@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ariane
 import ariane.sync
-from ariane.client.sync import FACES
+from ariane.client.sync import WRAPPERS
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,7 +57,7 @@ def test_the_stub_has_every_member_of_every_face() -> None:
     for name in ariane.sync.__all__:
         getattr(ariane.sync, name)
     text = (ROOT / "src" / "ariane" / "sync.pyi").read_text(encoding="utf-8")
-    for face in FACES.values():
+    for face in WRAPPERS.values():
         (body,) = re.findall(rf"^class {face.__name__}\b.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
         members = [name for name in vars(face) if not name.startswith("_")]
         assert [name for name in members if f"def {name}(" not in body] == []

@@ -77,10 +77,10 @@ C = TypeVar("C", bound=Callable[[MessageQueue, PullContext], Any])
 H = TypeVar("H", bound=Handler)
 
 class Admin:
-    """One area of administration each, and nothing else.
+    """One attribute for each area of administration.
 
-    Questions go to all brokers concerned at the same time. An answer with a part missing says so (`failures`,
-    `is_complete`); a change that was not made everywhere is an error that says where it was made.
+    Requests go to all brokers concerned concurrently. An incomplete result says so (`failures`, `is_complete`); a
+    change that was not made everywhere raises an error that says where it was made.
     """
 
     topics: TopicAdmin
@@ -103,7 +103,7 @@ class Admin:
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Contacts nobody yet."""
+        """Opens no connection yet."""
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -112,16 +112,16 @@ class Admin:
 
 class TopicAdmin:
     def names(self, *, cluster: str | None = None) -> list[str]:
-        """Every topic that a live broker has registered: retry, dead letter and system topics, too."""
+        """Every topic that a live broker has registered, including retry, dead letter and system topics."""
     def system_names(self) -> list[str]:
-        """The topics that brokers and nameservers keep for themselves."""
+        """The internal topics of brokers and nameservers."""
     def route(self, topic: str) -> TopicRoute:
-        """Which brokers have `topic`, as the nameserver says now; NoRoute with cause and cure."""
+        """The current route of `topic` at the nameserver; NoRoute with cause and hint."""
     def clusters(self, topic: str) -> list[str]: ...
     def configs(self, topic: str, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[TopicConfig]:
         """The topic's settings at each broker that has it."""
     def stats(self, topic: str) -> TopicStats:
-        """Where each queue begins and ends."""
+        """The minimum and maximum offset of each queue."""
     def groups(self, topic: str) -> list[str]:
         """Groups that consume `topic` now, or have an offset in it."""
     def create(
@@ -138,14 +138,14 @@ class TopicAdmin:
         broker: str | None = None,
         wait_s: float = ...,
     ) -> list[Broker]:
-        """Makes a topic at every master, or at those of one cluster, or at one broker; refused where it is already.
+        """Creates a topic at every master, or at those of one cluster, or at one broker; fails if it exists there.
 
-        Returns when the nameserver knows of it, so that the next send finds it.
+        Returns when the nameserver has its route, so that the next send finds it.
         """
     def put(
         self, config: TopicConfig, *, cluster: str | None = None, broker: str | None = None, wait_s: float = ...
     ) -> list[Broker]:
-        """The topic is as `config` says from now on, whether or not it was there: what mqadmin's updateTopic does."""
+        """Creates or replaces the topic's settings, as mqadmin's updateTopic does."""
     def update(
         self,
         topic: str,
@@ -157,34 +157,34 @@ class TopicAdmin:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> list[Broker]:
-        """Changes only what is named, at each broker that has the topic."""
+        """Changes only the given settings, at each broker that has the topic."""
     def set_permission(
         self, topic: str, perm: int, *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
-        """`Permission.READ` keeps messages from coming, `Permission.WRITE` keeps them from being read."""
+        """`Permission.READ` stops sends to the topic, `Permission.WRITE` stops its consumption."""
     def delete(self, topic: str, *, cluster: str | None = None) -> list[Broker]:
-        """With its messages and offsets, at every master and every nameserver; NoRoute when there is none such."""
+        """Deletes its messages and offsets, too, at every master and every nameserver; NoRoute if it does not exist."""
     def order_conf(self, topic: str) -> dict[str, int] | None:
-        """How many queues each broker keeps for an ordered topic; None when nothing is said."""
+        """How many queues each broker has for an ordered topic; None if that is not configured."""
     def set_order_conf(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Queues by broker name. Replaces what was there."""
+        """Number of queues by broker name. Replaces the previous configuration."""
     def delete_order_conf(self, topic: str) -> None: ...
 
 class GroupAdmin:
     def names(self, *, cluster: str | None = None) -> list[str]:
-        """Every group that a broker has settings for: made by hand, or by being used."""
+        """Every group that a broker has settings for: created explicitly, or by the first consumer."""
     def configs(self, group: str, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[GroupConfig]:
         """The group's settings at each broker that has some."""
     def members(self, group: str) -> GroupMembers:
-        """Who is connected, and what the group subscribes to. No members: nobody is online."""
+        """The connected members, and the subscriptions of the group."""
     def lag(self, group: str, topic: str | None = None, *, owners: bool = False) -> GroupLag:
-        """How far behind the group is in each queue. `owners` asks each member which queues it has."""
+        """The lag of the group in each queue. With `owners`, each member is asked which queues it has."""
     def summaries(self, groups: Iterable[str] | None = None) -> list[GroupSummary]:
-        """Members and lag of every group, or of those named."""
+        """Members and lag of every group, or of the given ones."""
     def time_spans(self, group: str, topic: str) -> PerBroker[list[QueueTimeSpan]]:
         """Of each queue: when its oldest and newest message was stored, and the one that the group consumed last."""
     def put(self, config: GroupConfig, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """The group is as `config` says from now on, whether or not it was there."""
+        """Creates or replaces the settings of the group."""
     def update(
         self,
         group: str,
@@ -198,7 +198,7 @@ class GroupAdmin:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> list[Broker]:
-        """Changes only what is named, at each broker that has the group; ClientError when none has."""
+        """Changes only the given settings, at each broker that has the group; ClientError if none has."""
     def delete(
         self,
         group: str,
@@ -208,37 +208,38 @@ class GroupAdmin:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> list[Broker]:
-        """Deletes the settings; with `offsets` how far it came, with `topics` its retries and its dead letters."""
+        """Deletes the settings; with `offsets` also offsets, with `topics` also its retry and dead letter topics."""
 
 class OffsetAdmin:
     def get(self, group: str, topic: str) -> GroupOffsets:
-        """As the brokers store them. Members that run are ahead of this by up to 5 s; see `clients.positions`."""
+        """As the brokers store them. Running members are ahead of this by up to 5 s; see `clients.positions`."""
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Stores one offset, unchecked. A member that has the queue overwrites it soon: `reset` moves members, too."""
+        """Stores one offset, unchecked. A running member of the queue overwrites it soon: `reset` handles that."""
     def preview(self, group: str, topic: str, to: To) -> ResetPlan:
         """What `reset` would do, queue by queue. Changes nothing."""
     def reset(self, group: str, topic: str, to: To, *, force: bool = True) -> ResetPlan:
-        """Moves the group, whether its members run or not: to "earliest", "latest", a time, or an offset by queue.
+        """Resets the group, whether its members run or not: to "earliest", "latest", a time, or an offset by queue.
 
-        Without `force` no queue moves forward. Returns what was done; nothing is done when a broker does not answer.
+        Without `force` no offset moves forward. Returns what was done; does nothing if a broker does not respond.
         """
     def skip(self, group: str, topic: str) -> ResetPlan:
-        """Gives up everything that the group has not consumed yet."""
+        """Skips all messages that the group has not consumed yet."""
     def clone(self, source: str, target: str, topic: str | None = None, *, offline: bool = False) -> list[Broker]:
-        """`target` goes on where `source` is. Stop the members of `target` first: they would overwrite it.
+        """Copies the offsets of `source` to `target`. Stop the members of `target` first: they would overwrite them.
 
         `offline` also copies topics that `source`, being online, no longer subscribes to.
         """
     def correction(self, topic: str, compare_group: str) -> dict[MessageQueue, int | None]:
-        """Where the slowest of the topic's groups is, of each queue; None where all are ahead of `compare_group`."""
+        """For each queue, the smallest offset of the topic's groups; None if all are ahead of `compare_group`."""
 
 class QueueAdmin:
+    """Contents of queues: offsets by time, index entries, and messages."""
     def at_time(self, topic: str, moment: datetime | int) -> dict[MessageQueue, int]:
-        """Of each queue the offset of the first message not stored before `moment` (before 5.0: of the nearest)."""
+        """For each queue, the offset of the first message not stored before `moment` (before 5.0: the nearest one)."""
     def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """When the oldest message that is still there was stored; None when the queue is empty."""
     def entries(self, queue: MessageQueue, index: int, count: int = 10, *, group: str | None = None) -> QueuePage:
-        """The index as it is; with `group`, also whether the group's filter lets each entry pass."""
+        """The raw index entries; with `group`, also whether the group's filter matches each entry."""
     def message_at(self, queue: MessageQueue, offset: int) -> Received | None:
         """The message with exactly this queue offset; None when it is gone or not there yet."""
     def scan(
@@ -253,14 +254,15 @@ class QueueAdmin:
     ) -> Iterator[Received]:
         """Every message that is stored now, queue after queue, without moving any group's offset.
 
-        `begin` and `end` are times; the end is not part of it.
+        `begin` and `end` are times; `end` is exclusive.
         """
 
 class MessageAdmin:
+    """Messages: find, trace, resend, consume."""
     def by_id(self, offset_message_id: str) -> Received:
-        """By the id that the broker gave it, which says where it is stored: that broker is asked."""
+        """By the id that the broker assigned, which contains the broker's address and the offset."""
     def by_unique_key(self, topic: str, key: str) -> FoundMessages:
-        """By the id that its producer gave it; more than one when it was sent again or came back to the topic."""
+        """By the id that its producer set; more than one if it was resent or redelivered to the topic."""
     def by_key(
         self,
         topic: str,
@@ -270,38 +272,39 @@ class MessageAdmin:
         end: datetime | int | None = None,
         count: int = ...,
     ) -> FoundMessages:
-        """By one of the words that its producer gave it, stored between two times; at most `count` of each broker."""
+        """By one of its keys, stored between two times; at most `count` of each broker."""
     def by_offset(self, queue: MessageQueue, offset: int) -> Received | None:
-        """None when it is gone, or not there yet."""
+        """None if it is deleted, or not there yet."""
     def by_time(
         self, topic: str, begin: datetime | int, end: datetime | int, *, expression: str = ..., count: int = ...
     ) -> FoundMessages:
-        """Stored from `begin` and before `end`; at most `count`, and `is_cut` when there are more."""
+        """Stored from `begin` and before `end`; at most `count`, and `is_cut` if there are more."""
     def tracks(self, message: Received) -> tuple[Track, ...]:
-        """For each group of the topic: has it consumed the message?"""
+        """For each group of the topic, whether it has consumed the message."""
     def trace(self, message_id: str, *, topic: str = ...) -> MessageTrace:
-        """What producers and consumers that trace have told of the message with this unique key."""
+        """The trace records of producers and consumers about the message with this unique key."""
     def resend(self, message: Received, *, topic: str | None = None) -> SendResult:
         """Sends a copy, which is a new message with an id of its own: to its topic, or to another one.
 
-        A dead letter goes to the topic that it was sent to at first.
+        A dead letter goes to the topic that it was originally sent to.
         """
     def consume_directly(self, group: str, message: Received | str, *, client_id: str | None = None) -> ConsumeResult:
-        """Hands the message (or the one with this offset id) to one member now, whatever it has consumed before."""
+        """Has one member consume the message (or the one with this offset id) now, whatever its offset is."""
 
 class ClientAdmin:
+    """Connected producers and consumers, and the running info of consumers."""
     def producers(self, group: str, *, topic: str | None = None) -> PerBroker[list[ClientConnection]]:
-        """Who is connected as a producer of `group`: to the brokers of `topic`, or to any."""
+        """The connected producers of `group`: at the brokers of `topic`, or at any."""
     def all_producers(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str, list[ProducerInfo]]]:
         """Every producer by group, as each broker knows them."""
     def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """What one member says of itself: its subscriptions, its queues, what it holds. `stacks`: its threads, too."""
+        """The running info of one member: subscriptions, queues, pending messages; with `stacks` also its threads."""
     def running_infos(self, group: str, *, stacks: bool = False) -> PerServer[str, ConsumerRunningInfo]:
-        """The same of every member, by client id."""
+        """The same for every member, by client id."""
     def positions(self, group: str, topic: str, *, client_id: str | None = None) -> dict[str, dict[MessageQueue, int]]:
-        """Where each member is in its queues, by client id: ahead of what the brokers have stored."""
+        """The current offsets of each member, by client id: ahead of those that the brokers have stored."""
 
 class ClusterAdmin:
     def map(self) -> ClusterMap:
@@ -309,51 +312,53 @@ class ClusterAdmin:
     def names(self) -> list[str]: ...
     def brokers(self, *, cluster: str | None = None, slaves: bool = True) -> list[Broker]: ...
     def runtime(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[Runtime]:
-        """How each broker is doing, slaves too. One that is down is among the failures."""
+        """The runtime statistics of each broker, including slaves. A broker that is down is among the failures."""
     def stats(
         self, name: str, key: str, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[BrokerStats]:
         """A counter such as TOPIC_PUT_NUMS for a key such as a topic, by minute, hour and day."""
     def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
-        """Takes a broker out of all sends, so that it can be stopped without a failed one. Topics, by nameserver."""
+        """Stops sends to a broker, so that it can be stopped without a failed send. Number of topics, by nameserver."""
     def add_write_permission(self, broker_name: str) -> dict[str, int]: ...
 
 class BrokerAdmin:
+    """Settings of brokers, and housekeeping on demand."""
     def config(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
     def set_config(
         self, settings: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
-        """Changes settings of running brokers. Ours take those marked live, until the next start; Apache's take any."""
+        """Changes settings of running brokers. Ariane accepts live settings, until the next start; Apache's all."""
     def clean_expired_queues(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """Removes queues whose messages have all gone from the log."""
+        """Removes queues whose messages have all been deleted from the log."""
     def clean_unused_topics(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
         """Removes the queues of topics that no longer exist."""
     def delete_expired_files(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """Removes commit log files that are past their time now, and not at the hour set for it."""
+        """Removes expired commit log files now, instead of at the configured hour."""
 
 class NameserverAdmin:
+    """Key-value pairs and settings of nameservers. They do not replicate, so a change is sent to each of them."""
     @property
     def addresses(self) -> tuple[str, ...]: ...
     def get(self, namespace: str, key: str) -> str | None: ...
     def pairs(self, namespace: str) -> dict[str, str]:
-        """All pairs of a namespace; none when there is no such namespace."""
+        """All pairs of a namespace; empty if there is no such namespace."""
     def put(self, namespace: str, key: str, value: str) -> list[str]: ...
     def delete(self, namespace: str, key: str) -> list[str]: ...
     def config(self) -> PerNameserver[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
     def set_config(self, settings: Mapping[str, str]) -> list[str]:
-        """Only Apache's nameservers take it; ours refuse, for the request once let anybody write any file."""
+        """Only Apache's nameservers accept it. Ariane's refuse it: this request once allowed writing any file."""
 
 class AccountAdmin:
     def rules(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[AccessRules]:
-        """The accounts and white lists of each broker, without secrets: Apache's brokers tell them, we do not."""
+        """The accounts and white lists of each broker. Secret keys, which Apache's brokers return, are left out."""
     def versions(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[DataVersion]:
-        """Which edition of its rules each broker has: brokers of a cluster should not differ."""
+        """The version of the rules of each broker: brokers of a cluster should have the same."""
     def file_versions(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str | None, DataVersion]]:
-        """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
+        """The same for each ACL file, by name; brokers before 4.9 have one file without a name."""
     def put(
         self,
         access_key: str,
@@ -368,18 +373,18 @@ class AccountAdmin:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> list[Broker]:
-        """Makes an account or changes what is named; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
+        """Creates an account, or changes the given fields; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
     def delete(self, access_key: str, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]: ...
     def set_white_list(
         self, addresses: Iterable[str], *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
-        """Addresses from which everybody may do everything. Replaces the list."""
+        """Addresses from which every request is allowed. Replaces the list."""
 
 class LitePullConsumer:
-    """A message counts as consumed when the next one is asked for, so a crash repeats it rather than losing it.
+    """A message counts as consumed when the next one is polled, so a crash repeats a message rather than losing it.
 
-    With `auto_commit` what is consumed is committed every 5 s; without, `commit()` does it. Choose the queues with
-    `assign`, or share them with the group by `subscribe`; not both.
+    With `auto_commit` the consumed offsets are committed every 5 s; without it, `commit()` does it. Choose the queues
+    with `assign`, or share them with the group by `subscribe`; not both.
     """
 
     group: str
@@ -398,9 +403,9 @@ class LitePullConsumer:
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Topics and brokers that are not there yet are waited for, with a line in the log."""
+        """Does not fail if topics or brokers do not exist yet: logs that, and waits for them."""
     def close(self) -> None:
-        """What was given out counts as consumed."""
+        """Messages that were returned count as consumed."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -412,24 +417,24 @@ class LitePullConsumer:
         """Shares the queues of `topic` with the other members of the group."""
     def unsubscribe(self, topic: str) -> None: ...
     def assign(self, queues: Collection[MessageQueue], expression: str = ..., *, sql: str | None = None) -> None:
-        """Takes exactly these queues, and gives up all others. `expression` is for all of them."""
+        """Assigns exactly these queues, and revokes all others. `expression` is for all of them."""
     def on_queues_changed(self, listener: QueuesChanged) -> None:
-        """`listener` is told all queues of a topic and those that are ours. Register before `start()`."""
+        """`listener` is called with all queues of a topic and with the assigned ones. Register before `start()`."""
     def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of `topic`; NoRoute when it is not known."""
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer holds now."""
+        """The queues that are assigned to this consumer now."""
     def poll(self, timeout_s: float = ..., count: int = 32) -> list[Received]:
-        """Up to `count` messages, as soon as there are any; none when the time is over. What the last call gave is
-        thereby consumed.
+        """Up to `count` messages, as soon as there are any; none after the timeout. The messages of the last
+        call thereby count as consumed.
         """
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Received:
-        """Waits for ever. `close()` in another task ends the loop with ClientClosed."""
+        """Waits without a timeout. `close()` in another task ends the loop with ClientClosed."""
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at `offset`; what was fetched ahead is thrown away."""
+        """Continues at `offset`; messages that were fetched ahead are dropped."""
     def seek_to_begin(self, queue: MessageQueue) -> None: ...
     def seek_to_end(self, queue: MessageQueue) -> None: ...
     def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
@@ -437,12 +442,12 @@ class LitePullConsumer:
     def position(self, queue: MessageQueue) -> int:
         """The offset of the first message not yet consumed."""
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither fetches nor gives messages of these queues."""
+        """Neither fetches nor returns messages of these queues."""
     def resume(self, queues: Iterable[MessageQueue]) -> None: ...
     def commit(self) -> None:
-        """Commits everything that was given out, the last message too."""
+        """Commits all messages that were returned, including the last one."""
     def committed(self, queue: MessageQueue) -> int | None:
-        """The group's offset as the broker has it; None when there is none."""
+        """The group's offset as the broker has it; None if there is none."""
 
 class Producer:
     """Open it with `with`, or with `start()` and `close()`. One producer may be shared by any number of tasks.
@@ -467,9 +472,9 @@ class Producer:
         **more: Unpack[ProducerOptions],
     ) -> None: ...
     def start(self) -> None:
-        """Contacts nobody yet: a nameserver that is down shows with the first send."""
+        """Opens no connection yet: a nameserver that is down is reported by the first send."""
     def close(self) -> None:
-        """Waits for what `send_nowait` and gathering have in hand, tells the brokers, closes the connections."""
+        """Waits for messages of `send_nowait` and open batches, unregisters at the brokers, closes the connections."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -500,7 +505,7 @@ class Producer:
         timeout_s: float | None = None,
         **fields: Unpack[MessageFields],
     ) -> Future[SendResult]:
-        """Returns at once with a future. TooManyInFlight when `in_flight_max` messages already wait."""
+        """Returns a future immediately. TooManyInFlight if `in_flight_max` messages already wait for their results."""
     def send_oneway(
         self,
         message: Message | str,
@@ -509,11 +514,11 @@ class Producer:
         queue: Choice = None,
         **fields: Unpack[MessageFields],
     ) -> None:
-        """Sends once and does not wait: nobody will know whether the message was stored."""
+        """Sends once and does not wait for a response: it stays unknown whether the message was stored."""
     def send_batch(
         self, messages: Sequence[Message], *, queue: Choice = None, timeout_s: float | None = None
     ) -> list[SendResult]:
-        """A result for each message, in order. More than fits one request is sent in several, one after the other."""
+        """A result for each message, in order. Uses several requests, one after the other, if they do not fit one."""
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of `topic` may go to."""
     def request(
@@ -525,9 +530,9 @@ class Producer:
         timeout_s: float = 3.0,
         **fields: Unpack[MessageFields],
     ) -> Reply:
-        """Sends a message and waits for the reply of whoever consumes it; NoReply when none comes in time."""
+        """Sends a message and waits for the reply of its consumer; NoReply when none comes in time."""
     def reply(self, request: StoredMessage, body: bytes) -> SendResult:
-        """Answers a message that was sent with `request()`; the short form of `send(reply_message(request, body))`."""
+        """Replies to a message that was sent with `request()`; short for `send(reply_message(request, body))`."""
 
 class PullConsumer:
     group: str
@@ -543,7 +548,7 @@ class PullConsumer:
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Topics and brokers that are not there yet are waited for, with a line in the log."""
+        """Does not fail if topics or brokers do not exist yet: logs that, and waits for them."""
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -554,16 +559,16 @@ class PullConsumer:
     def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of `topic`; NoRoute when it is not known."""
     def on_queues_changed(self, topic: str, listener: QueuesChanged) -> None:
-        """Shares the queues of `topic` with the group, and tells `listener` all of them and those that are ours.
+        """Shares the queues of `topic` with the group; calls `listener` with all queues and with the assigned ones.
 
         Apache calls this a MessageQueueListener. Register before `start()`.
         """
     def queues_in_balance(self, topic: str) -> list[MessageQueue]:
-        """The queues that fall to this member, of a topic that was registered with `on_queues_changed`."""
+        """The queues that are assigned to this member, of a topic that was registered with `on_queues_changed`."""
     def pull(
         self, queue: MessageQueue, offset: int, expression: str = ..., *, sql: str | None = None, count: int = 32
     ) -> PullResult:
-        """What is there now, which may be nothing."""
+        """The messages that are there now, perhaps none."""
     def pull_blocking(
         self,
         queue: MessageQueue,
@@ -574,13 +579,13 @@ class PullConsumer:
         count: int = 32,
         wait_s: float = ...,
     ) -> PullResult:
-        """Waits up to `wait_s` at the broker for a message to come."""
+        """Long polling: the broker holds the request for up to `wait_s` until there is a message."""
     def send_back(self, message: Received, delay_level: int = 0) -> None:
-        """Has `message` delivered again later, to whoever subscribes to %RETRY%group."""
+        """Has `message` redelivered later, through %RETRY%group."""
     def fetch_offset(self, queue: MessageQueue, *, from_broker: bool = False) -> int | None:
-        """The group's offset as last updated here, else as the broker has it; None when there is none."""
+        """The group's offset as last updated here, otherwise as the broker has it; None if there is none."""
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Kept here and saved every 5 s; `commit()` saves at once."""
+        """Held in memory and saved every 5 s; `commit()` saves immediately."""
     def commit(self) -> None: ...
     def min_offset(self, queue: MessageQueue) -> int: ...
     def max_offset(self, queue: MessageQueue) -> int: ...
@@ -588,7 +593,7 @@ class PullConsumer:
     def earliest_store_time_ms(self, queue: MessageQueue) -> int | None: ...
 
 class PullContext:
-    """What a callback is given beside its queue, and where it says when it wants to be called again."""
+    """The second argument of a callback, in which it also sets when it is called next."""
 
     consumer: ScheduledPullConsumer
     next_delay_s: float
@@ -597,8 +602,8 @@ class PushConsumer:
     """A handler that returns has consumed its message; one that raises, or returns `False` or a `Retry`, gets it again.
 
     Handlers that are coroutine functions run on the event loop, others in threads. With `ordered=True` each queue has
-    one handler at a time, and a failure holds the queue back; otherwise a failure goes back to the broker, which
-    delivers it again later, at most `max_reconsume` times (16), and then files it under %DLQ%group.
+    one handler at a time, and a failure blocks the queue; otherwise a failed message is sent back to the broker, which
+    redelivers it later, at most `max_reconsume` times (16), and then moves it to %DLQ%group.
     """
 
     group: str
@@ -628,7 +633,7 @@ class PushConsumer:
         clock: Clock | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Topics and brokers that are not there yet are waited for, with a line in the log."""
+        """Does not fail if topics or brokers do not exist yet: logs that, and waits for them."""
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -643,7 +648,7 @@ class PushConsumer:
         """Tags as in "a || b", or `sql` over properties. May be called again, also while the consumer runs."""
     def unsubscribe(self, topic: str) -> None: ...
     def on(self, topic: str, expression: str = ..., *, sql: str | None = None) -> Callable[[H], H]:
-        """Subscribes the function below it."""
+        """Decorator: subscribes the function as the handler."""
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that it consumes now."""
@@ -651,10 +656,21 @@ class PushConsumer:
     def counts(self) -> dict[str, TopicCounts]:
         """Messages consumed and failed, by topic."""
     def commit(self) -> None:
-        """Saves the offsets now, instead of with the next interval."""
+        """Saves the offsets now, instead of at the next interval."""
 
 class ScheduledPullConsumer(PullConsumer):
-    """A queue's callback is never called twice at a time. A callback that raises is called again after a second."""
+    """Calls a callback for each assigned queue, which pulls from it; Apache's MQPullConsumerScheduleService.
+
+        consumer = ScheduledPullConsumer("127.0.0.1:9876", group="audit")
+
+        @consumer.register("orders")
+        async def pull(queue, context):
+            result = await context.consumer.pull(queue, await context.consumer.fetch_offset(queue) or 0)
+            context.consumer.update_offset(queue, result.next_offset)
+            context.next_delay_s = 0.0 if result.messages else 1.0
+
+    A queue's callback is never called twice at a time. A callback that raises is called again after a second.
+    """
     def __init__(
         self,
         nameservers: str | Iterable[str] | None = None,
@@ -667,7 +683,7 @@ class ScheduledPullConsumer(PullConsumer):
         clock: Clock | None = None,
     ) -> None: ...
     def register(self, topic: str) -> Callable[[C], C]:
-        """Makes the function below it the callback for the queues of `topic`. Register before `start()`."""
+        """Decorator: makes the function the callback for the queues of `topic`. Register before `start()`."""
 
 class TransactionProducer(Producer):
     def __init__(
@@ -695,7 +711,7 @@ class TransactionProducer(Producer):
         timeout_s: float | None = None,
         **fields: Unpack[MessageFields],
     ) -> TransactionResult:
-        """Stores the half message, runs the local transaction, tells the broker what it came to."""
+        """Stores the half message, runs the local transaction, sends its outcome to the broker."""
 
 __all__ = [
     "AVERAGELY",

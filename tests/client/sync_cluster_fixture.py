@@ -36,9 +36,9 @@ def cluster_in_a_thread(tmp_path: Path, **settings: Any) -> Iterator[str]:
 
 
 def our_threads() -> list[threading.Thread]:
-    """Threads that the synchronous face has started and that still run."""
+    """Threads that the synchronous API has started and that still run."""
     return [
         thread
         for thread in threading.enumerate()
-        if thread.name.startswith(("ariane-loop", "ariane-consume", "ariane-tell"))
+        if thread.name.startswith(("ariane-loop", "ariane-consume", "ariane-callback"))
     ]

@@ -1,4 +1,4 @@
-"""The synchronous face against a real broker."""
+"""The synchronous API against a real broker."""
 
 import sqlite3
 import threading
@@ -89,7 +89,7 @@ def test_sending_without_waiting_gives_a_future_and_calls_back_in_a_thread(names
         assert isinstance(future, Future)
         result, name = told.get(timeout=PATIENCE_S)
         assert result == future.result(PATIENCE_S)
-        assert name.startswith("ariane-tell")
+        assert name.startswith("ariane-callback")
         failed = producer.send_nowait(topic, b"")
         assert failed.exception(PATIENCE_S) is not None
 
@@ -279,4 +279,4 @@ def test_classes_keep_their_kinship_names_and_documentation() -> None:
     assert issubclass(ScheduledPullConsumer, PullConsumer)
     assert (Producer.__module__, Producer.__name__) == ("ariane.sync", "Producer")
     assert "waits for the broker" in (Producer.send.__doc__ or "")
-    assert repr(Producer("127.0.0.1:1", group="g")).startswith("<ariane.sync face of ")
+    assert repr(Producer("127.0.0.1:1", group="g")).startswith("<ariane.sync wrapper of ")

@@ -1,4 +1,4 @@
-"""Whole programs with the synchronous face: how they end, fork, and take Ctrl-C."""
+"""Whole programs with the synchronous API: how they end, fork, and take Ctrl-C."""
 
 import os
 import re

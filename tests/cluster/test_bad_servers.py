@@ -43,7 +43,7 @@ async def test_a_port_that_speaks_something_else_is_named_too() -> None:
 
 async def test_a_brokers_port_in_place_of_a_nameservers_is_told_as_such(tmp_path: Path) -> None:
     async with our_ground(tmp_path) as ground, Producer(ground.broker, group="senders") as producer:
-        words = (ground.broker, "is no nameserver", "correct the list")
+        words = (ground.broker, "is not a nameserver", "correct the list")
         await refused(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
 
 
@@ -151,7 +151,7 @@ async def test_a_broker_killed_during_sends_loses_nothing_that_it_acknowledged(t
     assert len(outcomes.failures) == SENDERS
     for failure in outcomes.failures:
         assert (failure.retriable, failure.exit_status) == (True, 3)
-        for word in ("broker-a", "It may have been stored all the same", "check that the brokers run"):
+        for word in ("broker-a", "It may have been stored nevertheless", "check that the brokers run"):
             assert word in str(failure)
 
 

@@ -1,1 +1,1 @@
-"""Producers, consumers and administration, for brokers of Apache RocketMQ and for ours."""
+"""Clients: producers, consumers and administration, for Apache RocketMQ brokers and for Ariane's."""

@@ -1,7 +1,7 @@
-"""An event loop in a thread, for programs that have none: one a process, there while a client is open.
+"""An event loop in a thread, for synchronous programs: one per process, running while a client is open.
 
-Whoever opens a client takes the loop and gives it back at the end; the last one stops it. So a program that has closed
-its clients has no thread of ours left.
+Each open client holds a reference to the loop; the last one stops it. So a program that has closed its clients has no
+thread left over.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ U = TypeVar("U")
 Job = Callable[[], None]
 
 _CALLER: contextvars.ContextVar["SimpleQueue[Job | None] | None"] = contextvars.ContextVar("caller", default=None)
-"""Where the thread that waits for the running call takes jobs."""
+"""The job queue of the thread that waits for the current call."""
 
 
 class LoopThread:
@@ -29,23 +29,23 @@ class LoopThread:
         self._pid = os.getpid()
         self._ready: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
-        # A daemon, because Python waits for all others before it lets anybody close anything.
+        # A daemon, because Python waits for all other threads before exit functions can close clients.
         self._thread = threading.Thread(target=self._main, name="ariane-loop", daemon=True)
         self._thread.start()
         self._loop = self._ready.result()
 
     @property
-    def is_ours(self) -> bool:
-        """False in a forked child, which has a copy of this object and not of the thread."""
+    def is_in_this_process(self) -> bool:
+        """False in a forked child, which has a copy of this object but not of the thread."""
         return os.getpid() == self._pid
 
-    def run(self, work: Coroutine[Any, Any, T], look: Callable[[T], U]) -> U:
-        """What `look` makes of the result of `work`, both on the loop, while this thread waits.
+    def run(self, work: Coroutine[Any, Any, T], convert: Callable[[T], U]) -> U:
+        """Runs `work`, and `convert` on its result, on the loop, while this thread waits.
 
         Ctrl-C ends the wait and the work.
         """
         inbox: SimpleQueue[Job | None] = SimpleQueue()
-        future = self._submit(work, look, inbox)
+        future = self._submit(work, convert, inbox)
         future.add_done_callback(lambda _: inbox.put(None))
         try:
             while (job := inbox.get()) is not None:
@@ -62,15 +62,15 @@ class LoopThread:
         self._thread.join()
 
     def _submit(
-        self, work: Coroutine[Any, Any, T], look: Callable[[T], U], inbox: "SimpleQueue[Job | None]"
+        self, work: Coroutine[Any, Any, T], convert: Callable[[T], U], inbox: "SimpleQueue[Job | None]"
     ) -> "Future[U]":
         token = _CALLER.set(inbox)  # the task gets a copy of this thread's context
-        whole = _looked_at(work, look)
+        task = _converted(work, convert)
         try:
             self._check_thread()
-            return asyncio.run_coroutine_threadsafe(whole, self._loop)
+            return asyncio.run_coroutine_threadsafe(task, self._loop)
         except BaseException:
-            whole.close()
+            task.close()
             work.close()
             raise
         finally:
@@ -92,14 +92,14 @@ class LoopThread:
         await self._stop.wait()
 
 
-async def _looked_at(work: Coroutine[Any, Any, T], look: Callable[[T], U]) -> U:
-    return look(await work)
+async def _converted(work: Coroutine[Any, Any, T], convert: Callable[[T], U]) -> U:
+    return convert(await work)
 
 
 async def in_calling_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Runs `function` in the thread that waits for the call we are part of: it may hold what no other may touch."""
+    """Runs `function` in the thread that waits for the current call: its objects may belong to that thread."""
     inbox = _CALLER.get()
-    assert inbox is not None, "only calls through LoopThread.run come here"
+    assert inbox is not None, "only to be used in calls through LoopThread.run"
     done: Future[T] = Future()
 
     def job() -> None:
@@ -120,7 +120,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-class _Shared:
+class _SharedLoop:
     """The loop of this process, and how many clients use it."""
 
     def __init__(self) -> None:
@@ -128,14 +128,14 @@ class _Shared:
         self.thread: LoopThread | None = None
         self.users = 0
 
-    def take(self) -> LoopThread:
+    def acquire(self) -> LoopThread:
         with self.lock:
             if self.thread is None:
                 self.thread = LoopThread()
             self.users += 1
             return self.thread
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         with self.lock:
             self.users -= 1
             if self.users == 0 and self.thread is not None:
@@ -143,13 +143,13 @@ class _Shared:
                 self.thread = None
 
 
-SHARED = _Shared()
+SHARED = _SharedLoop()
 
 
-def _forget() -> None:
-    """In a forked child: the lock may be held by a thread that is not here, and the loop's thread is not here."""
+def _reset_after_fork() -> None:
+    """In a forked child: the loop's thread does not exist, and the lock may be held by a thread that does not exist."""
     SHARED.__init__()  # type: ignore[misc]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""What every producer and consumer can be told. Each default comes with its reason."""
+"""Client settings, shared by producers, consumers and admins. Each default comes with its reason."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from ariane.model.address import Address
 from ariane.settings import Key, Secret, setting
 from ariane.transport.settings import TransportSettings
 
-# Java clients take a list in either form, and an address with the scheme that its HTTP look-up once gave it.
+# Java clients accept a list with either separator, and an address with the scheme of their HTTP look-up.
 _SEPARATORS = re.compile(r"[;,\s]+")
 _SCHEME = re.compile(r"^https?://")
 
@@ -30,8 +30,8 @@ class ClientTlsSettings:
     verify: bool = setting(
         True,
         key="tls.client.authServer",
-        doc="Whether a server must prove its name. Apache's default is not to ask, which lets anybody in between "
-        "read along; switch it off only for a test.",
+        doc="Whether the server's certificate is verified. Apache's default is off, which allows a man in the middle; "
+        "switch it off only for a test.",
     )
 
 
@@ -45,38 +45,40 @@ class ClientSettings:
     instance_name: str | None = setting(
         None,
         key="instanceName",
-        doc="The middle part of the client id. Without it: the process id and the time, which no other client has. "
-        "Give one where the id must outlive the process, as for broadcast offsets kept in files.",
+        doc="The middle part of the client id. Default: process id and time, which are unique. Set it if the id "
+        "must outlive the process, as for broadcast offsets in files.",
     )
     unit_name: str | None = setting(None, key="unitName", doc="The last part of the client id.")
-    unit_mode: bool = setting(False, key="unitMode", doc="Told to brokers with each send and heartbeat.")
+    unit_mode: bool = setting(False, key="unitMode", doc="Sent to brokers with each send and heartbeat.")
     client_ip: str | None = setting(
         None,
         key="clientIP",
-        doc="The first part of the client id. Without it: the address from which the nameserver is reached.",
+        doc="The first part of the client id. Default: the local address from which the nameserver is reached.",
     )
     vip_channel: bool = setting(
         False,
         key="vipChannelEnabled",
         doc="Whether messages are sent to the broker's port - 2, which Apache's brokers keep free of pulls. Off, as "
-        "in Apache's clients from 4.5.1 on: firewalls rarely know of it.",
+        "in Apache's clients from 4.5.1 on: firewalls rarely allow that port.",
     )
-    access_key: str | None = setting(None, key="accessKey", doc="Whose name requests are signed with.")
-    secret_key: Secret | None = setting(None, key="secretKey", doc="What requests are signed with. Never shown.")
-    security_token: Secret | None = setting(None, key="securityToken", doc="A temporary token, where one is in use.")
+    access_key: str | None = setting(None, key="accessKey", doc="The account that requests are signed for.")
+    secret_key: Secret | None = setting(
+        None, key="secretKey", doc="The key that requests are signed with. Never shown."
+    )
+    security_token: Secret | None = setting(None, key="securityToken", doc="A temporary token, if one is in use.")
     route_poll_interval_s: float = setting(
         30.0,
         key=Key("pollNameServerInterval", per_unit=1000),
         minimum=0.1,
         maximum=3600,
-        doc="How often routes are asked anew. A failed send asks at once.",
+        doc="How often routes are refreshed. A failed send refreshes immediately.",
     )
     heartbeat_interval_s: float = setting(
         30.0,
         key=Key("heartbeatBrokerInterval", per_unit=1000),
         minimum=0.1,
         maximum=100,
-        doc="How often brokers hear from this client; they forget it after 120 s.",
+        doc="How often heartbeats are sent; brokers drop a client after 120 s without one.",
     )
     offsets_save_interval_s: float = setting(
         5.0,
@@ -86,7 +88,7 @@ class ClientSettings:
         doc="How often consumers save their offsets: what a crash repeats.",
     )
     nameserver_timeout_s: float = setting(
-        3.0, minimum=0.1, maximum=3600, doc="Time for a nameserver's answer, before the next one is asked."
+        3.0, minimum=0.1, maximum=3600, doc="Timeout of a request to a nameserver, before the next one is tried."
     )
     transport: TransportSettings = field(default_factory=TransportSettings)
     tls: ClientTlsSettings = field(default_factory=ClientTlsSettings)
@@ -99,15 +101,17 @@ class ClientSettings:
 
     @property
     def nameserver_list(self) -> tuple[str, ...]:
-        """The nameservers one by one, checked."""
+        """The addresses of the nameservers, validated."""
         try:
-            return tuple(str(Address.parse(_SCHEME.sub("", one))) for one in _SEPARATORS.split(self.nameservers) if one)
+            return tuple(
+                str(Address.parse(_SCHEME.sub("", text))) for text in _SEPARATORS.split(self.nameservers) if text
+            )
         except ValueError as error:
             raise SettingsError(f"nameservers (namesrvAddr): {error}") from None
 
 
 def settings_for(nameservers: str | Iterable[str] | None, settings: ClientSettings | None) -> ClientSettings:
-    """What the first argument of every producer and consumer means, on top of `settings`."""
+    """`settings` with the first argument of every producer and consumer applied."""
     settings = settings or ClientSettings()
     if nameservers is None:
         return settings

@@ -1,12 +1,13 @@
-"""A synchronous face for an asynchronous class, made from the class itself: no name is written twice.
+"""Generates a synchronous wrapper class from an asynchronous class; no member is written twice.
 
     coroutine functions         block until their result is there
     async with, async for       become `with` and `for`; asynchronous generators become generators
     asyncio futures             become concurrent.futures.Future
-    other methods, properties   run on the event loop, where the object they change is at home
-    objects reached through it  (an admin's areas, a callback's context) get a face of their own
+    other methods, properties   run on the event loop, because their object is used there
+    objects reached through it  (an admin's areas, a callback's context) get a wrapper of their own
 
-Functions that the user gives us run in threads (client/sync.py), so they may block.
+`SyncRuntime` is what a wrapper runs on: the event loop's thread (client/loop_thread.py) while it is open, and threads
+for functions of the user, which may therefore block.
 """
 
 import asyncio
@@ -25,20 +26,16 @@ from ariane.client.core.user_calls import UserCalls
 from ariane.client.loop_thread import SHARED, LoopThread, in_calling_thread
 from ariane.errors import ClientClosed
 
-# --- face_life ---
-#
-# What a synchronous face runs on: the event loop's thread while it is open, and threads for the user's functions.
-
 log = logging.getLogger(__name__)
 
-# What becomes of a function that is given under one of these names. Any other (a selector of queues) is quick and pure,
-# and is called on the loop. A `handler` needs nothing: consumers call plain functions in threads anyway.
+# Functions that are passed as arguments, by the name of the argument. Any other (a queue selector) is quick and pure,
+# and is called on the loop. A `handler` needs no adaptation: consumers call plain functions in threads anyway.
 _IN_CALLING_THREAD = frozenset({"execute"})
-"""A local transaction runs in the thread that sends: connections to databases belong to threads."""
+"""A local transaction runs in the thread that sends: database connections belong to threads."""
 _IN_A_THREAD = frozenset({"check", "on_error"})
-"""The client awaits these."""
-_TOLD = frozenset({"callback", "listener"})
-"""Nobody waits for these; they are called one after the other."""
+"""Awaited by the client."""
+_CALLBACKS = frozenset({"callback", "listener"})
+"""Not awaited; called one after the other in one thread."""
 
 _THREADS = 20
 
@@ -46,102 +43,102 @@ _TO_CLOSE: dict[object, Callable[[], None]] = {}
 
 
 class SyncRuntime:
-    """Shared by a face and the faces that it hands out. `outward` gives objects among results their faces."""
+    """Shared by a wrapper and the wrappers of objects that it returns. `wrap` wraps an object that needs a wrapper."""
 
-    def __init__(self, outward: Callable[[Any], Any]) -> None:
-        self._face = outward
+    def __init__(self, wrap: Callable[[Any], Any]) -> None:
+        self._wrap = wrap
         self._thread: LoopThread | None = None
         self._user = UserCalls(_THREADS)
-        self._teller: ThreadPoolExecutor | None = None
-        self._ending = threading.Lock()
+        self._callback_executor: ThreadPoolExecutor | None = None
+        self._closing = threading.Lock()
 
     @property
     def is_open(self) -> bool:
-        return self._thread is not None and self._thread.is_ours
+        return self._thread is not None and self._thread.is_in_this_process
 
-    def begin(self) -> None:
+    def open(self) -> None:
         if self._thread is not None:
             raise ClientClosed("this client was started before: make a new one")
-        self._thread = SHARED.take()
+        self._thread = SHARED.acquire()
 
-    def end(self) -> None:
-        """Once, whoever comes first: two threads may close a client."""
-        with self._ending:
+    def close(self) -> None:
+        """Has an effect once: two threads may close a client."""
+        with self._closing:
             if self._thread is None:
                 return
             self._thread = None
         self._user.close()
-        if self._teller is not None:
-            self._teller.shutdown(wait=False)
-        SHARED.give_back()
+        if self._callback_executor is not None:
+            self._callback_executor.shutdown(wait=False)
+        SHARED.release()
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """On the loop, while this thread waits."""
+        """Runs `work` on the loop, while this thread waits."""
         thread = self._thread
         if thread is None:
             work.close()
             raise ClientClosed("this client is not open: use `with`, or call start() and, at the end, close()")
-        if not thread.is_ours:
+        if not thread.is_in_this_process:
             work.close()
             raise ClientClosed("this client belongs to the process that forked: make a new client in the child")
-        return thread.run(work, self.outward)
+        return thread.run(work, self.wrap_result)
 
-    def here(self, work: Callable[[], Any]) -> Any:
-        """On the loop if there is one. An object that is not open is nobody's but the caller's."""
-        return self.outward(work()) if self._thread is None else self.run(_later(work))
+    def run_on_loop(self, work: Callable[[], Any]) -> Any:
+        """Calls `work` on the loop if the client is open; otherwise directly: only the caller uses the object then."""
+        return self.wrap_result(work()) if self._thread is None else self.run(_as_coroutine(work))
 
-    # --- what comes out ---------------------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------------------------
 
-    def outward(self, value: Any) -> Any:
-        """A result as a synchronous program can use it."""
+    def wrap_result(self, value: Any) -> Any:
+        """A result in a form for synchronous programs."""
         if isinstance(value, asyncio.Future):
             return _concurrent(value)
-        return self._decorator(value) if isinstance(value, FunctionType) else self._face(value)
+        return self._decorator(value) if isinstance(value, FunctionType) else self._wrap(value)
 
     def _decorator(self, decorate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Of a method such as `on`, which takes the function below it."""
+        """For a method such as `on`, which returns a decorator."""
 
-        def take(function: Any) -> Any:
-            decorate(function if inspect.iscoroutinefunction(function) else self._seeing_faces(function))
+        def decorate_adapted(function: Any) -> Any:
+            decorate(function if inspect.iscoroutinefunction(function) else self._with_wrapped_arguments(function))
             return function
 
-        return take
+        return decorate_adapted
 
-    def _seeing_faces(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_wrapped_arguments(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*arguments: Any) -> Any:
-            return function(*map(self._face, arguments))
+            return function(*map(self._wrap, arguments))
 
         return call
 
-    # --- what goes in -----------------------------------------------------------------------------------------------
+    # --- arguments --------------------------------------------------------------------------------------------------
 
-    def inward(
+    def adapt_arguments(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, with the functions among them made fit for being called from the loop."""
+        """The arguments of a call, with functions among them adapted so that they can be called from the loop."""
         names = _positional_names(function)[: len(arguments)]
-        given = tuple(self._fit(name, value) for name, value in zip_longest(names, arguments, fillvalue=""))
-        return given, {name: self._fit(name, value) for name, value in named.items()}
+        adapted = tuple(self._adapt(name, value) for name, value in zip_longest(names, arguments, fillvalue=""))
+        return adapted, {name: self._adapt(name, value) for name, value in named.items()}
 
-    def _fit(self, name: str, value: Any) -> Any:
+    def _adapt(self, name: str, value: Any) -> Any:
         if not callable(value) or inspect.iscoroutinefunction(value):
             return value
         if name in _IN_CALLING_THREAD:
             return functools.partial(in_calling_thread, value)
         if name in _IN_A_THREAD:
             return functools.partial(self._user.call, value)
-        return functools.partial(self._tell, value) if name in _TOLD else value
+        return functools.partial(self._submit_callback, value) if name in _CALLBACKS else value
 
-    def _tell(self, function: Callable[..., Any], *arguments: Any) -> None:
-        if self._teller is None:
-            self._teller = ThreadPoolExecutor(1, thread_name_prefix="ariane-tell")
-        self._teller.submit(_logged, function, arguments)
+    def _submit_callback(self, function: Callable[..., Any], *arguments: Any) -> None:
+        if self._callback_executor is None:
+            self._callback_executor = ThreadPoolExecutor(1, thread_name_prefix="ariane-callback")
+        self._callback_executor.submit(_logged, function, arguments)
 
 
-async def _later(work: Callable[[], Any]) -> Any:
+async def _as_coroutine(work: Callable[[], Any]) -> Any:
     return work()
 
 
@@ -160,11 +157,11 @@ def _positional_names(function: Any) -> tuple[str, ...]:
 
 
 def _concurrent(future: "asyncio.Future[Any]") -> "Future[Any]":
-    """The same result for threads. It cannot be cancelled: what was asked for is on its way."""
+    """The same result for threads. It cannot be cancelled: the request has been sent."""
     result: Future[Any] = Future()
     result.set_running_or_notify_cancel()
 
-    def settle(done: "asyncio.Future[Any]") -> None:
+    def complete(done: "asyncio.Future[Any]") -> None:
         if done.cancelled():
             result.set_exception(ClientClosed("the client was closed while this waited"))
         elif (error := done.exception()) is not None:
@@ -172,28 +169,28 @@ def _concurrent(future: "asyncio.Future[Any]") -> "Future[Any]":
         else:
             result.set_result(done.result())
 
-    future.add_done_callback(settle)
+    future.add_done_callback(complete)
     return result
 
 
-# --- the end of the process -----------------------------------------------------------------------------------------
+# --- process exit ---------------------------------------------------------------------------------------------------
 
 
 def close_at_exit(owner: object, close: Callable[[], None]) -> None:
-    """Has `close` called before the interpreter ends, if nobody has done so by then."""
+    """Calls `close` before the interpreter exits, unless `forget_at_exit` is called before."""
     _register_at_exit()
     _TO_CLOSE[owner] = close
 
 
-def closed(owner: object) -> None:
+def forget_at_exit(owner: object) -> None:
     _TO_CLOSE.pop(owner, None)
 
 
 @functools.cache
 def _register_at_exit() -> None:
-    """Before the threads of pools go, as far as Python lets us: consumers finish what they have in hand with them.
+    """Before thread pools shut down, if Python allows that: consumers need them to finish their pending messages.
 
-    By the time of `atexit` no pool takes work any more, and every message in hand would count as failed.
+    When `atexit` functions run, pools accept no work any more, and every pending message would count as failed.
     """
     register = getattr(threading, "_register_atexit", atexit.register)
     register(_close_all)
@@ -207,67 +204,67 @@ def _close_all() -> None:
             log.exception("not closed cleanly", extra={"client": repr(owner)})
 
 
-# ---
+# --- wrapper classes ------------------------------------------------------------------------------------------------
 
-FACES: dict[type, type["SyncWrapper"]] = {}
+WRAPPERS: dict[type, type["SyncWrapper"]] = {}
 _END = object()
 
 
-def sync_wrapper(kind: type, parts: Iterable[type] = ()) -> type["SyncWrapper"]:
-    """The face of `kind`. `parts` are classes that it hands out, beside those that its annotations name."""
-    if kind not in FACES:
+def sync_wrapper(kind: type, returned: Iterable[type] = ()) -> type["SyncWrapper"]:
+    """The wrapper class of `kind`. `returned`: classes of objects that it returns, besides those in its annotations."""
+    if kind not in WRAPPERS:
         first = OpenSyncWrapper if hasattr(kind, "__aenter__") else SyncWrapper
-        base = next((FACES[one] for one in kind.__mro__ if one in FACES), first)
+        base = next((WRAPPERS[base] for base in kind.__mro__ if base in WRAPPERS), first)
         names = {"__doc__": kind.__doc__, "__module__": "ariane.sync", "__qualname__": kind.__name__, "_kind": kind}
-        FACES[kind] = type(kind.__name__, (base,), _members(kind) | names)
-        for part in (*parts, *_handed_out(kind)):
-            sync_wrapper(part)
-    return FACES[kind]
+        WRAPPERS[kind] = type(kind.__name__, (base,), _members(kind) | names)
+        for other in (*returned, *_annotated_classes(kind)):
+            sync_wrapper(other)
+    return WRAPPERS[kind]
 
 
 class SyncWrapper:
-    """Wraps one object; made by `blocking`, or by the face that hands it out."""
+    """Wraps one object. Subclasses are made by `sync_wrapper`."""
 
     _kind: ClassVar[type]
     _real: Any
-    _life: SyncRuntime
+    _runtime: SyncRuntime
 
-    def _wrap(self, real: Any, life: SyncRuntime) -> Self:
-        self.__dict__.update(_real=real, _life=life)
+    def _attach(self, real: Any, runtime: SyncRuntime) -> Self:
+        self.__dict__.update(_real=real, _runtime=runtime)
         return self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._life.here(lambda: getattr(self._real, name))
+        return self._runtime.run_on_loop(lambda: getattr(self._real, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._real, name, value)
 
     def __repr__(self) -> str:
-        return f"<ariane.sync face of {self._real!r}>"
+        return f"<ariane.sync wrapper of {self._real!r}>"
 
 
 class OpenSyncWrapper(SyncWrapper):
-    """One that users make, open and close."""
+    """The wrapper of a class that users create, open and close."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         kind: Any = type(self)._kind
-        life = SyncRuntime(self._outward)
-        (_, *given), named = life.inward(kind.__init__, (None, *arguments), named)
-        self._wrap(kind(*given, **named), life)
+        runtime = SyncRuntime(self._wrapped)
+        (_, *adapted), named = runtime.adapt_arguments(kind.__init__, (None, *arguments), named)
+        self._attach(kind(*adapted, **named), runtime)
 
     def start(self) -> None:
-        self._life.begin()
+        self._runtime.open()
         close_at_exit(self, self.close)
         try:
-            self._life.run(self._real.start())
+            self._runtime.run(self._real.start())
         except BaseException:
             self._end()
             raise
 
     def close(self) -> None:
-        self._leave(self._real.close)
+        self._close_with(self._real.close)
 
     def __enter__(self) -> Self:
         self.start()
@@ -276,43 +273,43 @@ class OpenSyncWrapper(SyncWrapper):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(lambda: self._real.__aexit__(kind, error, trace))
+        self._close_with(lambda: self._real.__aexit__(kind, error, trace))
 
-    def _leave(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if not self._life.is_open:
-            return  # never started, closed before, or the copy in a forked child, which its parent will close
+    def _close_with(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if not self._runtime.is_open:
+            return  # never started, already closed, or a copy in a forked child, which the parent will close
         try:
-            self._life.run(work())
+            self._runtime.run(work())
         finally:
             self._end()
 
     def _end(self) -> None:
-        closed(self)
-        self._life.end()
+        forget_at_exit(self)
+        self._runtime.close()
 
-    def _outward(self, value: Any) -> Any:
-        """The user's own face for the object behind it, a new one for another object, and what needs none as it is."""
+    def _wrapped(self, value: Any) -> Any:
+        """This wrapper for its own object, a new wrapper for another object, and a value that needs none unchanged."""
         if value is self._real:
             return self
-        kind = FACES.get(type(value))
-        return value if kind is None else object.__new__(kind)._wrap(value, self._life)
+        kind = WRAPPERS.get(type(value))
+        return value if kind is None else object.__new__(kind)._attach(value, self._runtime)
 
 
 # --- members --------------------------------------------------------------------------------------------------------
 
 
 def _members(kind: type) -> dict[str, Any]:
-    found = {name: member for one in own_classes(kind) for name, member in vars(one).items()}
-    members = {name: _member(member) for name, member in found.items() if _is_wrapped(name, member)}
-    if "__anext__" in found:
-        members |= {"__iter__": _itself, "__next__": _next_of(found["__anext__"])}
+    originals = {name: member for owner in own_classes(kind) for name, member in vars(owner).items()}
+    members = {name: _member(member) for name, member in originals.items() if _is_wrapped(name, member)}
+    if "__anext__" in originals:
+        members |= {"__iter__": _itself, "__next__": _next_of(originals["__anext__"])}
     return members
 
 
 def own_classes(kind: type) -> list[type]:
-    """The classes, bases first, whose members the face of `kind` does not inherit from another face."""
-    base = next((one for one in kind.__mro__[1:] if one in FACES), object)
-    return [one for one in reversed(kind.__mro__) if one not in base.__mro__ and one.__module__.startswith("ariane.")]
+    """The classes, bases first, whose members the wrapper of `kind` does not inherit from another wrapper."""
+    base = next((base for base in kind.__mro__[1:] if base in WRAPPERS), object)
+    return [cls for cls in reversed(kind.__mro__) if cls not in base.__mro__ and cls.__module__.startswith("ariane.")]
 
 
 def _is_wrapped(name: str, member: Any) -> bool:
@@ -321,10 +318,10 @@ def _is_wrapped(name: str, member: Any) -> bool:
     )
 
 
-def _handed_out(kind: type) -> list[type]:
-    """Classes of ours that the annotations of `kind` name: the areas of an admin."""
-    named = vars(kind).get("__annotations__", {}).values()
-    return [one for one in named if isinstance(one, type) and one.__module__.startswith("ariane.client.admin.")]
+def _annotated_classes(kind: type) -> list[type]:
+    """Classes in the annotations of `kind`: the areas of an admin."""
+    annotated = vars(kind).get("__annotations__", {}).values()
+    return [cls for cls in annotated if isinstance(cls, type) and cls.__module__.startswith("ariane.client.admin.")]
 
 
 def _member(member: Any) -> Any:
@@ -335,48 +332,48 @@ def _member(member: Any) -> Any:
     return _coroutine(member) if inspect.iscoroutinefunction(member) else _function(member)
 
 
-def _read(member: property, face: SyncWrapper) -> Any:
+def _read(member: property, wrapper: SyncWrapper) -> Any:
     assert member.fget is not None
-    return face._life.here(functools.partial(member.fget, face._real))
+    return wrapper._runtime.run_on_loop(functools.partial(member.fget, wrapper._real))
 
 
 def _coroutine(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(face: SyncWrapper, *arguments: Any, **named: Any) -> Any:
-        given, named = face._life.inward(method, (face._real, *arguments), named)
-        return face._life.run(method(*given, **named))
+    def call(wrapper: SyncWrapper, *arguments: Any, **named: Any) -> Any:
+        adapted, named = wrapper._runtime.adapt_arguments(method, (wrapper._real, *arguments), named)
+        return wrapper._runtime.run(method(*adapted, **named))
 
     return call
 
 
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(face: SyncWrapper, *arguments: Any, **named: Any) -> Any:
-        given, named = face._life.inward(method, (face._real, *arguments), named)
-        return face._life.here(lambda: method(*given, **named))
+    def call(wrapper: SyncWrapper, *arguments: Any, **named: Any) -> Any:
+        adapted, named = wrapper._runtime.adapt_arguments(method, (wrapper._real, *arguments), named)
+        return wrapper._runtime.run_on_loop(lambda: method(*adapted, **named))
 
     return call
 
 
 def _generator(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def iterate(face: SyncWrapper, *arguments: Any, **named: Any) -> Generator[Any, None, None]:
-        given, named = face._life.inward(method, (face._real, *arguments), named)
-        values = method(*given, **named)
+    def iterate(wrapper: SyncWrapper, *arguments: Any, **named: Any) -> Generator[Any, None, None]:
+        adapted, named = wrapper._runtime.adapt_arguments(method, (wrapper._real, *arguments), named)
+        values = method(*adapted, **named)
         try:
-            while (value := face._life.run(_step(values))) is not _END:
+            while (value := wrapper._runtime.run(_step(values))) is not _END:
                 yield value
         finally:
-            if face._life.is_open:
-                face._life.run(values.aclose())
+            if wrapper._runtime.is_open:
+                wrapper._runtime.run(values.aclose())
 
     return iterate
 
 
 def _next_of(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    def advance(face: SyncWrapper) -> Any:
+    def advance(wrapper: SyncWrapper) -> Any:
         try:
-            return face._life.run(method(face._real))
+            return wrapper._runtime.run(method(wrapper._real))
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -387,5 +384,5 @@ async def _step(values: Any) -> Any:
     return await anext(values, _END)
 
 
-def _itself(face: SyncWrapper) -> SyncWrapper:
-    return face
+def _itself(wrapper: SyncWrapper) -> SyncWrapper:
+    return wrapper

@@ -1,11 +1,11 @@
-"""Fakes that ship: what Ariane's own tests use, for tests of programs built on it.
+"""Test tools for programs that use Ariane: a broker inside the test process, and a fake clock.
 
-    def test_an_order_is_paid(ariane_broker):           # pytest finds the fixture by itself
+    def test_an_order_is_paid(ariane_broker):           # the pytest plugin provides the fixture
         pay(ariane_broker.namesrv)
         (message,) = ariane_broker.wait_for_messages("orders", 1)
 
-Names are imported when they are used: pytest loads this package into every session for its plugin, and a session that
-never asks for a broker shall not pay for one.
+Names are imported on first use: pytest loads this package into every session for its plugin, and a session that does
+not use a broker should not pay for the import.
 """
 
 from importlib import import_module

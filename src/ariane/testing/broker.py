@@ -1,11 +1,11 @@
-"""A broker for a test: real sockets on free ports, its own directory, gone when the test is.
+"""A broker for a test: real sockets on free ports and its own directory, removed at the end of the test.
 
     with running_broker() as broker:
         ...                                     # any client at broker.namesrv
         broker.wait_for_messages("orders", 3)
 
-With pytest the fixture `ariane_broker` is the same. In an `async` test use `await broker.aio.wait_for_messages(...)`:
-the plain methods block, and with them the test's own event loop.
+With pytest, the fixture `ariane_broker` is the same. In an `async` test use `await broker.aio.wait_for_messages(...)`:
+the plain methods would block the test's event loop.
 """
 
 import asyncio
@@ -40,14 +40,10 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.settings import TransportSettings
 from ariane.wire.record.read import decode
 
-# --- broker_thread ---
-#
-# A nameserver and a broker on an event loop of their own, in a thread of this process.
-
 T = TypeVar("T")
 
 _TRANSPORT = TransportSettings(drain_timeout_s=0.05)
-"""A test is over when it is over: clients that it did not close are not waited for."""
+"""Clients that a test did not close are not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ class Servers:
 
 
 class BrokerThread:
-    """Made by `running`."""
+    """A nameserver and a broker on an event loop of their own, in a thread. Made by `running`."""
 
     def __init__(self) -> None:
         self._stop: Callable[[], object] = lambda: None
@@ -68,33 +64,32 @@ class BrokerThread:
     @classmethod
     @contextmanager
     def running(cls, settings: BrokerSettings) -> Iterator["BrokerThread"]:
-        """Raises what the servers raise: at the start, or later at the end."""
-        one = cls()
-        thread = threading.Thread(target=one._main, args=(settings,), name="ariane-broker", daemon=True)
+        """Raises the errors of the servers: those of the start immediately, later ones at the end."""
+        servers = cls()
+        thread = threading.Thread(target=servers._main, args=(settings,), name="ariane-broker", daemon=True)
         thread.start()
         try:
-            one._started.result()
-            yield one
+            servers._started.result()
+            yield servers
         finally:
-            one._stop()
+            servers._stop()
             thread.join()
-        one._ended.result()
+        servers._ended.result()
 
     @property
     def servers(self) -> Servers:
         return self._started.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Runs `work` beside the broker."""
+        """Runs `work` on the event loop of the broker."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _main(self, settings: BrokerSettings) -> None:
         try:
             asyncio.run(self._serve(settings))
-        except Exception as error:  # the edge of the thread: told to whoever started it
-            told = sole_cause(error)
-            (self._ended if self._started.done() else self._started).set_exception(told)
+        except Exception as error:  # the edge of the thread: raised by `running`
+            (self._ended if self._started.done() else self._started).set_exception(sole_cause(error))
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -102,8 +97,8 @@ class BrokerThread:
         stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         async with _nameserver() as namesrv:
-            told = replace(settings, namesrv_addr=str(namesrv), transport=_TRANSPORT)
-            async with running(told, Clock()) as broker:
+            settings = replace(settings, namesrv_addr=str(namesrv), transport=_TRANSPORT)
+            async with running(settings, Clock()) as broker:
                 self._stop = partial(self._loop.call_soon_threadsafe, stop.set)
                 self._started.set_result(Servers(str(namesrv), broker))
                 await stop.wait()
@@ -117,78 +112,75 @@ async def _nameserver() -> AsyncIterator[Address]:
         yield await address
 
 
-# --- broker_desk ---
-#
-# What tests ask of a broker in their own process. Everything here runs on the broker's event loop.
-
-_POLL_S = 0.01  # for what a broker tells nobody: offsets, and what a nameserver has heard
+_POLL_S = 0.01  # for state without a notification: offsets, and routes at a nameserver
 _BATCH = 32
 _BODIES_SHOWN_MAX = 5
 
 
 class BrokerInspector:
+    """Reads and changes the state of a broker in this process. Everything here runs on the broker's event loop."""
+
     def __init__(self, namesrv: str, broker: Broker) -> None:
         self.namesrv = namesrv
         self._broker = broker
-        self._parts = broker.parts
+        self._components = broker.parts
         self._arrived = asyncio.Event()
-        self._parts.store.store.components.dispatcher.on_arrival(lambda *_: self._arrived.set())
+        self._components.store.store.components.dispatcher.on_arrival(lambda *_: self._arrived.set())
 
-    # --- making -----------------------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------------------------
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        self._parts.topics.put(TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues))
+        self._components.topics.put(TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues))
         await self._until_routed(topic)
 
     async def _until_routed(self, topic: str) -> None:
         pauses = Backoff(first_s=0.001, longest_s=0.05)
         async with Instance.open(ClientSettings(nameservers=self.namesrv)) as instance:
-            while await instance.routes.find(topic, fresh=True) is None:  # noqa: ASYNC110 - nobody tells
+            while await instance.routes.find(topic, fresh=True) is None:  # noqa: ASYNC110 - there is no notification
                 await asyncio.sleep(pauses.next_s())
 
     async def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
         async with Producer(self.namesrv, group="ariane-tests") as producer:
             return await producer.send(topic, body, **fields)
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     async def messages(self, topic: str) -> list[Received]:
-        """All that are stored, the oldest first."""
+        """All stored messages, the oldest first."""
         return self._messages(topic)
 
     def _messages(self, topic: str) -> list[Received]:
-        config = self._parts.topics.get(topic)
-        found = [
-            one for queue_id in range(config.read_queue_nums if config else 0) for one in self._in(topic, queue_id)
-        ]
-        return sorted(found, key=lambda one: (one.store_timestamp_ms, one.physical_offset))
+        config = self._components.topics.get(topic)
+        queue_ids = range(config.read_queue_nums if config else 0)
+        messages = [message for queue_id in queue_ids for message in self._in_queue(topic, queue_id)]
+        return sorted(messages, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
 
-    def _in(self, topic: str, queue_id: int) -> list[Received]:
+    def _in_queue(self, topic: str, queue_id: int) -> list[Received]:
         queue = MessageQueue(topic=topic, broker_name=self._broker.settings.name, queue_id=queue_id)
-        found: list[Received] = []
+        messages: list[Received] = []
         offset = 0
         while True:
-            page = self._parts.store.store.reader.read(topic, queue_id, offset, _BATCH)
-            found += [receive(decode(bytes(piece)), queue, page.max_offset) for piece in page.slices]
+            page = self._components.store.store.reader.read(topic, queue_id, offset, _BATCH)
+            messages += [receive(decode(bytes(piece)), queue, page.max_offset) for piece in page.slices]
             if page.next_offset <= offset:
-                return found
+                return messages
             offset = page.next_offset
 
     async def lag(self, group: str, topic: str | None = None) -> int | None:
-        """Messages that the group has not consumed; None while it has no offset in a queue that has messages."""
+        """How many messages the group has not consumed; None while it has no offset in a queue that has messages."""
         return self._lag(group, topic)
 
     def _lag(self, group: str, topic: str | None) -> int | None:
-        topics = self._parts.offsets.topics_of(group) if topic is None else {topic}
-        lags = [lag for one in topics for lag in self._lags(group, one)]
+        topics = self._components.offsets.topics_of(group) if topic is None else {topic}
+        lags = [lag for name in topics for lag in self._lags(group, name)]
         return None if not topics or None in lags else sum(lag for lag in lags if lag is not None)
 
     def _lags(self, group: str, topic: str) -> list[int | None]:
-        config = self._parts.topics.get(topic)
-        queues = self._parts.store.store.components.queues
-        found = [(number, queues.get(topic, number)) for number in range(config.read_queue_nums if config else 0)]
-        ends = {number: queue.max_offset for number, queue in found if queue is not None and queue.max_offset}
-        offsets = {number: self._parts.offsets.get(group, topic, number) for number in ends}
+        config = self._components.topics.get(topic)
+        queues = self._components.store.store.components.queues
+        by_number = [(number, queues.get(topic, number)) for number in range(config.read_queue_nums if config else 0)]
+        ends = {number: queue.max_offset for number, queue in by_number if queue is not None and queue.max_offset}
+        offsets = {number: self._components.offsets.get(group, topic, number) for number in ends}
         return [None if offsets[number] < 0 else end - offsets[number] for number, end in ends.items()]
 
     # --- waiting ----------------------------------------------------------------------------------------------------
@@ -197,23 +189,23 @@ class BrokerInspector:
         """The messages of `topic`, as soon as there are `count`."""
         try:
             async with asyncio.timeout(timeout_s):
-                while len(found := self._messages(topic)) < count:
+                while len(messages := self._messages(topic)) < count:
                     self._arrived.clear()
                     await self._arrived.wait()
-                return found
+                return messages
         except TimeoutError:
             raise AssertionError(self._missing(topic, count, timeout_s)) from None
 
     def _missing(self, topic: str, count: int, timeout_s: float) -> str:
-        found = [one.body for one in self._messages(topic)]
-        shown = ", ".join(map(repr, found[:_BODIES_SHOWN_MAX])) + (", ..." if len(found) > _BODIES_SHOWN_MAX else "")
-        known = "" if self._parts.topics.get(topic) else f"; there is no topic {topic}"
-        return f"{len(found)} of {count} messages of {topic} after {timeout_s:g} s: [{shown}]{known}"
+        bodies = [message.body for message in self._messages(topic)]
+        shown = ", ".join(map(repr, bodies[:_BODIES_SHOWN_MAX])) + (", ..." if len(bodies) > _BODIES_SHOWN_MAX else "")
+        hint = "" if self._components.topics.get(topic) else f"; there is no topic {topic}"
+        return f"{len(bodies)} of {count} messages of {topic} after {timeout_s:g} s: [{shown}]{hint}"
 
     async def wait_for_lag(
         self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
     ) -> None:
-        """Until the group is at most `lag` messages behind. Consumers commit every few seconds: 5 by default."""
+        """Waits until the group is at most `lag` messages behind. Consumers commit every few seconds: 5 by default."""
         await self._until(
             lambda: (now := self._lag(group, topic)) is not None and now <= lag,
             timeout_s,
@@ -222,94 +214,94 @@ class BrokerInspector:
 
     def _lag_text(self, group: str, topic: str | None) -> str:
         lag = self._lag(group, topic)
-        return "an unknown lag, for want of an offset," if lag is None else f"a lag of {lag}"
+        return "an unknown lag (no offset)" if lag is None else f"a lag of {lag}"
 
-    async def _until(self, condition: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
+    async def _until(self, condition: Callable[[], bool], timeout_s: float, describe: Callable[[], str]) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                while not condition():  # noqa: ASYNC110 - nobody tells
+                while not condition():  # noqa: ASYNC110 - there is no notification
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise AssertionError(told()) from None
+            raise AssertionError(describe()) from None
 
-
-# ---
 
 _SMALL_STORE = {
     "segment_bytes": 16 * 1024 * 1024,
     "queue_segment_bytes": 200_000,
     "index_slots": 1_000,
     "index_entries": 20_000,
-    "flush_disk_type": FlushDiskType.ASYNC,  # what a test stores need not outlive a power cut
+    "flush_disk_type": FlushDiskType.ASYNC,  # a test's messages need not survive a power failure
 }
 
 
 class BrokerForTests:
-    """Made by `running_broker`. A wait that does not come true is an AssertionError that says what is there."""
+    """A broker for tests, made by `running_broker`. A wait that times out is an AssertionError with the state."""
 
-    def __init__(self, thread: BrokerThread, desk: BrokerInspector) -> None:
+    def __init__(self, thread: BrokerThread, inspector: BrokerInspector) -> None:
         self._thread = thread
-        self.namesrv = desk.namesrv
-        """What clients are told: HOST:PORT of the nameserver."""
+        self.namesrv = inspector.namesrv
+        """HOST:PORT of the nameserver, for clients."""
         self.address = str(thread.servers.broker.address)
         """HOST:PORT of the broker itself."""
-        self._desk = desk
-        self.aio = AsyncBrokerForTests(thread, desk)
+        self._inspector = inspector
+        self.aio = AsyncBrokerForTests(thread, inspector)
         """The same methods for `async` tests."""
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Returns when clients find it."""
-        self._call(self._desk.create_topic(topic, queues))
+        """Returns when clients can find the topic."""
+        self._call(self._inspector.create_topic(topic, queues))
 
     def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
-        return self._call(self._desk.send(topic, body, **fields))
+        return self._call(self._inspector.send(topic, body, **fields))
 
     def messages(self, topic: str) -> list[Received]:
-        """All that are stored, the oldest first."""
-        return self._call(self._desk.messages(topic))
+        """All stored messages, the oldest first."""
+        return self._call(self._inspector.messages(topic))
 
     def lag(self, group: str, topic: str | None = None) -> int | None:
-        """None while the group has no offset: unknown is not 0."""
-        return self._call(self._desk.lag(group, topic))
+        """None while the group has no offset: an unknown lag is not 0."""
+        return self._call(self._inspector.lag(group, topic))
 
     def wait_for_messages(self, topic: str, count: int = 1, timeout_s: float = 10.0) -> list[Received]:
         """The messages of `topic`, as soon as there are `count`."""
         _check_may_block("wait_for_messages")
-        return self._call(self._desk.wait_for_messages(topic, count, timeout_s))
+        return self._call(self._inspector.wait_for_messages(topic, count, timeout_s))
 
     def wait_for_lag(self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0) -> None:
-        """Until the group is at most `lag` messages behind. Consumers commit every few seconds: 5 by default."""
+        """Waits until the group is at most `lag` messages behind. Consumers commit every few seconds: 5 by default."""
         _check_may_block("wait_for_lag")
-        self._call(self._desk.wait_for_lag(group, lag, topic=topic, timeout_s=timeout_s))
+        self._call(self._inspector.wait_for_lag(group, lag, topic=topic, timeout_s=timeout_s))
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread.begin(work).result()
 
 
 class AsyncBrokerForTests:
-    def __init__(self, thread: BrokerThread, desk: BrokerInspector) -> None:
+    """The methods of `BrokerForTests` for `async` tests."""
+
+    def __init__(self, thread: BrokerThread, inspector: BrokerInspector) -> None:
         self._thread = thread
-        self._desk = desk
+        self._inspector = inspector
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        await self._call(self._desk.create_topic(topic, queues))
+        await self._call(self._inspector.create_topic(topic, queues))
 
     async def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
-        return await self._call(self._desk.send(topic, body, **fields))
+        return await self._call(self._inspector.send(topic, body, **fields))
 
     async def messages(self, topic: str) -> list[Received]:
-        return await self._call(self._desk.messages(topic))
+        return await self._call(self._inspector.messages(topic))
 
     async def lag(self, group: str, topic: str | None = None) -> int | None:
-        return await self._call(self._desk.lag(group, topic))
+        return await self._call(self._inspector.lag(group, topic))
 
     async def wait_for_messages(self, topic: str, count: int = 1, timeout_s: float = 10.0) -> list[Received]:
-        return await self._call(self._desk.wait_for_messages(topic, count, timeout_s))
+        return await self._call(self._inspector.wait_for_messages(topic, count, timeout_s))
 
     async def wait_for_lag(
         self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
     ) -> None:
-        await self._call(self._desk.wait_for_lag(group, lag, topic=topic, timeout_s=timeout_s))
+        await self._call(self._inspector.wait_for_lag(group, lag, topic=topic, timeout_s=timeout_s))
 
     async def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._thread.begin(work))
@@ -317,35 +309,35 @@ class AsyncBrokerForTests:
 
 @contextmanager
 def running_broker(directory: Path | None = None, **settings: Any) -> Iterator[BrokerForTests]:
-    """`settings` are those of BrokerSettings; `store` is a dict of those of StoreSettings. Without a `directory`,
-    a throw-away one."""
+    """`settings` are those of BrokerSettings; `store` is a dict of those of StoreSettings. Without a `directory`, a
+    temporary one."""
     with _directory(directory) as root, BrokerThread.running(_settings(root, settings)) as thread:
         servers = thread.servers
-        desk = thread.begin(_desk(servers.namesrv, servers.broker)).result()
-        yield BrokerForTests(thread, desk)
+        inspector = thread.begin(_make_inspector(servers.namesrv, servers.broker)).result()
+        yield BrokerForTests(thread, inspector)
 
 
-async def _desk(namesrv: str, broker: Any) -> BrokerInspector:
-    """Made on the broker's loop, which its listener runs on."""
+async def _make_inspector(namesrv: str, broker: Any) -> BrokerInspector:
+    """Runs on the broker's event loop, because its listener does."""
     return BrokerInspector(namesrv, broker)
 
 
 @contextmanager
-def _directory(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given
+def _directory(directory: Path | None) -> Iterator[Path]:
+    if directory is not None:
+        yield directory
         return
-    with tempfile.TemporaryDirectory(prefix="ariane-test-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="ariane-test-") as temporary:
+        yield Path(temporary)
 
 
 def _settings(root: Path, changes: dict[str, Any]) -> BrokerSettings:
-    known = {one.name for one in dataclasses.fields(BrokerSettings)} - {"namesrv_addr", "transport"}
-    for name in changes.keys() - known:
-        raise SettingsError(f"a broker for tests has no setting {name}; it has {', '.join(sorted(known))}")
+    names = {field.name for field in dataclasses.fields(BrokerSettings)} - {"namesrv_addr", "transport"}
+    for name in changes.keys() - names:
+        raise SettingsError(f"a broker for tests has no setting {name}; it has {', '.join(sorted(names))}")
     store = StoreSettings(**{"root": root, **_SMALL_STORE, **changes.get("store", {})})
-    told = {"name": "broker-a", "port": 0, "auto_create_topics": True, **changes, "store": store}
-    return BrokerSettings(**told)
+    values = {"name": "broker-a", "port": 0, "auto_create_topics": True, **changes, "store": store}
+    return BrokerSettings(**values)
 
 
 def _check_may_block(method: str) -> None:

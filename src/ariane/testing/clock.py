@@ -1,4 +1,4 @@
-"""A clock that a test moves by hand."""
+"""A fake clock for tests: time passes only through `advance()`."""
 
 import asyncio
 import heapq
@@ -28,7 +28,7 @@ class FakeClock(Clock):
         await woken.wait()
 
     async def advance(self, seconds: float) -> None:
-        """Moves time and lets everything that waited for it run."""
+        """Moves time forward and lets all tasks run that waited for it."""
         target = self._elapsed_s + seconds
         await _let_others_run()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -39,6 +39,6 @@ class FakeClock(Clock):
 
 
 async def _let_others_run() -> None:
-    """A few turns of the loop: enough for a woken task to act and to go to sleep again."""
+    """A few event-loop iterations: enough for a woken task to run and to sleep again."""
     for _ in range(10):
         await asyncio.sleep(0)

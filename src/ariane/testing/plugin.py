@@ -1,4 +1,4 @@
-"""The pytest plugin: fixture `ariane_broker`. It imports nothing of Ariane until a test asks for the fixture."""
+"""The pytest plugin: fixture `ariane_broker`. Imports nothing of Ariane until a test uses the fixture."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ariane_broker_settings() -> dict[str, Any]:
-    """What the broker of `ariane_broker` is told on top of its defaults: override it with names of BrokerSettings."""
+    """Settings for the broker of `ariane_broker`, by their names in BrokerSettings: override this fixture."""
     return {}
 
 
@@ -20,7 +20,7 @@ def ariane_broker_settings() -> dict[str, Any]:
 def ariane_broker(tmp_path: Path, ariane_broker_settings: dict[str, Any]) -> "Iterator[BrokerForTests]":
     """A nameserver and an empty broker on free ports of this machine, for one test.
 
-    Any RocketMQ client can use it: tell it `ariane_broker.namesrv`. The first send to a topic makes it.
+    Any RocketMQ client can use it, with the nameserver `ariane_broker.namesrv`. The first send to a topic creates it.
     """
     from ariane.testing.broker import running_broker
 

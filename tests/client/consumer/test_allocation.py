@@ -12,7 +12,7 @@ from ariane.client.consumer.allocation import (
     AVERAGELY,
     BY_CIRCLE,
     Allocation,
-    Ring,
+    HashRing,
     by_config,
     consistent_hash,
     machine_room,
@@ -83,4 +83,4 @@ def test_who_is_not_a_member_owns_nothing() -> None:
 
 
 def test_an_empty_ring_owns_nothing() -> None:
-    assert Ring([]).owner_of("anything") is None
+    assert HashRing([]).owner_of("anything") is None

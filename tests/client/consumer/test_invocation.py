@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.client.consumer.invocation import HandlerCalls, Retry, Verdict
+from ariane.client.consumer.invocation import HandlerCalls, HandlerOutcome, Retry
 from ariane.client.consumer.message import Received
 from ariane.client.core.user_calls import UserCalls
 from tests.client.consumer.test_queues import message
@@ -18,7 +18,7 @@ def calls_of(handler: Any, **options: Any) -> HandlerCalls:
     return HandlerCalls(**{"batch": 1, "timeout_s": 10.0, "user": UserCalls(2), "default": handler, **options})
 
 
-async def verdict_of(handler: Any, count: int = 1, **options: Any) -> Verdict:
+async def verdict_of(handler: Any, count: int = 1, **options: Any) -> HandlerOutcome:
     calls = calls_of(handler, **options)
     try:
         return await calls.run([message(offset) for offset in range(count)])
@@ -32,8 +32,8 @@ async def test_whoever_returns_has_consumed(returned: object) -> None:
 
 
 async def test_false_and_retry_have_not() -> None:
-    assert await verdict_of(lambda _message: False) == Verdict(0)
-    assert await verdict_of(lambda _message: Retry(delay_level=5)) == Verdict(0, 5)
+    assert await verdict_of(lambda _message: False) == HandlerOutcome(0)
+    assert await verdict_of(lambda _message: Retry(delay_level=5)) == HandlerOutcome(0, 5)
 
 
 @pytest.mark.parametrize(("done", "counted"), [(-1, 0), (0, 0), (2, 2), (9, 3)])
@@ -146,7 +146,7 @@ async def test_what_a_handler_returns_after_a_wait_counts() -> None:
         await asyncio.sleep(0)
         return Retry(delay_level=5)
 
-    assert await verdict_of(handle) == Verdict(0, 5)
+    assert await verdict_of(handle) == HandlerOutcome(0, 5)
 
 
 async def test_they_are_counted_as_well() -> None:
@@ -157,8 +157,10 @@ async def test_they_are_counted_as_well() -> None:
     assert calls.counts["orders"].consumed == 5
 
 
-@pytest.mark.parametrize(("returned", "verdict"), [(False, Verdict(0)), (Retry(delay_level=5), Verdict(0, 5))])
-async def test_one_that_does_not_want_its_message_ends_the_row(returned: object, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("returned", "verdict"), [(False, HandlerOutcome(0)), (Retry(delay_level=5), HandlerOutcome(0, 5))]
+)
+async def test_one_that_does_not_want_its_message_ends_the_row(returned: object, verdict: HandlerOutcome) -> None:
     async def handle(message: Received) -> object:
         return returned if message.queue_offset == 1 else None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ariane.client.consumer.offsets import GroupOffsets, OffsetTable
+from ariane.client.consumer.offsets import OffsetTable, RemoteBrokerOffsetStore
 from ariane.model.route import MessageQueue
 from tests.client.cluster_fixture import Ground, fresh
 
@@ -86,12 +86,12 @@ async def test_a_group_keeps_its_offsets_at_the_broker(ground: Ground) -> None:
     topic = await ground.topic(queues=1)
     await ground.send(topic, b"a", b"b", b"c")
     (queue,) = await ground.queues(topic)
-    offsets = GroupOffsets(ground.instance, fresh("group"))
+    offsets = RemoteBrokerOffsetStore(ground.instance, fresh("group"))
     assert await offsets.save({queue: 2}) == {queue}
     assert await offsets.load(queue) == 2
 
 
 async def test_a_broker_that_is_not_known_is_no_answer_of_none(ground: Ground) -> None:
     nowhere = MessageQueue(topic=await ground.topic(), broker_name="no-such-broker", queue_id=0)
-    offsets = GroupOffsets(ground.instance, fresh("group"))
+    offsets = RemoteBrokerOffsetStore(ground.instance, fresh("group"))
     assert await offsets.save({nowhere: 2}) == set()

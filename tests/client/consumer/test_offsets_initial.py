@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ariane.client.consumer.offsets import Start, find_beginning
+from ariane.client.consumer.offsets import Start, find_start_offset
 from ariane.errors import ClientError
 from ariane.model.group import ConsumeFromWhere
 from ariane.model.route import MessageQueue
@@ -27,25 +27,28 @@ class Ends:
 
 
 async def test_a_stored_offset_always_wins() -> None:
-    beginning = await find_beginning(QUEUE, 123, Start.of("earliest"), Ends())
-    assert beginning == (123, "the group's stored offset")
+    start_offset = await find_start_offset(QUEUE, 123, Start.of("earliest"), Ends())
+    assert start_offset == (123, "the group's stored offset")
 
 
 async def test_without_one_the_start_decides_and_is_named() -> None:
-    assert await find_beginning(QUEUE, None, Start.of("earliest"), Ends()) == (100, "no stored offset; start=earliest")
-    assert await find_beginning(QUEUE, None, Start.of("latest"), Ends()) == (200, "no stored offset; start=latest")
-    at_moment = await find_beginning(QUEUE, None, Start.of(MOMENT), Ends())
+    assert await find_start_offset(QUEUE, None, Start.of("earliest"), Ends()) == (
+        100,
+        "no stored offset; start=earliest",
+    )
+    assert await find_start_offset(QUEUE, None, Start.of("latest"), Ends()) == (200, "no stored offset; start=latest")
+    at_moment = await find_start_offset(QUEUE, None, Start.of(MOMENT), Ends())
     assert at_moment == (150, "no stored offset; start=2026-01-01T00:00:00+00:00")
 
 
 async def test_retries_are_never_skipped() -> None:
-    assert (await find_beginning(RETRIES, None, Start.of("latest"), Ends())).offset == 100
+    assert (await find_start_offset(RETRIES, None, Start.of("latest"), Ends())).offset == 100
 
 
 async def test_zero_is_named_for_what_it_may_be() -> None:
-    beginning = await find_beginning(QUEUE, 0, Start.of("latest"), Ends())
-    assert beginning.offset == 0
-    assert "answers 0" in beginning.reason
+    start_offset = await find_start_offset(QUEUE, 0, Start.of("latest"), Ends())
+    assert start_offset.offset == 0
+    assert "returned 0" in start_offset.reason
 
 
 def test_a_start_is_told_to_brokers_in_their_words() -> None:

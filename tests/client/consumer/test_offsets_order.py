@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.offsets import GroupOffsets
+from ariane.client.consumer.offsets import RemoteBrokerOffsetStore
 from ariane.client.consumer.push import PushConsumer
 from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
@@ -66,7 +66,7 @@ async def test_a_broker_is_given_one_offset_at_a_time() -> None:
         await calls.call(names, registration(TOPIC, broker="a", address=str(server.address)))
         async with Instance.open(ClientSettings(nameservers=names)) as instance:
             await instance.routes.route(TOPIC)
-            offsets = GroupOffsets(instance, GROUP)
+            offsets = RemoteBrokerOffsetStore(instance, GROUP)
             queues = {MessageQueue(topic=TOPIC, broker_name="a", queue_id=number): 10 + number for number in range(4)}
             # Together, and as queues do that are given up one by one.
             await asyncio.gather(offsets.save(queues), *(offsets.save({queue: 20}) for queue in queues))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ariane.client.consumer.allocation import BY_CIRCLE
 from ariane.client.consumer.push import PushConsumer
-from ariane.client.consumer.queues import HeldQueue
+from ariane.client.consumer.queues import AssignedQueue
 from ariane.model.topic import Permission
 from ariane.wire.codes import RequestCode
 from ariane.wire.fields import Response
@@ -71,12 +71,13 @@ async def test_a_job_that_ended_by_a_mistake_is_started_anew() -> None:
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print) as consumer:
         await until(lambda: len(consumer.queues) == 2)
         await queue.until_heard(RequestCode.PULL_MESSAGE, 2)  # one of each queue: the next is of the job started anew
-        held: HeldQueue = next(one for one in consumer._running[1].member.held.all() if one.queue.topic == TOPIC)
-        held._tasks.cancel()
+        queues = consumer._running[1].member.assigned
+        assigned: AssignedQueue = next(one for one in queues.all() if one.queue.topic == TOPIC)
+        assigned._tasks.cancel()
         pulls = len(queue.heard_of(RequestCode.PULL_MESSAGE))
         consumer._running[1].member.rebalance_soon()
         await queue.until_heard(RequestCode.PULL_MESSAGE, pulls + 1)
-        assert consumer._running[1].member.held.get(held.queue) is not held
+        assert queues.get(assigned.queue) is not assigned
 
 
 async def test_a_connection_that_breaks_is_opened_again_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ariane.client.consumer.subscriptions import passes, subscription_of
+from ariane.client.consumer.subscriptions import matches, subscription_of
 from ariane.errors import ClientError
 from ariane.model.group import ExpressionType
 from tests.client.consumer.test_queues import message
@@ -10,7 +10,7 @@ from tests.client.consumer.test_queues import message
 def test_a_star_or_nothing_means_every_message(expression: str) -> None:
     subscription = subscription_of("orders", expression)
     assert (subscription.sub_string, subscription.tags_set, subscription.code_set) == ("*", [], [])
-    assert passes(subscription, message(0))
+    assert matches(subscription, message(0))
 
 
 def test_tags_are_split_trimmed_and_hashed_as_java_does() -> None:
@@ -26,13 +26,13 @@ def test_two_tags_with_one_hash_are_one_code_and_two_tags() -> None:
 
 
 def test_a_message_without_a_tag_does_not_pass_a_tag() -> None:
-    assert not passes(subscription_of("orders", "paid"), message(0))
+    assert not matches(subscription_of("orders", "paid"), message(0))
 
 
 def test_sql_is_sent_as_it_is_and_not_looked_at_here() -> None:
     subscription = subscription_of("orders", sql="price > 100")
     assert (subscription.sub_string, subscription.expression_type) == ("price > 100", ExpressionType.SQL92)
-    assert passes(subscription, message(0))
+    assert matches(subscription, message(0))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.lifecycle import PlainProducer
+from ariane.client.core.lifecycle import NonTransactionalProducer
 from ariane.client.settings import ClientSettings
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
@@ -37,7 +37,7 @@ async def test_a_farewell_waits_for_the_answer_to_a_heartbeat() -> None:
         await calls.call(names, registration("T", address=str(server.address)))
         async with Instance.open(ClientSettings(nameservers=names)) as instance, asyncio.timeout(PATIENCE_S):
             await instance.routes.route("T")
-            instance.register_producer("pg", PlainProducer("pg"))
+            instance.register_producer("pg", NonTransactionalProducer("pg"))
             await broker.greeted.wait()
             farewell = asyncio.ensure_future(instance.unregister_producer("pg"))
             await calls.call(str(server.address), registration("T", address=str(server.address)))  # a turn for both

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.lifecycle import PlainProducer
+from ariane.client.core.lifecycle import NonTransactionalProducer
 from ariane.client.settings import ClientSettings, settings_for
 from ariane.errors import ClientClosed, ClientError, SettingsError
 from ariane.settings import Secret
@@ -125,7 +125,7 @@ async def test_brokers_hear_of_a_new_part_at_once_and_every_thirty_seconds() -> 
     clock = FakeClock()
     async with cluster("T") as servers, Instance.open(settings(servers), clock=clock) as instance:
         await instance.routes.route("T")
-        instance.register_producer("pg", PlainProducer("pg"))
+        instance.register_producer("pg", NonTransactionalProducer("pg"))
         (beat,) = await servers.broker.until_heard(RequestCode.HEART_BEAT)
         data = HeartbeatData.from_bytes(beat.body)
         assert data.client_id == instance.client_id
@@ -138,7 +138,7 @@ async def test_brokers_hear_of_a_new_part_at_once_and_every_thirty_seconds() -> 
 
 async def test_a_broker_that_appears_in_a_route_hears_from_us_at_once() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
-        instance.register_producer("pg", PlainProducer("pg"))
+        instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.routes.route("T")
         await servers.broker.until_heard(RequestCode.HEART_BEAT)
 
@@ -153,7 +153,7 @@ async def test_without_parts_no_broker_is_bothered() -> None:
 async def test_brokers_are_told_when_a_part_leaves() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
         await instance.routes.route("T")
-        instance.register_producer("pg", PlainProducer("pg"))
+        instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.heartbeat_now()
         await instance.unregister_producer("pg")
         (leave,) = servers.broker.heard_of(RequestCode.UNREGISTER_CLIENT)
@@ -164,13 +164,13 @@ async def test_a_broker_that_is_down_does_not_hurt_the_others() -> None:
     async with cluster("T", brokers=2) as servers, Instance.open(settings(servers)) as instance:
         await instance.routes.route("T")
         await servers.brokers[0].stop()
-        instance.register_producer("pg", PlainProducer("pg"))
+        instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.heartbeat_now()
         assert servers.brokers[1].heard_of(RequestCode.HEART_BEAT)
 
 
 async def test_one_client_has_one_producer_of_a_group() -> None:
     async with Instance.open(settings("127.0.0.1:9876")) as instance:
-        instance.register_producer("pg", PlainProducer("pg"))
+        instance.register_producer("pg", NonTransactionalProducer("pg"))
         with pytest.raises(ClientError, match="already has a producer"):
-            instance.register_producer("pg", PlainProducer("pg"))
+            instance.register_producer("pg", NonTransactionalProducer("pg"))

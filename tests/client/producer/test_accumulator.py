@@ -21,19 +21,19 @@ def producer(servers: Cluster, **options: object) -> Producer:
     return Producer(servers.nameserver, group="pg", **options)  # type: ignore[arg-type]
 
 
-def envelope(size: int) -> PreparedMessage:
+def prepared_message(size: int) -> PreparedMessage:
     body = b"x" * size
     return PreparedMessage(Message(topic="T", body=body), "K", "", body, 0)
 
 
 @given(st.lists(st.integers(1, 400), max_size=1200), st.integers(100, 2000))
 def test_runs_keep_order_and_lose_nothing(sizes: list[int], bytes_max: int) -> None:
-    envelopes = [envelope(size) for size in sizes]
-    runs = list(split(envelopes, bytes_max))
-    assert [one for run in runs for one in run] == envelopes
+    messages = [prepared_message(size) for size in sizes]
+    runs = list(split(messages, bytes_max))
+    assert [message for run in runs for message in run] == messages
     for run in runs:
         assert len(run) <= BATCH_COUNT_MAX
-        assert len(run) == 1 or sum(one.batched_size for one in run) <= bytes_max
+        assert len(run) == 1 or sum(message.batched_size for message in run) <= bytes_max
 
 
 async def test_messages_sent_at_the_same_time_leave_together_and_each_gets_its_own_result() -> None:

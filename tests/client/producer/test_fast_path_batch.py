@@ -55,7 +55,7 @@ def test_a_batch_from_the_template_is_that_of_the_general_way(
     rows: list[tuple[bytes, bytes, int]], wait_stored: bool, opaque: int, now_ms: int
 ) -> None:
     parcel = batch(rows, wait_stored=wait_stored)
-    general = encode_frame(request_command(parcel.request(QUEUE, SETTINGS, now_ms), opaque=opaque))
+    general = encode_frame(request_command(parcel.wire_request(QUEUE, SETTINGS, now_ms), opaque=opaque))
     template = BatchTemplate(QUEUE, SETTINGS, wait_stored=wait_stored, unit_mode=False)
     assert template.frame(opaque, now_ms, parcel) == general
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.client.consumer.pull_request import PullTemplate
-from ariane.client.producer.fast_path import SendTemplate, encode_simple_properties, words_text
-from ariane.client.producer.message import prepare_plain
+from ariane.client.producer.fast_path import SendTemplate, encode_keys_and_tags, encode_simple_properties
+from ariane.client.producer.message import prepare_uncompressed
 from ariane.client.producer.request import Single
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected
@@ -36,7 +36,7 @@ plain = st.builds(
 
 def general_text(message: Message) -> str | None:
     try:
-        return prepare_plain(message, KEY, SETTINGS).properties
+        return prepare_uncompressed(message, KEY, SETTINGS).properties
     except MessageRejected:
         return None
 
@@ -50,7 +50,7 @@ def test_what_is_written_is_what_the_general_way_writes(message: Message) -> Non
 
 @given(words | st.lists(words, max_size=3) | st.sampled_from(["order-1", "a b"]), st.none() | words)
 def test_the_words_of_a_message_are_those_of_the_general_way(keys: str | list[str], tags: str | None) -> None:
-    text = words_text(keys, tags)
+    text = encode_keys_and_tags(keys, tags)
     if text is not None:
         general = general_text(Message(topic="orders", body=b"x", keys=keys, tags=tags))
         assert f"{text}WAIT\x01true\x02UNIQ_KEY\x01{KEY}\x02" == general
@@ -58,7 +58,7 @@ def test_the_words_of_a_message_are_those_of_the_general_way(keys: str | list[st
 
 @pytest.mark.parametrize(("keys", "tags"), [(5, None), ({"a"}, None), ([["a"]], None), ("", 5), ("k", ["a"])])
 def test_words_of_odd_kinds_are_left_to_the_general_way(keys: object, tags: object) -> None:
-    assert words_text(keys, tags) is None
+    assert encode_keys_and_tags(keys, tags) is None
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_send_from_the_template_is_that_of_the_general_way(text: str, body: by
     except UnicodeEncodeError:
         return
     queue = MessageQueue(topic="100%-orders", broker_name="a", queue_id=3)
-    envelope = prepare_plain(Message(topic="orders", body=body), KEY, SETTINGS)
-    request = Single(envelope).request(queue, SETTINGS, now_ms)
+    prepared = prepare_uncompressed(Message(topic="orders", body=body), KEY, SETTINGS)
+    request = Single(prepared).wire_request(queue, SETTINGS, now_ms)
     general = type(request)(
         **{name: getattr(request, name) for name in request.__struct_fields__}
         | {"topic": queue.topic, "properties": text}

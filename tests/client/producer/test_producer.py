@@ -226,7 +226,7 @@ async def test_the_time_covers_all_attempts() -> None:
 async def test_an_answer_that_cannot_be_read_leaves_the_outcome_open() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.append(refusal(ResponseCode.SUCCESS))  # success, but it does not say where
-        with pytest.raises(SendFailed, match=r"answer cannot be read.*may have been stored"):
+        with pytest.raises(SendFailed, match=r"response cannot be read.*may have been stored"):
             await sender.send("T", b"x")
 
 

@@ -13,7 +13,7 @@ def test_the_pauses_are_apaches(latency_s: float, pause_s: float) -> None:
 
 def test_a_slow_broker_is_left_alone_until_its_pause_is_over() -> None:
     table = FaultTable()
-    table.took("a", 0.6, now=100)
+    table.record_latency("a", 0.6, now=100)
     assert not table.is_usable("a", now=129.9)
     assert table.is_usable("a", now=130)
     assert table.is_usable("b", now=100)
@@ -21,9 +21,9 @@ def test_a_slow_broker_is_left_alone_until_its_pause_is_over() -> None:
 
 def test_a_fast_answer_clears_a_broker() -> None:
     table = FaultTable()
-    table.failed("a", now=0)
+    table.record_failure("a", now=0)
     assert not table.is_usable("a", now=599)
-    table.took("a", 0.01, now=1)
+    table.record_latency("a", 0.01, now=1)
     assert table.is_usable("a", now=1)
 
 
@@ -31,5 +31,5 @@ def test_when_all_are_bad_one_of_the_better_half_is_taken_in_turn() -> None:
     table = FaultTable()
     assert table.least_bad(now=0) is None
     for name, latency_s in (("a", 0.6), ("b", 20), ("c", 1.0), ("d", 3.0)):
-        table.took(name, latency_s, now=0)
+        table.record_latency(name, latency_s, now=0)
     assert {table.least_bad(now=1) for _ in range(4)} == {"a", "c"}

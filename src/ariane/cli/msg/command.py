@@ -18,7 +18,7 @@ from ariane.client.admin.messages import FoundMessages
 from ariane.client.admin.requests import Failure
 from ariane.client.admin.traces import MessageTrace
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.subscriptions import ALL, passes, subscription_of
+from ariane.client.consumer.subscriptions import ALL, matches, subscription_of
 from ariane.client.core.queue_bounds import readable_queues
 from ariane.client.producer.result import SendResult
 from ariane.client.producer.tracing import TRACE_TOPIC
@@ -204,7 +204,7 @@ class Scan:
                 found.is_cut = True
                 break
             scanned += 1
-            if passes(wanted, message) and self._has_text(message):
+            if matches(wanted, message) and self._has_text(message):
                 found.messages.append(message)
         found.scanned = scanned
         return found

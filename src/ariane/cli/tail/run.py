@@ -14,7 +14,7 @@ from ariane.client.consumer.message import Received
 from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEndPages, readable_queues
+from ariane.client.core.queue_bounds import QueueBounds, readable_queues
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError
 from ariane.lifecycle import Backoff, TaskSet
@@ -71,7 +71,7 @@ class TopicReader:
             self.places[place.queue] = place
 
     async def _place(self, queue: MessageQueue) -> _Place:
-        ends = QueueEndPages(self.instance)
+        ends = QueueBounds(self.instance)
         end = await ends.max_offset(queue)
         begin = end
         if self.start == "earliest":

@@ -1,4 +1,4 @@
-"""Administration: one file per area, each verb over one typed call. Begin at admin.py."""
+"""The admin API: one module per area, one method per admin request. Start at admin.py."""
 
 from ariane.client.admin.admin import Admin
 

@@ -1,4 +1,4 @@
-"""Accounts and white lists, for brokers with access control."""
+"""Admin API for accounts and white lists of brokers with access control (ACL)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,27 +20,27 @@ from ariane.wire.requests.acl import (
 
 
 class AccountAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def rules(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[AccessRules]:
-        """The accounts and white lists of each broker, without secrets: Apache's brokers tell them, we do not."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        responses = (await self._desk.each(brokers, GetAccessRules())).some("reading accounts")
+        """The accounts and white lists of each broker. Secret keys, which Apache's brokers return, are left out."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        responses = (await self._requests.each(brokers, GetAccessRules())).some("reading accounts")
         return responses.mapped(lambda response: _without_secrets(response.body))
 
     async def versions(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[DataVersion]:
-        """Which edition of its rules each broker has: brokers of a cluster should not differ."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        responses = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        """The version of the rules of each broker: brokers of a cluster should have the same."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        responses = (await self._requests.each(brokers, GetAccessVersion())).some("reading versions of accounts")
         return responses.mapped(lambda response: decode_json(response.version.encode(), DataVersion))
 
     async def file_versions(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str | None, DataVersion]]:
-        """The same for each of its files, by their names; brokers before 4.9 have one and do not name it."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        responses = (await self._desk.each(brokers, GetAccessVersion())).some("reading versions of accounts")
+        """The same for each ACL file, by name; brokers before 4.9 have one file without a name."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        responses = (await self._requests.each(brokers, GetAccessVersion())).some("reading versions of accounts")
         return responses.mapped(_by_file)
 
     async def put(
@@ -57,8 +57,8 @@ class AccountAdmin:
         cluster: str | None = None,
         broker: str | None = None,
     ) -> list[Broker]:
-        """Makes an account or changes what is named; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        """Creates an account, or changes the given fields; permissions are "DENY", "PUB", "SUB" or "PUB|SUB"."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
         request = UpdateAccount(
             access_key=access_key,
             secret_key=secret_key,
@@ -69,19 +69,19 @@ class AccountAdmin:
             topic_perms=_perms(topic_perms),
             group_perms=_perms(group_perms),
         )
-        return (await self._desk.each(brokers, request)).all(f"putting account {access_key}")
+        return (await self._requests.each(brokers, request)).all(f"putting account {access_key}")
 
     async def delete(self, access_key: str, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, DeleteAccount(access_key))).all(f"deleting account {access_key}")
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        return (await self._requests.each(brokers, DeleteAccount(access_key))).all(f"deleting account {access_key}")
 
     async def set_white_list(
         self, addresses: Iterable[str], *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
-        """Addresses from which everybody may do everything. Replaces the list."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
+        """Addresses from which every request is allowed. Replaces the list."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
         request = UpdateGlobalWhiteList(",".join(addresses))
-        return (await self._desk.each(brokers, request)).all("setting the white list")
+        return (await self._requests.each(brokers, request)).all("setting the white list")
 
 
 def _by_file(response: AccessVersionResponse) -> dict[str | None, DataVersion]:
@@ -96,7 +96,7 @@ def _perms(perms: Mapping[str, str] | None) -> str | None:
         return None
     for name in perms:
         if "," in name or "=" in name:
-            raise ClientError(f"{name!r} is no name of a topic or a group: it has ',' or '='")
+            raise ClientError(f"{name!r} is not a valid topic or group name: it contains ',' or '='")
     return ",".join(f"{name}={perm}" for name, perm in perms.items())
 
 

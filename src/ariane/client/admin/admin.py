@@ -1,4 +1,4 @@
-"""Administration of a cluster: everything that mqadmin does, as functions.
+"""The admin client: everything that mqadmin does, as methods.
 
 async with Admin("127.0.0.1:9876") as admin:
     await admin.topics.create("orders", queues=8)
@@ -26,10 +26,10 @@ _TIMEOUT_S = 5.0  # as in Apache's tool
 
 
 class Admin:
-    """One area of administration each, and nothing else.
+    """One attribute for each area of administration.
 
-    Questions go to all brokers concerned at the same time. An answer with a part missing says so (`failures`,
-    `is_complete`); a change that was not made everywhere is an error that says where it was made.
+    Requests go to all brokers concerned concurrently. An incomplete result says so (`failures`, `is_complete`); a
+    change that was not made everywhere raises an error that says where it was made.
     """
 
     topics: TopicAdmin
@@ -54,14 +54,14 @@ class Admin:
         self.client_settings = settings_for(nameservers, settings)
         self._clock = clock
         self._lifetime = Lifetime("admin", self._open)
-        desk = AdminRequests(self._instance, timeout_s)
-        self.topics, self.groups, self.offsets = TopicAdmin(desk), GroupAdmin(desk), OffsetAdmin(desk)
-        self.queues, self.messages, self.clients = QueueAdmin(desk), MessageAdmin(desk), ClientAdmin(desk)
-        self.cluster, self.brokers = ClusterAdmin(desk), BrokerAdmin(desk)
-        self.nameservers, self.accounts = NameserverAdmin(desk), AccountAdmin(desk)
+        requests = AdminRequests(self._instance, timeout_s)
+        self.topics, self.groups, self.offsets = TopicAdmin(requests), GroupAdmin(requests), OffsetAdmin(requests)
+        self.queues, self.messages, self.clients = QueueAdmin(requests), MessageAdmin(requests), ClientAdmin(requests)
+        self.cluster, self.brokers = ClusterAdmin(requests), BrokerAdmin(requests)
+        self.nameservers, self.accounts = NameserverAdmin(requests), AccountAdmin(requests)
 
     async def start(self) -> None:
-        """Contacts nobody yet."""
+        """Opens no connection yet."""
         await self._lifetime.start()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The cluster as a whole: which brokers there are, and how each is doing."""
+"""Admin API for clusters, brokers and nameservers: state, statistics and settings."""
 
 import re
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ _UNITS = ("", *"KMGTPE")
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker says of itself. Brokers do not all tell the same: what one does not tell is None here."""
+    """The runtime statistics of a broker. Brokers do not all report the same: a missing value is None."""
 
     table: Mapping[str, str]
-    """Everything, under Apache's names."""
+    """All values, under Apache's names."""
 
     @property
     def version(self) -> str | None:
@@ -55,7 +55,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def get_tps(self) -> float | None:
-        """Messages given to consumers a second, over the last ten seconds."""
+        """Messages delivered to consumers a second, over the last ten seconds."""
         return self._number("getTransferedTps")
 
     @property
@@ -64,9 +64,9 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def commit_log_free_bytes(self) -> int | None:
-        """Free on the disk of the commit log, as exactly as a broker writes it: `Free : 1.5 GiB`."""
-        told = _FREE.search(self.table.get("commitLogDirCapacity", ""))
-        return None if told is None else int(float(told[1]) * 1024 ** _UNITS.index(told[2]))
+        """Free bytes on the disk of the commit log, as precise as the broker's text: `Free : 1.5 GiB`."""
+        match = _FREE.search(self.table.get("commitLogDirCapacity", ""))
+        return None if match is None else int(float(match[1]) * 1024 ** _UNITS.index(match[2]))
 
     @property
     def earliest_message_ms(self) -> int | None:
@@ -74,7 +74,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         return int(earliest) if earliest is not None and earliest >= 0 else None
 
     def _number(self, name: str) -> float | None:
-        """Rates are three numbers: over 10 s, a minute and ten minutes. The first is wanted."""
+        """Rates are three numbers: over 10 s, a minute and ten minutes. Returns the first."""
         try:
             return float(self.table[name].split()[0])
         except (KeyError, IndexError, ValueError):
@@ -82,23 +82,23 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def map(self) -> ClusterMap:
         """As the nameserver has it."""
-        return await self._desk.cluster_map()
+        return await self._requests.cluster_map()
 
     async def names(self) -> list[str]:
-        return sorted((await self._desk.cluster_map()).cluster_addr_table)
+        return sorted((await self._requests.cluster_map()).cluster_addr_table)
 
     async def brokers(self, *, cluster: str | None = None, slaves: bool = True) -> list[Broker]:
-        return await self._desk.brokers(cluster=cluster, slaves=slaves)
+        return await self._requests.brokers(cluster=cluster, slaves=slaves)
 
     async def runtime(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[Runtime]:
-        """How each broker is doing, slaves too. One that is down is among the failures."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker, slaves=True)
-        return (await self._desk.each(brokers, GetRuntimeInfo())).mapped(
+        """The runtime statistics of each broker, including slaves. A broker that is down is among the failures."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker, slaves=True)
+        return (await self._requests.each(brokers, GetRuntimeInfo())).mapped(
             lambda response: Runtime(table=response.body.table)
         )
 
@@ -106,26 +106,24 @@ class ClusterAdmin:
         self, name: str, key: str, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[BrokerStats]:
         """A counter such as TOPIC_PUT_NUMS for a key such as a topic, by minute, hour and day."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, GetBrokerStats(name, key))).mapped(lambda response: response.body)
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        return (await self._requests.each(brokers, GetBrokerStats(name, key))).mapped(lambda response: response.body)
 
     async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
-        """Takes a broker out of all sends, so that it can be stopped without a failed one. Topics, by nameserver."""
-        responses = await self._desk.each_nameserver(WipeWritePermission(broker_name))
-        responses.all(f"taking {broker_name} out of sends")
+        """Stops sends to a broker, so that it can be stopped without a failed send. Number of topics, by nameserver."""
+        responses = await self._requests.each_nameserver(WipeWritePermission(broker_name))
+        responses.all(f"removing the write permission of {broker_name}")
         return {nameserver: response.wipe_topic_count for nameserver, response in responses.responses.items()}
 
     async def add_write_permission(self, broker_name: str) -> dict[str, int]:
-        responses = await self._desk.each_nameserver(AddWritePermission(broker_name))
-        responses.all(f"taking {broker_name} into sends")
+        responses = await self._requests.each_nameserver(AddWritePermission(broker_name))
+        responses.all(f"adding the write permission of {broker_name}")
         return {nameserver: response.add_topic_count for nameserver, response in responses.responses.items()}
 
 
-# --- properties ---
-#
-# Settings as text: `name=value` lines, as Java's properties files have them.
+# --- settings as `name=value` lines, as in Java's properties files ---
 
-# Java's broker takes each line apart at the first "=" and knows escapes; ours reads by the same rules.
+# Java's broker splits each line at the first "=" and knows escapes; Ariane's broker reads by the same rules.
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
@@ -136,85 +134,79 @@ def read_table(text: str) -> dict[str, str]:
 def properties_text(settings: Mapping[str, str]) -> str:
     for name in settings:
         if not name or not name.replace(".", "").replace("_", "").isalnum():
-            raise ClientError(f"{name!r} is no name of a setting: letters, digits, '.' and '_' expected")
+            raise ClientError(f"{name!r} is not a valid setting name: letters, digits, '.' and '_' expected")
     return "".join(f"{name}={value.translate(_ESCAPES)}\n" for name, value in settings.items())
 
 
-# --- brokers ---
-#
-# Brokers one by one: their settings, and house-keeping on demand.
-
-
 class BrokerAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
+    """Settings of brokers, and housekeeping on demand."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def config(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker, slaves=True)
-        responses = (await self._desk.each(brokers, GetBrokerSettings())).some("reading settings")
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker, slaves=True)
+        responses = (await self._requests.each(brokers, GetBrokerSettings())).some("reading settings")
         return responses.mapped(lambda response: read_table(response.body))
 
     async def set_config(
         self, settings: Mapping[str, str], *, cluster: str | None = None, broker: str | None = None
     ) -> list[Broker]:
-        """Changes settings of running brokers. Ours take those marked live, until the next start; Apache's take any."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        responses = await self._desk.each(brokers, UpdateBrokerSettings(properties_text(settings)))
+        """Changes settings of running brokers. Ariane accepts live settings, until the next start; Apache's all."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        responses = await self._requests.each(brokers, UpdateBrokerSettings(properties_text(settings)))
         return responses.all("changing settings")
 
     async def clean_expired_queues(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """Removes queues whose messages have all gone from the log."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, CleanExpiredConsumeQueues())).all("removing expired queues")
+        """Removes queues whose messages have all been deleted from the log."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        return (await self._requests.each(brokers, CleanExpiredConsumeQueues())).all("removing expired queues")
 
     async def clean_unused_topics(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
         """Removes the queues of topics that no longer exist."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, CleanUnusedTopics())).all("removing unused topics")
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        return (await self._requests.each(brokers, CleanUnusedTopics())).all("removing unused topics")
 
     async def delete_expired_files(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
-        """Removes commit log files that are past their time now, and not at the hour set for it."""
-        brokers = await self._desk.brokers(cluster=cluster, broker=broker)
-        return (await self._desk.each(brokers, DeleteExpiredCommitLog())).all("removing expired files")
-
-
-# --- nameservers ---
-#
-# Nameservers: their key-value pairs and settings. They do not talk to each other, so a change goes to each of them.
+        """Removes expired commit log files now, instead of at the configured hour."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        return (await self._requests.each(brokers, DeleteExpiredCommitLog())).all("removing expired files")
 
 
 class NameserverAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
+    """Key-value pairs and settings of nameservers. They do not replicate, so a change is sent to each of them."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        return self._desk.instance.settings.nameserver_list
+        return self._requests.instance.settings.nameserver_list
 
     async def get(self, namespace: str, key: str) -> str | None:
-        asked = self._desk.ask_nameserver(GetKeyValue(namespace, key))
-        response = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        call = self._requests.call_nameserver(GetKeyValue(namespace, key))
+        response = await absent_is_none(call, ResponseCode.QUERY_NOT_FOUND)
         return None if response is None else response.value
 
     async def pairs(self, namespace: str) -> dict[str, str]:
-        """All pairs of a namespace; none when there is no such namespace."""
-        asked = self._desk.ask_nameserver(ListKeyValues(namespace))
-        response = await absent_is_none(asked, ResponseCode.QUERY_NOT_FOUND)
+        """All pairs of a namespace; empty if there is no such namespace."""
+        call = self._requests.call_nameserver(ListKeyValues(namespace))
+        response = await absent_is_none(call, ResponseCode.QUERY_NOT_FOUND)
         return {} if response is None else response.body.table
 
     async def put(self, namespace: str, key: str, value: str) -> list[str]:
-        return (await self._desk.each_nameserver(PutKeyValue(namespace, key, value))).all(f"putting {key}")
+        return (await self._requests.each_nameserver(PutKeyValue(namespace, key, value))).all(f"putting {key}")
 
     async def delete(self, namespace: str, key: str) -> list[str]:
-        return (await self._desk.each_nameserver(DeleteKeyValue(namespace, key))).all(f"deleting {key}")
+        return (await self._requests.each_nameserver(DeleteKeyValue(namespace, key))).all(f"deleting {key}")
 
     async def config(self) -> PerNameserver[dict[str, str]]:
         """The settings in force, under RocketMQ's names."""
-        responses = (await self._desk.each_nameserver(GetNameserverSettings())).some("reading settings")
+        responses = (await self._requests.each_nameserver(GetNameserverSettings())).some("reading settings")
         return responses.mapped(lambda response: read_table(response.body))
 
     async def set_config(self, settings: Mapping[str, str]) -> list[str]:
-        """Only Apache's nameservers take it; ours refuse, for the request once let anybody write any file."""
-        responses = await self._desk.each_nameserver(UpdateNameserverSettings(properties_text(settings)))
+        """Only Apache's nameservers accept it. Ariane's refuse it: this request once allowed writing any file."""
+        responses = await self._requests.each_nameserver(UpdateNameserverSettings(properties_text(settings)))
         return responses.all("changing settings")

@@ -1,4 +1,4 @@
-"""Who is in a group: what each broker knows, put together."""
+"""Members of a group: connections merged from all brokers, their running info, and the stored offsets of the group."""
 
 import msgspec
 
@@ -45,86 +45,84 @@ class GroupMembers(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.members)
 
     def subscribes_to(self, topic: str) -> bool:
-        return any(one.topic == topic for one in self.subscriptions)
+        return any(subscription.topic == topic for subscription in self.subscriptions)
 
 
-async def members_of(desk: AdminRequests, group: str) -> GroupMembers:
-    """A member connects only to the brokers of its topics, so all are asked."""
-    asked = await desk.gather(await desk.brokers(), lambda broker: _connections(desk, broker, group))
-    return _joined(group, asked.some(f"members of {group}"))
+async def members_of(requests: AdminRequests, group: str) -> GroupMembers:
+    """Asks all brokers, because a member connects only to the brokers of its topics."""
+    responses = await requests.fan_out(await requests.brokers(), lambda broker: _connections(requests, broker, group))
+    return _merged(group, responses.some(f"members of {group}"))
 
 
-async def _connections(desk: AdminRequests, broker: Broker, group: str) -> ConsumerConnectionsResponse | None:
-    asked = desk.ask(broker.address, GetConsumerConnections(group))
-    return await absent_is_none(asked, ResponseCode.CONSUMER_NOT_ONLINE)
+async def _connections(requests: AdminRequests, broker: Broker, group: str) -> ConsumerConnectionsResponse | None:
+    call = requests.call(broker.address, GetConsumerConnections(group))
+    return await absent_is_none(call, ResponseCode.CONSUMER_NOT_ONLINE)
 
 
-def _joined(group: str, asked: PerBroker[ConsumerConnectionsResponse | None]) -> GroupMembers:
-    told = {broker: response.body for broker, response in asked.responses.items() if response is not None}
-    if not told:
-        return GroupMembers(group=group, failures=asked.failures)
-    any_one = next(iter(told.values()))
-    subscriptions = {topic: one for body in told.values() for topic, one in body.subscription_table.items()}
+def _merged(group: str, responses: PerBroker[ConsumerConnectionsResponse | None]) -> GroupMembers:
+    bodies = {broker: response.body for broker, response in responses.responses.items() if response is not None}
+    if not bodies:
+        return GroupMembers(group=group, failures=responses.failures)
+    first = next(iter(bodies.values()))
+    subscriptions = {topic: value for body in bodies.values() for topic, value in body.subscription_table.items()}
     return GroupMembers(
         group=group,
-        members=_members(told),
+        members=_members(bodies),
         subscriptions=tuple(subscriptions[topic] for topic in sorted(subscriptions)),
-        consume_type=any_one.consume_type,
-        message_model=any_one.message_model,
-        consume_from_where=any_one.consume_from_where,
-        failures=asked.failures,
+        consume_type=first.consume_type,
+        message_model=first.message_model,
+        consume_from_where=first.consume_from_where,
+        failures=responses.failures,
     )
 
 
-def _members(told: dict[Broker, ConsumerConnections]) -> tuple[Member, ...]:
-    found: dict[str, Member] = {}
-    for broker, body in told.items():
-        for one in body.connection_set:
-            known = found.get(one.client_id)
-            brokers = (*(known.brokers if known is not None else ()), broker.name)
-            found[one.client_id] = Member(
-                client_id=one.client_id,
-                address=one.client_addr,
-                language=one.language,
-                version=one.version,
+def _members(bodies: dict[Broker, ConsumerConnections]) -> tuple[Member, ...]:
+    members: dict[str, Member] = {}
+    for broker, body in bodies.items():
+        for connection in body.connection_set:
+            member = members.get(connection.client_id)
+            brokers = (*(member.brokers if member is not None else ()), broker.name)
+            members[connection.client_id] = Member(
+                client_id=connection.client_id,
+                address=connection.client_addr,
+                language=connection.language,
+                version=connection.version,
                 brokers=tuple(dict.fromkeys(brokers)),
             )
-    return tuple(found[client_id] for client_id in sorted(found))
+    return tuple(members[client_id] for client_id in sorted(members))
 
 
-# --- running ---
-#
-# What the members of a group are doing right now: asked of each, through a broker that it is connected to.
+# --- running info, requested from each member through a broker that it is connected to ---
 
-_TIMEOUT_S = 12.0  # the broker gives the member 10
+_TIMEOUT_S = 12.0  # the broker waits 10 s for the member
 
 
 async def running_infos(
-    desk: AdminRequests, group: str, members: GroupMembers, *, stacks: bool = False
+    requests: AdminRequests, group: str, members: GroupMembers, *, stacks: bool = False
 ) -> PerServer[str, ConsumerRunningInfo]:
-    """By client id; members that do not answer are among the failures."""
-    by_id = {one.client_id: one for one in members.members}
-    return await desk.gather(by_id, lambda client_id: running_info(desk, group, by_id[client_id], stacks=stacks))
+    """By client id; members that do not respond are among the failures."""
+    by_id = {member.client_id: member for member in members.members}
+    return await requests.fan_out(
+        by_id, lambda client_id: running_info(requests, group, by_id[client_id], stacks=stacks)
+    )
 
 
-async def running_info(desk: AdminRequests, group: str, member: Member, *, stacks: bool = False) -> ConsumerRunningInfo:
-    for broker in await desk.brokers():
+async def running_info(
+    requests: AdminRequests, group: str, member: Member, *, stacks: bool = False
+) -> ConsumerRunningInfo:
+    for broker in await requests.brokers():
         if broker.name in member.brokers:
             request = GetRunningInfo(group, member.client_id, stacks)
-            return (await desk.ask(broker.address, request, _TIMEOUT_S)).body
-    raise ClientError(f"no broker that consumer {member.client_id} is connected to is known any more: ask again")
+            return (await requests.call(broker.address, request, _TIMEOUT_S)).body
+    raise ClientError(f"no broker that consumer {member.client_id} is connected to is known any more: try again")
 
 
-# --- stored_offsets ---
-#
-# A group's offsets exactly as a broker stores them.
-#
-# Asked for a single offset, brokers answer 0 where there is none but the queue is young, so that new consumers lose
-# nothing. Here the difference matters, so the broker's whole table is asked for: the one that slaves copy.
+async def stored_offsets_at(requests: AdminRequests, broker: Broker, group: str) -> dict[str, dict[int, int]]:
+    """A group's offsets exactly as a broker stores them, by topic and queue id.
 
-
-async def stored_offsets_at(desk: AdminRequests, broker: Broker, group: str) -> dict[str, dict[int, int]]:
-    """By topic and queue id."""
-    table = (await desk.ask(broker.address, GetAllConsumerOffsets())).body.offset_table
+    For a single offset, brokers return 0 if there is none but the queue still begins at 0, so that new consumers lose
+    nothing. Here the difference matters, so the broker's whole table is requested: the one that slaves replicate.
+    """
+    table = (await requests.call(broker.address, GetAllConsumerOffsets())).body.offset_table
     split = ((key.rpartition("@"), offsets) for key, offsets in table.items())
     return {topic: offsets for (topic, _, owner), offsets in split if owner == group}

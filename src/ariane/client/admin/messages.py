@@ -1,4 +1,7 @@
-"""Messages: found by id, by key, by place and by time; sent again, and handed to a consumer."""
+"""Admin API for messages and queues: find messages by id, key, offset or time, trace them, resend them, consume them.
+
+`tracks_of` reports which groups have consumed a message, by comparing its queue offset with their stored offsets.
+"""
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
@@ -13,7 +16,7 @@ from ariane.client.admin.topics import topic_stats
 from ariane.client.admin.traces import MessageTrace, trace_of
 from ariane.client.consumer.message import Received, receive
 from ariane.client.consumer.pull_request import Puller, PullRequest
-from ariane.client.consumer.subscriptions import ALL, passes, subscription_of
+from ariane.client.consumer.subscriptions import ALL, matches, subscription_of
 from ariane.client.core.queue_bounds import readable_queues, to_timestamp_ms
 from ariane.client.producer.result import SendResult
 from ariane.client.producer.sender import Sender
@@ -32,11 +35,9 @@ from ariane.wire.requests.messages import ConsumeQueueEntry, QueryConsumeQueue, 
 from ariane.wire.requests.offsets import GetEarliestStoreTime, SearchOffset
 
 # --- queues ---
-#
-# Queues from within: what lies at an offset or a time, and the entries of their index.
 
 GROUP = "TOOLS_CONSUMER"
-"""What Apache's own tools pull as: every broker has it from the start."""
+"""The group that Apache's tools use for pulls: every broker has it from the start."""
 
 _PULL_BATCH = 32
 
@@ -51,20 +52,22 @@ class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
     min_offset: int
     max_offset: int
     subscription: Subscription | None
-    """Of the group that was asked for: what `eval` of each entry was worked out with."""
+    """Of the requested group: the `eval` of each entry is computed with it."""
     note: str | None
 
 
 class QueueAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
+    """Contents of queues: offsets by time, index entries, and messages."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
 
     async def at_time(self, topic: str, moment: datetime | int) -> dict[MessageQueue, int]:
-        """Of each queue the offset of the first message not stored before `moment` (before 5.0: of the nearest)."""
-        queues = (await topic_stats(self._desk, topic)).by_queue()
-        brokers = {broker.name: broker for broker in await self._desk.of_topic(topic)}
-        responses = await self._desk.together(
-            self._desk.ask(
+        """For each queue, the offset of the first message not stored before `moment` (before 5.0: the nearest one)."""
+        queues = (await topic_stats(self._requests, topic)).by_queue()
+        brokers = {broker.name: broker for broker in await self._requests.brokers_of_topic(topic)}
+        responses = await self._requests.run_all(
+            self._requests.call(
                 brokers[queue.broker_name].address, SearchOffset(topic, queue.queue_id, to_timestamp_ms(moment))
             )
             for queue in queues
@@ -73,16 +76,16 @@ class QueueAdmin:
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """When the oldest message that is still there was stored; None when the queue is empty."""
-        broker = await self._desk.of_queue(queue)
-        response = await self._desk.ask(broker.address, GetEarliestStoreTime(queue.topic, queue.queue_id))
+        broker = await self._requests.broker_of_queue(queue)
+        response = await self._requests.call(broker.address, GetEarliestStoreTime(queue.topic, queue.queue_id))
         return response.timestamp if response.timestamp >= 0 else None
 
     async def entries(self, queue: MessageQueue, index: int, count: int = 10, *, group: str | None = None) -> QueuePage:
-        """The index as it is; with `group`, also whether the group's filter lets each entry pass."""
-        broker = await self._desk.of_queue(queue)
+        """The raw index entries; with `group`, also whether the group's filter matches each entry."""
+        broker = await self._requests.broker_of_queue(queue)
         request = QueryConsumeQueue(queue.topic, queue.queue_id, index, count, group)
-        page = (await self._desk.ask(broker.address, request)).body
-        if not page.queue_data:  # Apache's answer where ours refuses
+        page = (await self._requests.call(broker.address, request)).body
+        if not page.queue_data:  # Apache's broker returns an empty page where Ariane's refuses
             raise ClientError(
                 f"{queue} has no entry {index}: it holds {page.min_queue_index} to {page.max_queue_index - 1}"
             )
@@ -101,8 +104,8 @@ class QueueAdmin:
     async def message_at(self, queue: MessageQueue, offset: int) -> Received | None:
         """The message with exactly this queue offset; None when it is gone or not there yet."""
         request = PullRequest(queue=queue, offset=offset, subscription=subscription_of(queue.topic), count=1)
-        result = await Puller(self._desk.instance, GROUP).pull(request)
-        return next((one for one in result.messages if one.queue_offset == offset), None)
+        result = await Puller(self._requests.instance, GROUP).pull(request)
+        return next((message for message in result.messages if message.queue_offset == offset), None)
 
     async def scan(
         self,
@@ -116,15 +119,15 @@ class QueueAdmin:
     ) -> AsyncGenerator[Received, None]:
         """Every message that is stored now, queue after queue, without moving any group's offset.
 
-        `begin` and `end` are times; the end is not part of it.
+        `begin` and `end` are times; `end` is exclusive.
         """
-        wanted = subscription_of(topic, expression, sql=sql)
-        limits = (await topic_stats(self._desk, topic)).by_queue()
+        subscription = subscription_of(topic, expression, sql=sql)
+        limits = (await topic_stats(self._requests, topic)).by_queue()
         starts = {queue: limit.min_offset for queue, limit in limits.items()}
         if begin is not None:
             starts = await self.at_time(topic, begin)
         for queue in await self._readable(topic, queues):
-            reading = self._read(queue, starts.get(queue, 0), limits[queue].max_offset, wanted)
+            reading = self._read(queue, starts.get(queue, 0), limits[queue].max_offset, subscription)
             async with aclosing(reading):
                 async for message in reading:
                     if end is not None and message.store_timestamp_ms >= to_timestamp_ms(end):
@@ -133,36 +136,34 @@ class QueueAdmin:
                         yield message
 
     async def _readable(self, topic: str, queues: Collection[MessageQueue] | None) -> list[MessageQueue]:
-        readable = readable_queues(topic, await self._desk.route(topic))
+        readable = readable_queues(topic, await self._requests.route(topic))
         unknown = [queue for queue in queues or () if queue not in readable]
         if unknown:
-            raise ClientError(f"{unknown[0]} is no queue that can be read: see the topic's route")
+            raise ClientError(f"{unknown[0]} is not a readable queue: see the topic's route")
         return readable if queues is None else sorted(queues)
 
     async def _read(
-        self, queue: MessageQueue, offset: int, end: int, wanted: Subscription
+        self, queue: MessageQueue, offset: int, end: int, subscription: Subscription
     ) -> AsyncGenerator[Received, None]:
-        puller = Puller(self._desk.instance, GROUP)
+        puller = Puller(self._requests.instance, GROUP)
         while offset < end:
-            request = PullRequest(queue=queue, offset=offset, subscription=wanted, count=_PULL_BATCH)
+            request = PullRequest(queue=queue, offset=offset, subscription=subscription, count=_PULL_BATCH)
             result = await puller.pull(request)
             for message in result.messages:
                 if message.queue_offset < end:
                     yield message
             if result.next_offset <= offset:
-                return  # the queue was cut back meanwhile
+                return  # the queue was truncated meanwhile
             offset = result.next_offset
 
 
-# --- tracks ---
-#
-# Which groups have consumed a message: told by comparing its place in its queue with their offsets.
+# --- tracks: which groups have consumed a message ---
 
 
 class TrackState(StrEnum):
     CONSUMED = "CONSUMED"
     FILTERED = "FILTERED"
-    """The group is past it, but does not subscribe to its tag."""
+    """The group's offset is after it, but the group does not subscribe to its tag."""
     WAITING = "WAITING"
     BROADCASTING = "BROADCASTING"
     """Each member keeps its own offsets: the broker cannot know."""
@@ -175,20 +176,20 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     state: TrackState
     is_online: bool
     behind: int | None = None
-    """While it waits: how many messages of the queue come before it."""
+    """While it waits: how many messages of the queue are before it."""
 
 
-async def tracks_of(desk: AdminRequests, message: Received) -> tuple[Track, ...]:
-    """Asks the broker of the message's queue: no other one knows how far groups are in it."""
-    broker = await desk.of_queue(message.queue)
-    groups = (await desk.ask(broker.address, ListGroupsOfTopic(message.queue.topic))).body.group_list
-    return tuple(await desk.together(_track(desk, group, message) for group in sorted(groups)))
+async def tracks_of(requests: AdminRequests, message: Received) -> tuple[Track, ...]:
+    """Asks the broker of the message's queue: only that broker has the offsets of groups in it."""
+    broker = await requests.broker_of_queue(message.queue)
+    groups = (await requests.call(broker.address, ListGroupsOfTopic(message.queue.topic))).body.group_list
+    return tuple(await requests.run_all(_track(requests, group, message) for group in sorted(groups)))
 
 
-async def _track(desk: AdminRequests, group: str, message: Received) -> Track:
-    members = await members_of(desk, group)
+async def _track(requests: AdminRequests, group: str, message: Received) -> Track:
+    members = await members_of(requests, group)
     queue = message.queue
-    stored = await stored_offsets_at(desk, await desk.of_queue(queue), group)
+    stored = await stored_offsets_at(requests, await requests.broker_of_queue(queue), group)
     offset = stored.get(queue.topic, {}).get(queue.queue_id)
     state = _state(members, offset, message)
     behind = message.queue_offset - offset if offset is not None and state is TrackState.WAITING else None
@@ -202,24 +203,24 @@ def _state(members: GroupMembers, offset: int | None, message: Received) -> Trac
         return TrackState.UNKNOWN
     if offset <= message.queue_offset:
         return TrackState.WAITING
-    subscription = next((one for one in members.subscriptions if one.topic == message.queue.topic), None)
-    wanted = subscription is None or passes(subscription, message)
-    return TrackState.CONSUMED if wanted else TrackState.FILTERED
+    subscription = next((item for item in members.subscriptions if item.topic == message.queue.topic), None)
+    is_match = subscription is None or matches(subscription, message)
+    return TrackState.CONSUMED if is_match else TrackState.FILTERED
 
 
-# ---
+# --- messages ---
 
 _SEND_GROUP = "TOOLS_PRODUCER"
 _COUNT = 64
 _EVER_MS = 2**63 - 1
-_CONSUME_TIMEOUT_S = 12.0  # the broker gives the consumer 10
+_CONSUME_TIMEOUT_S = 12.0  # the broker waits 10 s for the consumer
 
 
 class FoundMessages(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Received, ...]
-    """By the time at which they were stored."""
+    """Ordered by store time."""
     is_cut: bool = False
-    """Whether there may be more: a broker gave as many as it was asked for."""
+    """Whether there may be more: a broker returned as many as were requested."""
     failures: tuple[Failure, ...] = ()
     """Brokers that may have more."""
 
@@ -229,25 +230,27 @@ class FoundMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
-        self._queues = QueueAdmin(desk)
+    """Messages: find, trace, resend, consume."""
 
-    # --- finding ----------------------------------------------------------------------------------------------------
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._queues = QueueAdmin(requests)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
 
     async def by_id(self, offset_message_id: str) -> Received:
-        """By the id that the broker gave it, which says where it is stored: that broker is asked."""
+        """By the id that the broker assigned, which contains the broker's address and the offset."""
         where = decode_offset_message_id(offset_message_id)
         address = str(where.store_host)
-        message = decode((await self._desk.ask(address, ViewMessage(where.physical_offset))).body)
-        name = next((one.name for one in await self._all_brokers() if one.address == address), address)
+        message = decode((await self._requests.call(address, ViewMessage(where.physical_offset))).body)
+        name = next((broker.name for broker in await self._all_brokers() if broker.address == address), address)
         queue = MessageQueue(topic=message.topic, broker_name=name, queue_id=message.queue_id)
         return receive(message, queue)
 
     async def by_unique_key(self, topic: str, key: str) -> FoundMessages:
-        """By the id that its producer gave it; more than one when it was sent again or came back to the topic."""
+        """By the id that its producer set; more than one if it was resent or redelivered to the topic."""
         found = await self._query(topic, key, 0, _EVER_MS, count=_COUNT, unique=True)
-        return _only(found, lambda message: message.unique_key == key)
+        return _filtered(found, lambda message: message.unique_key == key)
 
     async def by_key(
         self,
@@ -258,21 +261,21 @@ class MessageAdmin:
         end: datetime | int | None = None,
         count: int = _COUNT,
     ) -> FoundMessages:
-        """By one of the words that its producer gave it, stored between two times; at most `count` of each broker."""
+        """By one of its keys, stored between two times; at most `count` of each broker."""
         begin_ms = 0 if begin is None else to_timestamp_ms(begin)
         end_ms = _EVER_MS if end is None else to_timestamp_ms(end)
         found = await self._query(topic, key, begin_ms, end_ms, count=count, unique=False)
-        # The index knows hashes only, and several keys may share one.
-        return _only(found, lambda message: key in message.keys or message.unique_key == key)
+        # The index has hashes only, and several keys may have the same.
+        return _filtered(found, lambda message: key in message.keys or message.unique_key == key)
 
     async def by_offset(self, queue: MessageQueue, offset: int) -> Received | None:
-        """None when it is gone, or not there yet."""
+        """None if it is deleted, or not there yet."""
         return await self._queues.message_at(queue, offset)
 
     async def by_time(
         self, topic: str, begin: datetime | int, end: datetime | int, *, expression: str = ALL, count: int = _COUNT
     ) -> FoundMessages:
-        """Stored from `begin` and before `end`; at most `count`, and `is_cut` when there are more."""
+        """Stored from `begin` and before `end`; at most `count`, and `is_cut` if there are more."""
         found: list[Received] = []
         async for message in self._queues.scan(topic, begin=begin, end=end, expression=expression):
             if len(found) == count:
@@ -280,68 +283,70 @@ class MessageAdmin:
             found.append(message)
         return FoundMessages(messages=_in_order(found))
 
-    # --- what became of it ------------------------------------------------------------------------------------------
+    # --- consumption and traces -------------------------------------------------------------------------------------
 
     async def tracks(self, message: Received) -> tuple[Track, ...]:
-        """For each group of the topic: has it consumed the message?"""
-        return await tracks_of(self._desk, message)
+        """For each group of the topic, whether it has consumed the message."""
+        return await tracks_of(self._requests, message)
 
     async def trace(self, message_id: str, *, topic: str = TRACE_TOPIC) -> MessageTrace:
-        """What producers and consumers that trace have told of the message with this unique key."""
+        """The trace records of producers and consumers about the message with this unique key."""
         return trace_of(message_id, await self._query(topic, message_id, 0, _EVER_MS, count=_COUNT, unique=False))
 
-    # --- once more --------------------------------------------------------------------------------------------------
+    # --- resending and redelivery -----------------------------------------------------------------------------------
 
     async def resend(self, message: Received, *, topic: str | None = None) -> SendResult:
         """Sends a copy, which is a new message with an id of its own: to its topic, or to another one.
 
-        A dead letter goes to the topic that it was sent to at first.
+        A dead letter goes to the topic that it was originally sent to.
         """
         copy = _copy(message, topic)
-        async with Sender.open(self._desk.instance, ProducerSettings(group=_SEND_GROUP)) as sender:
+        async with Sender.open(self._requests.instance, ProducerSettings(group=_SEND_GROUP)) as sender:
             return await sender.send(copy)
 
     async def consume_directly(
         self, group: str, message: Received | str, *, client_id: str | None = None
     ) -> ConsumeResult:
-        """Hands the message (or the one with this offset id) to one member now, whatever it has consumed before."""
-        found = await self.by_id(message) if isinstance(message, str) else message
-        request = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=found.offset_message_id)
-        return (await self._desk.ask(str(found.store_host), request, _CONSUME_TIMEOUT_S)).body
+        """Has one member consume the message (or the one with this offset id) now, whatever its offset is."""
+        target = await self.by_id(message) if isinstance(message, str) else message
+        request = ConsumeDirectly(consumer_group=group, client_id=client_id, msg_id=target.offset_message_id)
+        return (await self._requests.call(str(target.store_host), request, _CONSUME_TIMEOUT_S)).body
 
-    # --- steps ------------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------
 
     async def _all_brokers(self) -> list[Broker]:
-        return await self._desk.brokers(slaves=True)
+        return await self._requests.brokers(slaves=True)
 
     async def _query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, *, count: int, unique: bool
     ) -> FoundMessages:
         if count < 1:
-            raise ClientError(f"count={count}: at least 1 message must be asked for")
+            raise ClientError(f"count={count}: must be at least 1")
         request = QueryMessages(
             topic=topic, key=key, max_num=count, begin_timestamp=begin_ms, end_timestamp=end_ms, unique_key_query=unique
         )
-        told = await self._desk.gather(await self._desk.of_topic(topic), lambda broker: self._found_at(broker, request))
-        responses = told.some(f"query of {topic}").responses.values()
+        results = await self._requests.fan_out(
+            await self._requests.brokers_of_topic(topic), lambda broker: self._query_broker(broker, request)
+        )
+        responses = results.some(f"query of {topic}").responses.values()
         return FoundMessages(
             messages=_in_order([message for found in responses for message in found]),
             is_cut=not unique and any(len(found) >= count for found in responses),
-            failures=told.failures,
+            failures=results.failures,
         )
 
-    async def _found_at(self, broker: Broker, request: QueryMessages) -> list[Received]:
-        response = await absent_is_none(self._desk.ask(broker.address, request), ResponseCode.QUERY_NOT_FOUND)
+    async def _query_broker(self, broker: Broker, request: QueryMessages) -> list[Received]:
+        response = await absent_is_none(self._requests.call(broker.address, request), ResponseCode.QUERY_NOT_FOUND)
         messages = [] if response is None else decode_all(response.body)
-        return [receive(one, _queue_of(one, broker)) for one in messages]
+        return [receive(message, _queue_of(message, broker)) for message in messages]
 
 
 def _queue_of(message: StoredMessage, broker: Broker) -> MessageQueue:
     return MessageQueue(topic=message.topic, broker_name=broker.name, queue_id=message.queue_id)
 
 
-def _only(found: FoundMessages, wanted: Callable[[Received], bool]) -> FoundMessages:
-    return msgspec.structs.replace(found, messages=tuple(filter(wanted, found.messages)))
+def _filtered(found: FoundMessages, condition: Callable[[Received], bool]) -> FoundMessages:
+    return msgspec.structs.replace(found, messages=tuple(filter(condition, found.messages)))
 
 
 def _in_order(messages: list[Received]) -> tuple[Received, ...]:

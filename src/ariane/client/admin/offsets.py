@@ -1,4 +1,10 @@
-"""Offsets of groups: asked, set, moved, copied."""
+"""Admin API for the offsets of groups: read, commit, reset, clone.
+
+A reset first makes a plan that can be shown, then applies it. If members of the group run, the brokers reset the
+offsets and notify the members. If the group is offline, its offsets are stored directly, which every release allows. To
+reset running members to a chosen offset, a broker must know fields of 5.x; a broker that does not ignores them, so the
+request is made such that it then resets nothing, and the response shows that.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,34 +23,25 @@ from ariane.model.route import MessageQueue
 from ariane.wire.requests.groups import GetGroupTable
 from ariane.wire.requests.offsets import CloneGroupOffset, GetCorrectionOffsets, ResetOffsets, UpdateConsumerOffset
 
-# --- resets ---
-#
-# Moving a group to another place: first a plan that can be shown, then the move.
-#
-# A group whose members run is moved by its brokers, which tell the members. A group that is offline is moved by storing
-# its offsets, which every release allows. To move running members to an offset of one's choice takes a broker that
-# knows the fields of 5.x; one that does not ignores them, so the request is worded in such a way that it then moves
-# nothing, and the answer shows it.
-
 To = Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int]
-"""The oldest message, behind the newest, a time (milliseconds since 1970), or an offset for each of some queues."""
+"""The oldest message, after the newest, a time (milliseconds since 1970), or an offset for each of some queues."""
 
 _THE_END = -1  # instead of a time
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue of a plan."""
+    """The reset of one queue."""
 
     queue: MessageQueue
     current: int | None
-    """None: the group has no offset here."""
+    """None: the group has no offset in this queue."""
     target: int
     min_offset: int
     max_offset: int
 
     @property
     def skips(self) -> int | None:
-        """Messages that will not be consumed; None when nobody knows where the group would have gone on."""
+        """Messages that will not be consumed; None if the group has no current offset."""
         return None if self.current is None else max(0, self.target - max(self.current, self.min_offset))
 
     @property
@@ -58,7 +55,7 @@ class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     moves: tuple[Move, ...]
     is_online: bool
-    """Whether members that consume the topic run, and will be told."""
+    """Whether members that consume the topic run; they will be notified."""
 
     @property
     def skips(self) -> int | None:
@@ -74,15 +71,17 @@ def _sum(counts: list[int | None]) -> int | None:
 
 
 class Resets:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
-        self._queues = QueueAdmin(desk)
+    """Plans and applies offset resets."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._queues = QueueAdmin(requests)
 
     async def plan(self, group: str, topic: str, to: To) -> ResetPlan:
-        brokers = await self._desk.of_topic(topic)
-        members = await members_of(self._desk, group)
+        brokers = await self._requests.brokers_of_topic(topic)
+        members = await members_of(self._requests, group)
         current = await self._current(brokers, group, members, topic)
-        ends = (await topic_stats(self._desk, topic)).by_queue()
+        ends = (await topic_stats(self._requests, topic)).by_queue()
         targets = await self._targets(topic, to, ends)
         moves = [
             Move(
@@ -100,14 +99,14 @@ class Resets:
         plan = await self.plan(group, topic, to)
         moves = tuple(move for move in plan.moves if force or move.current is None or move.target < move.current)
         plan = msgspec.structs.replace(plan, moves=moves)
-        by_name = {broker.name: broker for broker in await self._desk.of_topic(topic)}
+        by_name = {broker.name: broker for broker in await self._requests.brokers_of_topic(topic)}
         if not plan.is_online:
-            await self._desk.together(self._store(by_name, plan, move) for move in moves)
+            await self._requests.run_all(self._store(by_name, plan, move) for move in moves)
         elif isinstance(to, Mapping):
-            await self._desk.together(self._tell_offset(by_name, plan, move) for move in moves)
+            await self._requests.run_all(self._reset_running(by_name, plan, move) for move in moves)
         else:
             request = ResetOffsets(topic=topic, group=group, timestamp=_moment(to), is_force=force)
-            (await self._desk.each(by_name.values(), request)).all(f"moving {group}")
+            (await self._requests.each(by_name.values(), request)).all(f"resetting {group}")
         return plan
 
     # --- planning ---------------------------------------------------------------------------------------------------
@@ -115,22 +114,22 @@ class Resets:
     async def _current(
         self, brokers: list[Broker], group: str, members: GroupMembers, topic: str
     ) -> dict[MessageQueue, int]:
-        told = await self._desk.gather(brokers, lambda one: stored_offsets_at(self._desk, one, group))
-        told.all(f"offsets of {group}")
-        if not members.is_online and not any(told.responses.values()):
-            await self._check_known(group)
+        tables = await self._requests.fan_out(brokers, lambda broker: stored_offsets_at(self._requests, broker, group))
+        tables.all(f"offsets of {group}")
+        if not members.is_online and not any(tables.responses.values()):
+            await self._check_group_exists(group)
         return {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): offset
-            for broker, table in told.responses.items()
+            for broker, table in tables.responses.items()
             for queue_id, offset in table.get(topic, {}).items()
         }
 
-    async def _check_known(self, group: str) -> None:
-        """A misspelt group would be moved without a word, and the right one left where it is."""
-        tables = await self._desk.each(await self._desk.brokers(), GetGroupTable())
+    async def _check_group_exists(self, group: str) -> None:
+        """Otherwise a misspelt group name would be reset without an error."""
+        tables = await self._requests.each(await self._requests.brokers(), GetGroupTable())
         if not any(group in response.body.subscription_group_table for response in tables.responses.values()):
             raise ClientError(
-                f"group {group} has neither settings nor offsets nor members: check its name, or make it first, for "
+                f"group {group} has neither settings nor offsets nor members: check its name, or create it first, for "
                 f"example with `ariane group create {group}`"
             )
 
@@ -148,27 +147,27 @@ class Resets:
                 return dict(to)
         raise ClientError(f"{to!r}: use 'earliest', 'latest', a time, or an offset for each queue")
 
-    # --- moving -----------------------------------------------------------------------------------------------------
+    # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _store(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
         request = UpdateConsumerOffset(plan.group, plan.topic, move.queue.queue_id, QueueOffset(move.target))
-        await self._desk.ask(brokers[move.queue.broker_name].address, request)
+        await self._requests.call(brokers[move.queue.broker_name].address, request)
 
-    async def _tell_offset(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
+    async def _reset_running(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
         broker = brokers[move.queue.broker_name]
         request = ResetOffsets(
             topic=plan.topic,
             group=plan.group,
-            # To a broker that knows only times this says: to the end, but not forward. So nothing moves.
+            # For a broker that knows only times this means: to the end, but not forward. So it resets nothing.
             timestamp=_THE_END,
             is_force=False,
             queue_id=move.queue.queue_id,
             offset=QueueOffset(move.target),
         )
-        done = (await self._desk.ask(broker.address, request)).body.offset_table
+        done = (await self._requests.call(broker.address, request)).body.offset_table
         if done.get(move.queue) != move.target:
             raise ClientError(
-                f"broker {broker} cannot move running members to an offset: stop the members of {plan.group} and "
+                f"broker {broker} cannot reset running members to an offset: stop the members of {plan.group} and "
                 "reset again, or reset to a time"
             )
 
@@ -193,13 +192,11 @@ def _moment(to: Literal["earliest", "latest"] | datetime | int) -> int:
             return to_timestamp_ms(to)
 
 
-# ---
-
-_FREE = 2**63 - 1  # Java's largest number, where nothing holds a group back
+_NO_LIMIT = 2**63 - 1  # Java's Long.MAX_VALUE: no group is behind
 
 
 class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's stored offsets in one topic; a queue without one is not there."""
+    """A group's stored offsets in one topic, without queues that have none."""
 
     group: str
     topic: str
@@ -212,64 +209,66 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetAdmin:
-    def __init__(self, desk: AdminRequests) -> None:
-        self._desk = desk
-        self._resets = Resets(desk)
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._resets = Resets(requests)
 
     async def get(self, group: str, topic: str) -> GroupOffsets:
-        """As the brokers store them. Members that run are ahead of this by up to 5 s; see `clients.positions`."""
-        brokers = await self._desk.of_topic(topic)
-        told = await self._desk.gather(brokers, lambda one: stored_offsets_at(self._desk, one, group))
+        """As the brokers store them. Running members are ahead of this by up to 5 s; see `clients.positions`."""
+        brokers = await self._requests.brokers_of_topic(topic)
+        tables = await self._requests.fan_out(brokers, lambda broker: stored_offsets_at(self._requests, broker, group))
         offsets = {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): offset
-            for broker, table in told.some(f"offsets of {group}").responses.items()
+            for broker, table in tables.some(f"offsets of {group}").responses.items()
             for queue_id, offset in table.get(topic, {}).items()
         }
-        return GroupOffsets(group=group, topic=topic, offsets=dict(sorted(offsets.items())), failures=told.failures)
+        return GroupOffsets(group=group, topic=topic, offsets=dict(sorted(offsets.items())), failures=tables.failures)
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Stores one offset, unchecked. A member that has the queue overwrites it soon: `reset` moves members, too."""
+        """Stores one offset, unchecked. A running member of the queue overwrites it soon: `reset` handles that."""
         if offset < 0:
             raise ClientError(f"offset {offset}: an offset is 0 or more")
-        broker = await self._desk.of_queue(queue)
-        await self._desk.ask(
+        broker = await self._requests.broker_of_queue(queue)
+        await self._requests.call(
             broker.address, UpdateConsumerOffset(group, queue.topic, queue.queue_id, QueueOffset(offset))
         )
 
-    # --- moving -----------------------------------------------------------------------------------------------------
+    # --- resets -----------------------------------------------------------------------------------------------------
 
     async def preview(self, group: str, topic: str, to: To) -> ResetPlan:
         """What `reset` would do, queue by queue. Changes nothing."""
         return await self._resets.plan(group, topic, to)
 
     async def reset(self, group: str, topic: str, to: To, *, force: bool = True) -> ResetPlan:
-        """Moves the group, whether its members run or not: to "earliest", "latest", a time, or an offset by queue.
+        """Resets the group, whether its members run or not: to "earliest", "latest", a time, or an offset by queue.
 
-        Without `force` no queue moves forward. Returns what was done; nothing is done when a broker does not answer.
+        Without `force` no offset moves forward. Returns what was done; does nothing if a broker does not respond.
         """
         return await self._resets.reset(group, topic, to, force=force)
 
     async def skip(self, group: str, topic: str) -> ResetPlan:
-        """Gives up everything that the group has not consumed yet."""
+        """Skips all messages that the group has not consumed yet."""
         return await self._resets.reset(group, topic, "latest", force=True)
 
     async def clone(self, source: str, target: str, topic: str | None = None, *, offline: bool = False) -> list[Broker]:
-        """`target` goes on where `source` is. Stop the members of `target` first: they would overwrite it.
+        """Copies the offsets of `source` to `target`. Stop the members of `target` first: they would overwrite them.
 
         `offline` also copies topics that `source`, being online, no longer subscribes to.
         """
-        brokers = await (self._desk.brokers() if topic is None else self._desk.of_topic(topic))
+        brokers = await (self._requests.brokers() if topic is None else self._requests.brokers_of_topic(topic))
         request = CloneGroupOffset(src_group=source, dest_group=target, topic=topic, offline=offline)
-        return (await self._desk.each(brokers, request)).all(f"copying offsets of {source}")
+        return (await self._requests.each(brokers, request)).all(f"copying offsets of {source}")
 
     async def correction(self, topic: str, compare_group: str) -> dict[MessageQueue, int | None]:
-        """Where the slowest of the topic's groups is, of each queue; None where all are ahead of `compare_group`."""
-        # The request can name groups to leave out. Apache's broker of 4.x then deletes their offsets, so we never do.
+        """For each queue, the smallest offset of the topic's groups; None if all are ahead of `compare_group`."""
+        # The request can exclude groups. Apache's broker of 4.x then deletes their offsets, so this is never used.
         request = GetCorrectionOffsets(compare_group=compare_group, topic=topic)
-        responses = await self._desk.each(await self._desk.of_topic(topic), request)
+        responses = await self._requests.each(await self._requests.brokers_of_topic(topic), request)
         responses.all(f"offsets of the groups of {topic}")
         return {
-            MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): None if offset == _FREE else offset
+            MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): None
+            if offset == _NO_LIMIT
+            else offset
             for broker, response in responses.responses.items()
             for queue_id, offset in sorted(response.body.correction_offsets.items())
         }

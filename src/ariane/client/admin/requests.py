@@ -1,4 +1,7 @@
-"""The desk that every area of administration works at: whom to ask, and how to ask many at a time."""
+"""Shared request helper of the admin API: resolves target servers and fans requests out concurrently.
+
+`PerServer` holds the responses of several servers to one request, and the errors of those that failed.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -13,10 +16,6 @@ from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, MessageQueue, 
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Request, Response
 from ariane.wire.requests.topics import GetCluster, GetRoute
-
-# --- servers ---
-#
-# Brokers as an administrator names them, and what several servers answered to one question.
 
 S = TypeVar("S", bound="Broker | str")
 T = TypeVar("T")
@@ -40,7 +39,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 def brokers_of(data: BrokerData, *, slaves: bool = False) -> list[Broker]:
-    """The processes behind one broker name: its master, and its slaves if they are wanted."""
+    """The processes of one broker name: its master, and its slaves if `slaves` is set."""
     return [
         Broker(cluster=data.cluster, name=data.broker_name, broker_id=broker_id, address=address)
         for broker_id, address in sorted(data.broker_addrs.items())
@@ -49,7 +48,7 @@ def brokers_of(data: BrokerData, *, slaves: bool = False) -> list[Broker]:
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that did not do what it was asked, and why."""
+    """A server that failed to execute the request, and its error."""
 
     server: str
     error: ArianeError
@@ -60,7 +59,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PerServer(Generic[S, T]):
-    """What each server answered. Those that did not are in `failures`: nobody may take a part for the whole."""
+    """The response of each server. Servers that failed are in `failures`, so that an incomplete result is visible."""
 
     responses: Mapping[S, T]
     failures: tuple[Failure, ...] = ()
@@ -69,18 +68,18 @@ class PerServer(Generic[S, T]):
     def is_complete(self) -> bool:
         return not self.failures
 
-    def mapped(self, look: Callable[[T], U]) -> "PerServer[S, U]":
-        """What `look` sees in each answer."""
-        return PerServer({server: look(response) for server, response in self.responses.items()}, self.failures)
+    def mapped(self, convert: Callable[[T], U]) -> "PerServer[S, U]":
+        """With `convert` applied to each response."""
+        return PerServer({server: convert(response) for server, response in self.responses.items()}, self.failures)
 
     def some(self, what: str) -> "PerServer[S, T]":
-        """Itself, unless no server at all answered: that is an error and not an empty result."""
+        """Returns itself. Raises if no server at all responded: that is an error and not an empty result."""
         if self.failures and not self.responses:
             raise self._error(what)
         return self
 
     def all(self, what: str) -> list[S]:
-        """The servers, if each of them did what it was asked: a change made at some only must not go unnoticed."""
+        """The servers. Raises if one of them failed: a change that was made only at some must not go unnoticed."""
         if self.failures:
             raise self._error(what)
         return list(self.responses)
@@ -90,7 +89,7 @@ class PerServer(Generic[S, T]):
             return self.failures[0].error
         failed = "; ".join(map(str, self.failures))
         done = f" (done at {', '.join(map(str, self.responses))})" if self.responses else ""
-        error = ClientError(f"{what} failed at {failed}{done}: mend that, then ask again")
+        error = ClientError(f"{what} failed at {failed}{done}: fix that, then try again")
         error.__cause__ = ExceptionGroup(what, [failure.error for failure in self.failures])
         return error
 
@@ -99,102 +98,101 @@ PerBroker = PerServer[Broker, T]
 PerNameserver = PerServer[str, T]
 
 
-# ---
-
 A = TypeVar("A", bound=Response)
 
-_TOGETHER_MAX = 64
+_CONCURRENCY_MAX = 64
 
 
 class AdminRequests:
-    """`instance` is asked for with each call, so that a closed Admin says so."""
+    """`instance` is evaluated for each call, so that a closed Admin raises ClientClosed."""
 
     def __init__(self, instance: Callable[[], Instance], timeout_s: float) -> None:
         self._instance = instance
         self.timeout_s = timeout_s
-        self._turn = asyncio.Semaphore(_TOGETHER_MAX)
+        self._limit = asyncio.Semaphore(_CONCURRENCY_MAX)
 
     @property
     def instance(self) -> Instance:
         return self._instance()
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
-        async with self._turn:  # a topic may have thousands of queues
+    async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
+        async with self._limit:  # a topic may have thousands of queues
             return await self.instance.call(address, request, self.timeout_s if timeout_s is None else timeout_s)
 
-    async def ask_nameserver(self, request: Request[A]) -> A:
-        """The answer of the first nameserver that gives one: they all know the same, soon enough."""
-        return await self.instance.nameservers.ask(request)
+    async def call_nameserver(self, request: Request[A]) -> A:
+        """The response of the first nameserver that responds: all have the same data, with a short delay."""
+        return await self.instance.nameservers.call(request)
 
     async def each(self, brokers: Iterable[Broker], request: Request[A]) -> PerBroker[A]:
-        """The same question to all, at the same time."""
-        return await self.gather(brokers, lambda broker: self.ask(broker.address, request))
+        """Sends the same request to all, concurrently."""
+        return await self.fan_out(brokers, lambda broker: self.call(broker.address, request))
 
     async def each_nameserver(self, request: Request[A]) -> PerNameserver[A]:
-        """For what nameservers do not tell each other: changes."""
-        return await self.gather(
-            self.instance.settings.nameserver_list, lambda address: self.ask(address, request, self.timeout_s)
+        """For changes, which nameservers do not replicate."""
+        return await self.fan_out(
+            self.instance.settings.nameserver_list, lambda address: self.call(address, request, self.timeout_s)
         )
 
-    async def gather(self, servers: Iterable[S], work: Callable[[S], Awaitable[T]]) -> PerServer[S, T]:
-        """What `work` made of each server, and the errors of those where it failed."""
-        asked = list(servers)
+    async def fan_out(self, servers: Iterable[S], work: Callable[[S], Awaitable[T]]) -> PerServer[S, T]:
+        """Runs `work` for each server concurrently; returns the results, and the errors of servers where it failed."""
+        targets = list(servers)
         responses: dict[S, T] = {}
         failures: list[Failure] = []
-        for server, outcome in zip(asked, await asyncio.gather(*(_caught(work(one)) for one in asked)), strict=True):
+        outcomes = await asyncio.gather(*(_caught(work(server)) for server in targets))
+        for server, outcome in zip(targets, outcomes, strict=True):
             if isinstance(outcome, ArianeError):
                 failures.append(Failure(server=str(server), error=outcome))
             else:
                 responses[server] = outcome
         return PerServer(responses, tuple(failures))
 
-    async def together(self, works: Iterable[Awaitable[T]]) -> list[T]:
-        """All of them or the first error."""
+    async def run_all(self, works: Iterable[Awaitable[T]]) -> list[T]:
+        """The results of all, or the first error."""
         return list(await asyncio.gather(*works))
 
-    # --- whom -------------------------------------------------------------------------------------------------------
+    # --- targets ----------------------------------------------------------------------------------------------------
 
     async def cluster_map(self) -> ClusterMap:
-        return (await self.ask_nameserver(GetCluster())).body
+        return (await self.call_nameserver(GetCluster())).body
 
     async def brokers(
         self, *, cluster: str | None = None, broker: str | None = None, slaves: bool = False
     ) -> list[Broker]:
         """The masters of all clusters, of one, or the one broker with this name or address."""
         table = (await self.cluster_map()).broker_addr_table.values()
-        known = [one for data in table for one in brokers_of(data, slaves=slaves or broker is not None)]
+        registered = [item for data in table for item in brokers_of(data, slaves=slaves or broker is not None)]
         if broker is not None:
-            return [_named(broker, known)]
-        found = sorted(one for one in known if cluster is None or one.cluster == cluster)
-        if not found:
-            raise ClientError(_nobody(cluster, known))
-        return found
+            return [_named(broker, registered)]
+        selected = sorted(item for item in registered if cluster is None or item.cluster == cluster)
+        if not selected:
+            raise ClientError(_no_broker_message(cluster, registered))
+        return selected
 
     async def find_route(self, topic: str) -> TopicRoute | None:
-        """As the nameserver has it now. A client keeps old routes; an administrator wants to see that one is gone."""
+        """As the nameserver has it now, not from the route cache: an administrator must see that a route is gone."""
         try:
-            return (await self.ask_nameserver(GetRoute(topic, accept_standard_json_only=True))).body
+            return (await self.call_nameserver(GetRoute(topic, accept_standard_json_only=True))).body
         except RequestFailed as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             return None
 
     async def route(self, topic: str) -> TopicRoute:
-        """NoRoute, with cause and cure, when there is none."""
+        """NoRoute, with cause and hint, if there is none."""
         route = await self.find_route(topic)
         if route is None:
             raise await self.instance.routes.no_route(topic)
         return route
 
-    async def of_topic(self, topic: str) -> list[Broker]:
+    async def brokers_of_topic(self, topic: str) -> list[Broker]:
         """The masters that have `topic`."""
         route = await self.route(topic)
-        return sorted(one for data in route.broker_datas for one in brokers_of(data))
+        return sorted(broker for data in route.broker_datas for broker in brokers_of(data))
 
-    async def of_queue(self, queue: MessageQueue) -> Broker:
-        for broker in await self.of_topic(queue.topic):
+    async def broker_of_queue(self, queue: MessageQueue) -> Broker:
+        for broker in await self.brokers_of_topic(queue.topic):
             if broker.name == queue.broker_name:
                 return broker
         raise ClientError(
@@ -209,25 +207,25 @@ async def _caught(work: Awaitable[T]) -> T | ArianeError:
         return error
 
 
-def _named(broker: str, known: list[Broker]) -> Broker:
-    for one in sorted(known):  # by name the master comes first
-        if broker in (one.name, one.address):
-            return one
-    if ":" in broker:  # a broker that no nameserver knows can be asked all the same
-        return Broker(cluster="", name=broker, broker_id=0, address=broker)
-    names = ", ".join(sorted({one.name for one in known})) or "none"
-    raise ClientError(f"there is no broker {broker}: the nameserver knows {names}")
+def _named(name: str, registered: list[Broker]) -> Broker:
+    for broker in sorted(registered):  # for a broker name, the master comes first
+        if name in (broker.name, broker.address):
+            return broker
+    if ":" in name:  # a broker that is not registered can be called nevertheless
+        return Broker(cluster="", name=name, broker_id=0, address=name)
+    names = ", ".join(sorted({broker.name for broker in registered})) or "none"
+    raise ClientError(f"there is no broker {name}: the nameserver knows {names}")
 
 
-def _nobody(cluster: str | None, known: list[Broker]) -> str:
+def _no_broker_message(cluster: str | None, registered: list[Broker]) -> str:
     if cluster is None:
         return "no broker is registered at the nameserver: start one, for example with `ariane broker`"
-    names = ", ".join(sorted({one.cluster for one in known})) or "none"
+    names = ", ".join(sorted({broker.cluster for broker in registered})) or "none"
     return f"cluster {cluster} has no master: the nameserver knows the clusters {names}"
 
 
 async def absent_is_none(work: Awaitable[T], *codes: ResponseCode) -> T | None:
-    """None where a server refuses with one of `codes`: what was asked for is not there, which is an answer."""
+    """None if the server refuses with one of `codes`, which means that the requested object does not exist."""
     try:
         return await work
     except RequestFailed as error:

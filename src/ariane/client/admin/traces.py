@@ -1,7 +1,7 @@
-"""A message's trace: records that clients left in the trace topic, put together.
+"""The trace of a message, from the records that clients sent to the trace topic.
 
-Records come from any client of any release, so each field is read with doubt: a record that cannot be read is counted
-and left out. Releases add fields at the end; what we do not know of is passed over.
+Records come from any client of any release, so no field is trusted: a record that cannot be read is counted and left
+out. Releases add fields at the end; unknown fields are ignored.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consumption(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt. It was not told how it ended while `success` is None: it still runs, or its client died."""
+    """One attempt. `success` is None without a record of its end: it still runs, or its client died."""
 
     request_id: str
     group: str | None = None
@@ -70,15 +70,15 @@ class MessageTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trace_of(message_id: str, found: "FoundMessages") -> MessageTrace:
-    """The records about one message, of trace messages that may hold records about a hundred."""
+    """The records about one message, from trace messages that may have records about a hundred."""
     reader = _Reader(message_id)
     for text in (message.body.decode(errors="replace") for message in found.messages if message.fault is None):
         for record in filter(None, text.split(_RECORD_END)):
-            reader.take(record.split(_FIELD_END))
+            reader.read(record.split(_FIELD_END))
     return MessageTrace(
         message_id=message_id,
         published=tuple(reader.published),
-        consumed=tuple(sorted(reader.consumed.values(), key=lambda one: one.began_ms or 0)),
+        consumed=tuple(sorted(reader.consumed.values(), key=lambda attempt: attempt.began_ms or 0)),
         transactions=tuple(reader.transactions),
         unreadable=reader.unreadable,
         is_cut=found.is_cut,
@@ -94,13 +94,13 @@ class _Reader:
         self.transactions: list[TransactionEnd] = []
         self.unreadable = 0
 
-    def take(self, fields: list[str]) -> None:
+    def read(self, fields: list[str]) -> None:
         try:
-            self._take(iter(fields[1:]), fields[0])
+            self._read(iter(fields[1:]), fields[0])
         except (StopIteration, ValueError):
             self.unreadable += 1
 
-    def _take(self, fields: Iterator[str], kind: str) -> None:
+    def _read(self, fields: Iterator[str], kind: str) -> None:
         match kind:
             case "Pub":
                 self._published(*_common(fields), fields)
@@ -114,7 +114,7 @@ class _Reader:
                 self.unreadable += 1
 
     def _published(self, timestamp_ms: int, group: str, topic: str, message_id: str, fields: Iterator[str]) -> None:
-        tags, keys, store_host = _word(next(fields)), _word(next(fields)), next(fields)
+        tags, keys, store_host = _text(next(fields)), _text(next(fields)), next(fields)
         body_length, cost_ms, kind = int(next(fields)), int(next(fields)), _trace_kind(int(next(fields)))
         rest = list(fields)  # before 4.4: success alone; then the offset id before it
         if message_id != self._message_id:
@@ -139,7 +139,7 @@ class _Reader:
         timestamp_ms, _region, group = int(next(fields)), next(fields), next(fields)
         request_id, message_id, retries = next(fields), next(fields), int(next(fields))
         if message_id == self._message_id:
-            self._note(request_id, group=group, began_ms=timestamp_ms, retries=retries)
+            self._update(request_id, group=group, began_ms=timestamp_ms, retries=retries)
 
     def _after(self, fields: Iterator[str]) -> None:
         request_id, message_id = next(fields), next(fields)
@@ -147,12 +147,12 @@ class _Reader:
         _keys, context = next(fields, None), next(fields, None)
         code = _context(int(context)) if context else None
         if message_id == self._message_id:
-            self._note(request_id, cost_ms=cost_ms, success=success, context=code)
+            self._update(request_id, cost_ms=cost_ms, success=success, context=code)
 
     def _ended(self, timestamp_ms: int, group: str, topic: str, message_id: str, fields: Iterator[str]) -> None:
         for _ in ("tags", "keys", "store host", "kind"):
             next(fields)
-        transaction_id, state, from_check = _word(next(fields)), next(fields), _flag(next(fields))
+        transaction_id, state, from_check = _text(next(fields)), next(fields), _flag(next(fields))
         if message_id == self._message_id:
             self.transactions.append(
                 TransactionEnd(
@@ -165,18 +165,18 @@ class _Reader:
                 )
             )
 
-    def _note(self, request_id: str, **told: object) -> None:
-        known = self.consumed.get(request_id, Consumption(request_id=request_id))
-        self.consumed[request_id] = msgspec.structs.replace(known, **told)
+    def _update(self, request_id: str, **fields: object) -> None:
+        attempt = self.consumed.get(request_id, Consumption(request_id=request_id))
+        self.consumed[request_id] = msgspec.structs.replace(attempt, **fields)
 
 
 def _common(fields: Iterator[str]) -> tuple[int, str, str, str]:
-    """Time, group, topic and message id; the region between them is passed over."""
+    """Time, group, topic and message id; skips the region between them."""
     timestamp_ms, _region = int(next(fields)), next(fields)
     return timestamp_ms, next(fields), next(fields), next(fields)
 
 
-def _word(text: str) -> str | None:
+def _text(text: str) -> str | None:
     return None if text in ("null", "") else text
 
 

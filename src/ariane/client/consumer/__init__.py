@@ -1,1 +1,1 @@
-"""Consumers: push, pull and lite pull, and what they share."""
+"""Consumers: push, pull and lite pull, and their common components."""

@@ -1,4 +1,7 @@
-"""What all consumers share: a group, a client instance, and a life from `start()` to `close()`."""
+"""Base of all consumers: the lifecycle from `start()` to `close()`, group membership, and the running info for admins.
+
+`GroupMember` is the consumer as its brokers know it: it joins and leaves the group, and handles their requests.
+"""
 
 import asyncio
 import logging
@@ -12,7 +15,7 @@ from typing import Generic, Self, TypeVar
 from ariane.client.consumer.invocation import HandlerCalls, TopicCounts
 from ariane.client.consumer.message import receive
 from ariane.client.consumer.offsets import OffsetTable, Start
-from ariane.client.consumer.queues import HeldQueue, HeldQueues
+from ariane.client.consumer.queues import AssignedQueue, AssignedQueues
 from ariane.client.consumer.rebalance import Rebalance
 from ariane.client.core.instance import Instance
 from ariane.client.core.lifecycle import Lifetime
@@ -41,7 +44,7 @@ R = TypeVar("R")
 
 
 class Consumer(ABC, Generic[R]):
-    """`R` holds the parts of a consumer that is open."""
+    """`R` holds the components of an open consumer."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class Consumer(ABC, Generic[R]):
         self._lifetime = Lifetime(f"consumer of group {group}", self._open)
 
     async def start(self) -> None:
-        """Topics and brokers that are not there yet are waited for, with a line in the log."""
+        """Does not fail if topics or brokers do not exist yet: logs that, and waits for them."""
         await self._lifetime.start()
 
     async def close(self) -> None:
@@ -86,24 +89,20 @@ class Consumer(ABC, Generic[R]):
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[Instance, R]]:
         async with Instance.open(self.client_settings, clock=self._clock) as instance:
-            async with self._opened(instance) as parts:
-                yield instance, parts
+            async with self._opened(instance) as components:
+                yield instance, components
 
     @abstractmethod
     def _opened(self, instance: Instance) -> AbstractAsyncContextManager[R]:
-        """Builds the parts on `instance` and keeps them running."""
+        """Builds the components on `instance` and keeps them running."""
 
 
-# --- running_info ---
-#
-# What a consumer tells of itself when an administrator asks, in the words of Apache's tools.
+# --- running info, in the format of Apache's tools ---
 
 _MiB = 1024 * 1024
 
 
-def properties_of(
-    nameservers: str, consume_type: str, began_ms: int, *, ordered: bool, threads: int, others: Mapping[str, str]
-) -> dict[str, str]:
+def properties_of(nameservers: str, consume_type: str, began_ms: int, *, ordered: bool, threads: int) -> dict[str, str]:
     return {
         "PROP_NAMESERVER_ADDR": nameservers,
         "PROP_CONSUME_TYPE": consume_type,
@@ -111,30 +110,29 @@ def properties_of(
         "PROP_THREADPOOL_CORE_SIZE": str(threads),
         "PROP_CLIENT_VERSION": Version.V4_7_1.name,
         "PROP_CONSUMER_START_TIMESTAMP": str(began_ms),
-        **others,
     }
 
 
-def queue_info(held: HeldQueue, offsets: OffsetTable, now_s: float) -> ProcessQueueInfo:
-    process = held.process
+def queue_info(assigned: AssignedQueue, offsets: OffsetTable, now_s: float) -> ProcessQueueInfo:
+    process = assigned.process
     return ProcessQueueInfo(
-        commit_offset=offsets.get(held.queue) or 0,
+        commit_offset=offsets.get(assigned.queue) or 0,
         cached_msg_min_offset=process.commit_offset if len(process) else 0,
         cached_msg_max_offset=process.last_offset if len(process) else 0,
         cached_msg_count=len(process),
         cached_msg_size_mib=process.bytes // _MiB,
-        locked=held.locked_until > now_s,
-        last_lock_timestamp=held.last_lock_ms,
+        locked=assigned.locked_until > now_s,
+        last_lock_timestamp=assigned.last_lock_ms,
         dropped=process.dropped,
-        last_pull_timestamp=held.last_pull_ms,
-        last_consume_timestamp=held.last_consume_ms,
+        last_pull_timestamp=assigned.last_pull_ms,
+        last_consume_timestamp=assigned.last_consume_ms,
     )
 
 
 def status_table(
     topics: Iterable[str], counts: Mapping[str, TopicCounts], running_s: float
 ) -> dict[str, ConsumeStatus]:
-    """Averages since the consumer started; the times of pulls are not kept."""
+    """Averages since the consumer started; pull times are not recorded."""
     return {topic: _status(counts.get(topic, TopicCounts()), max(running_s, 1.0)) for topic in topics}
 
 
@@ -148,17 +146,17 @@ def _status(counts: TopicCounts, running_s: float) -> ConsumeStatus:
     )
 
 
-# --- group_member ---
-#
-# A consumer as a member of its group: what brokers know of it, and what they ask of it.
+# --- group membership ---
 
 log = logging.getLogger(__name__)
 
-_RESET_WAIT_S = 10.0  # as long as Apache's client waits for handlers at work
+_RESET_WAIT_S = 10.0  # as long as Apache's client waits for running handlers
 
 
 @dataclass(slots=True, kw_only=True)
 class GroupMember:
+    """A consumer as a member of its group; registered at the client instance as `RegisteredConsumer`."""
+
     instance: Instance
     group: str
     consume_type: ConsumeType
@@ -166,21 +164,19 @@ class GroupMember:
     start: Start
     subscriptions: dict[str, Subscription]
     offsets: OffsetTable
-    held: HeldQueues
+    assigned: AssignedQueues
     rebalance: Rebalance
     calls: HandlerCalls | None = None
     ordered: bool = False
     close_timeout_s: float = 30.0
-    describes: Mapping[str, str] = field(default_factory=dict)
-    """More lines for an administrator who asks."""
     _began_ms: int = 0
     _resets: TaskSet = field(default_factory=TaskSet)
 
-    # --- coming and going -------------------------------------------------------------------------------------------
+    # --- joining and leaving ----------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def joined(self) -> AsyncIterator[None]:
-        """A member of the group while the body runs. Leaving finishes what is in hand, within `close_timeout_s`."""
+        """A member of the group while the body runs. Leaving finishes pending messages, within `close_timeout_s`."""
         self._began_ms = self.instance.clock.now_ms()
         for subscription in list(self.subscriptions.values()):
             await self._prepare(subscription)
@@ -196,15 +192,15 @@ class GroupMember:
         self.subscriptions[subscription.topic] = subscription
         self.instance.routes.watch(subscription.topic)
         self.instance.heartbeat_soon()
-        self.rebalance.soon()
+        self.rebalance.trigger()
 
     def unsubscribe(self, topic: str) -> None:
         self.subscriptions.pop(topic, None)
         self.instance.heartbeat_soon()
-        self.rebalance.soon()
+        self.rebalance.trigger()
 
     async def _prepare(self, subscription: Subscription) -> None:
-        """The brokers of a topic must be known before the first heartbeat. One that is not known yet may come."""
+        """The brokers of a topic must be known before the first heartbeat. A topic without a route may get one."""
         self.instance.routes.watch(subscription.topic)
         try:
             route = await self.instance.routes.find(subscription.topic)
@@ -216,7 +212,7 @@ class GroupMember:
             await self._check(subscription, queues[0])
 
     async def _check(self, subscription: Subscription, queue: MessageQueue) -> None:
-        """A bad expression ends the start with the broker's words, not a log line every few seconds."""
+        """An invalid expression fails the start with the broker's error, instead of a log line every few seconds."""
         body = ClientCheck(client_id=self.instance.client_id, group=self.group, subscription_data=subscription)
         try:
             await self.instance.call(await broker_of(self.instance, queue), CheckClientConfig(body))
@@ -229,26 +225,29 @@ class GroupMember:
     async def _leave(self) -> None:
         try:
             self._resets.cancel()
-            await self._finish_what_is_in_hand()
-            await self.held.leave_all(self.close_timeout_s)
+            await self._finish_pending_messages()
+            await self.assigned.revoke_all(self.close_timeout_s)
             await self.offsets.save()
         finally:
             await self.instance.unregister_consumer(self.group)
 
-    async def _finish_what_is_in_hand(self) -> None:
+    async def _finish_pending_messages(self) -> None:
         if self.calls is None:
             return
-        for held in self.held.all():
-            held.paused = True
+        for assigned in self.assigned.all():
+            assigned.paused = True
         try:
             async with asyncio.timeout(self.close_timeout_s):
-                for held in self.held.all():
-                    await held.wait_until(lambda process=held.process: len(process) == 0)  # type: ignore[misc]
+                for assigned in self.assigned.all():
+                    await assigned.wait_until(lambda process=assigned.process: len(process) == 0)  # type: ignore[misc]
         except TimeoutError:
-            left = sum(len(held.process) for held in self.held.all())
-            log.warning("closed with messages in hand: they come again", extra={"group": self.group, "messages": left})
+            pending = sum(len(assigned.process) for assigned in self.assigned.all())
+            log.warning(
+                "closed with pending messages: they will be redelivered",
+                extra={"group": self.group, "messages": pending},
+            )
 
-    # --- what brokers ask -------------------------------------------------------------------------------------------
+    # --- requests from brokers --------------------------------------------------------------------------------------
 
     def consumer_data(self) -> ConsumerData:
         return ConsumerData(
@@ -261,13 +260,13 @@ class GroupMember:
         )
 
     def rebalance_soon(self) -> None:
-        self.rebalance.soon()
+        self.rebalance.trigger()
 
     def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
-            held = self.held.get(queue)
-            if held is not None and queue.topic == topic:
-                self._resets.spawn(self._reset(held, offset))
+            assigned = self.assigned.get(queue)
+            if assigned is not None and queue.topic == topic:
+                self._resets.spawn(self._reset(assigned, offset))
 
     def status(self, topic: str) -> Mapping[MessageQueue, int]:
         return self.offsets.of(topic)
@@ -282,10 +281,12 @@ class GroupMember:
                 self._began_ms,
                 ordered=self.ordered,
                 threads=0 if calls is None else calls.user.threads,
-                others=self.describes,
             ),
             subscription_set=list(self.subscriptions.values()),
-            mq_table={held.queue: queue_info(held, self.offsets, clock.monotonic()) for held in self.held.all()},
+            mq_table={
+                assigned.queue: queue_info(assigned, self.offsets, clock.monotonic())
+                for assigned in self.assigned.all()
+            },
             status_table=status_table(
                 self.subscriptions, {} if calls is None else calls.counts, (clock.now_ms() - self._began_ms) / 1000
             ),
@@ -293,41 +294,45 @@ class GroupMember:
 
     async def consume_directly(self, message: StoredMessage, broker_name: str | None) -> ConsumeResult:
         if self.calls is None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"group {self.group} pulls here: it has no handler to call")
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR, f"this member of group {self.group} is a pull consumer: it has no handler"
+            )
         queue = MessageQueue(topic=message.topic, broker_name=broker_name or "", queue_id=message.queue_id)
         began_ms = self.instance.clock.now_ms()
-        verdict = await self.calls.run([receive(message, queue)])
-        outcome = ConsumeOutcome.CR_SUCCESS if verdict.done else ConsumeOutcome.CR_LATER
-        if verdict.error is not None:
-            outcome = ConsumeOutcome.CR_THROW_EXCEPTION
+        outcome = await self.calls.run([receive(message, queue)])
+        result = ConsumeOutcome.CR_SUCCESS if outcome.done else ConsumeOutcome.CR_LATER
+        if outcome.error is not None:
+            result = ConsumeOutcome.CR_THROW_EXCEPTION
         return ConsumeResult(
             order=self.ordered,
-            consume_result=outcome,
-            remark=None if verdict.error is None else repr(verdict.error),
+            consume_result=result,
+            remark=None if outcome.error is None else repr(outcome.error),
             spent_time_mills=self.instance.clock.now_ms() - began_ms,
         )
 
-    async def _reset(self, held: HeldQueue, offset: int) -> None:
-        """What is in hand is thrown away: whoever moves the offset wants the messages from there on, in order."""
-        handlers = held.consuming
+    async def _reset(self, assigned: AssignedQueue, offset: int) -> None:
+        """Pending messages are dropped: after a reset, consumption continues in order from the new offset."""
+        lock = assigned.consuming
         try:
             async with asyncio.timeout(_RESET_WAIT_S):
-                await handlers.acquire()
+                await lock.acquire()
         except TimeoutError:
-            log.warning("reset does not wait for the handler at work", extra={"queue": held.queue})
-            await self._move(held, offset)
+            log.warning("reset does not wait for a running handler", extra={"queue": assigned.queue})
+            await self._move(assigned, offset)
             return
         try:
-            await self._move(held, offset)
+            await self._move(assigned, offset)
         finally:
-            handlers.release()
+            lock.release()
 
-    async def _move(self, held: HeldQueue, offset: int) -> None:
-        if self.held.get(held.queue) is not held:
+    async def _move(self, assigned: AssignedQueue, offset: int) -> None:
+        if self.assigned.get(assigned.queue) is not assigned:
             return
-        log.info("offset reset", extra={"queue": held.queue, "from": self.offsets.get(held.queue), "to": offset})
-        held.drop()
-        self.offsets.move(held.queue, offset)
-        await self.offsets.save([held.queue])
-        if self.held.get(held.queue) is held:  # it may have been given up meanwhile
-            held.renew(offset)
+        log.info(
+            "offset reset", extra={"queue": assigned.queue, "from": self.offsets.get(assigned.queue), "to": offset}
+        )
+        assigned.drop()
+        self.offsets.move(assigned.queue, offset)
+        await self.offsets.save([assigned.queue])
+        if self.assigned.get(assigned.queue) is assigned:  # it may have been revoked meanwhile
+            assigned.restart(offset)

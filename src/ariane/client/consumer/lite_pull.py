@@ -1,4 +1,4 @@
-"""The lite pull consumer: messages are fetched ahead, and the application takes them when it wants to.
+"""The lite pull consumer: messages are fetched ahead, and the application polls them.
 
 async with LitePullConsumer("127.0.0.1:9876", group="audit") as consumer:
     consumer.subscribe("orders")
@@ -19,14 +19,21 @@ from typing import Self
 from ariane.client.consumer.allocation import AVERAGELY, Allocation
 from ariane.client.consumer.base import Consumer, GroupMember
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.offsets import Beginning, GroupOffsets, OffsetTable, Start, StartWord, find_beginning
+from ariane.client.consumer.offsets import (
+    OffsetTable,
+    RemoteBrokerOffsetStore,
+    Start,
+    StartOffset,
+    StartWord,
+    find_start_offset,
+)
 from ariane.client.consumer.pull_loop import FlowLimits, PullLoop
 from ariane.client.consumer.pull_request import Puller
-from ariane.client.consumer.queues import HeldQueue, HeldQueues, ProcessQueue
+from ariane.client.consumer.queues import AssignedQueue, AssignedQueues, ProcessQueue
 from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEndPages, readable_queues
+from ariane.client.core.queue_bounds import QueueBounds, readable_queues
 from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
 from ariane.errors import ArianeError, ClientError
@@ -34,59 +41,53 @@ from ariane.lifecycle import Backoff, background, every
 from ariane.model.group import ConsumeType, MessageModel, Subscription
 from ariane.model.route import MessageQueue
 
-# --- fixed_queues ---
-#
-# Queues chosen by hand: held whatever the group's other members do.
-
 log = logging.getLogger(__name__)
 
 
 class FixedQueues:
-    """Does for chosen queues what `Rebalance` does for shared ones; nothing until some are chosen."""
+    """Manual assignment: as `Rebalance` does for shared queues. Idle until `assign` is called."""
 
-    def __init__(self, instance: Instance, holder: HeldQueues) -> None:
+    def __init__(self, instance: Instance, assigned: AssignedQueues) -> None:
         self._instance = instance
-        self._holder = holder
-        self._wanted: frozenset[MessageQueue] | None = None
+        self._assigned = assigned
+        self._chosen: frozenset[MessageQueue] | None = None
         self._due = asyncio.Event()
 
     def assign(self, queues: Collection[MessageQueue]) -> None:
-        self._wanted = frozenset(queues)
+        self._chosen = frozenset(queues)
         self._due.set()
 
     async def run(self) -> None:
         backoff = Backoff(first_s=0.2, longest_s=5.0)
         while True:
             self._due.clear()
-            if await self.round():
+            if await self.run_once():
                 backoff.reset()
                 await self._due.wait()
             else:
                 await self._instance.clock.sleep(backoff.next_s())
 
-    async def round(self) -> bool:
-        if self._wanted is None:
+    async def run_once(self) -> bool:
+        if self._chosen is None:
             return True
-        for held in self._holder.all():
-            if held.queue not in self._wanted:
-                self._holder.give_up(held.queue)
-        return all([await self._take(queue) for queue in sorted(self._wanted)])
+        for assigned in self._assigned.all():
+            if assigned.queue not in self._chosen:
+                self._assigned.revoke(assigned.queue)
+        return all([await self._assign(queue) for queue in sorted(self._chosen)])
 
-    async def _take(self, queue: MessageQueue) -> bool:
+    async def _assign(self, queue: MessageQueue) -> bool:
         try:
-            return await self._holder.take(queue)
+            return await self._assigned.assign(queue)
         except ArianeError as error:
-            log.warning("queue not taken yet", extra={"queue": queue, "reason": str(error)})
+            log.warning("queue not assigned yet", extra={"queue": queue, "reason": str(error)})
             return False
 
 
-# --- lite_parts ---
-#
-# The parts of a lite pull consumer: the pull loop fills queues in hand, and the inbox gives their messages out.
+# --- components: the pull loop fills the assigned queues, and the inbox returns their messages ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiteOptions:
+class LitePullOptions:
     start: Start
     allocation: Allocation
     auto_commit: bool
@@ -96,25 +97,25 @@ class LiteOptions:
 
 @dataclass(slots=True)
 class Inbox:
-    """Messages of all queues in hand, given out in turns so that a busy queue does not starve the others."""
+    """The messages of all assigned queues, returned in turn so that a busy queue does not starve the others."""
 
     offsets: OffsetTable
     auto_commit: bool
-    holder: HeldQueues | None = None
-    _given: list[tuple[HeldQueue, ProcessQueue, list[Received]]] = field(default_factory=list)
+    assigned: AssignedQueues | None = None
+    _delivered: list[tuple[AssignedQueue, ProcessQueue, list[Received]]] = field(default_factory=list)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _turn: int = 0
 
-    def arrived(self, held: HeldQueue) -> None:
-        self._advance(held, held.process)
-        if held.process.waiting:
+    def arrived(self, assigned: AssignedQueue) -> None:
+        self._advance(assigned, assigned.process)
+        if assigned.process.waiting:
             self._arrived.set()
 
     def wake(self) -> None:
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Returns when there may be something to take."""
+        """Returns when there may be messages to take."""
         if not self._ready():
             self._arrived.clear()
             await self._arrived.wait()
@@ -124,52 +125,54 @@ class Inbox:
         ready = self._ready()
         self._turn += 1
         for index in range(len(ready)):
-            held = ready[(index + self._turn) % len(ready)]
-            taken = held.process.take(count - len(messages))
-            self._given.append((held, held.process, taken))
+            assigned = ready[(index + self._turn) % len(ready)]
+            taken = assigned.process.take(count - len(messages))
+            self._delivered.append((assigned, assigned.process, taken))
             messages += taken
         return messages
 
     def acknowledge(self) -> None:
-        """What was given out is consumed."""
-        given, self._given = self._given, []
-        for held, process, messages in given:
+        """The messages that were delivered are consumed."""
+        delivered, self._delivered = self._delivered, []
+        for assigned, process, messages in delivered:
             process.finish(messages)
-            self._advance(held, process)
-            held.tell()
+            self._advance(assigned, process)
+            assigned.notify()
 
-    def _advance(self, held: HeldQueue, process: ProcessQueue) -> None:
+    def _advance(self, assigned: AssignedQueue, process: ProcessQueue) -> None:
         if self.auto_commit and not process.dropped:
-            self.offsets.advance(held.queue, process.commit_offset)
+            self.offsets.advance(assigned.queue, process.commit_offset)
 
-    def _ready(self) -> list[HeldQueue]:
-        holder = self.holder
-        return [] if holder is None else [held for held in holder.all() if held.process.waiting and not held.paused]
+    def _ready(self) -> list[AssignedQueue]:
+        queues = self.assigned
+        return [] if queues is None else [queue for queue in queues.all() if queue.process.waiting and not queue.paused]
 
 
 @dataclass(slots=True)
 class LitePullComponents:
+    """The components of an open lite pull consumer."""
+
     instance: Instance
-    ends: QueueEndPages
+    bounds: QueueBounds
     offsets: OffsetTable
-    held: HeldQueues
+    assigned: AssignedQueues
     inbox: Inbox
     member: GroupMember
     fixed: FixedQueues
-    sought: dict[MessageQueue, int]
-    """Where to begin in queues that were assigned and are still being taken."""
+    pending_seeks: dict[MessageQueue, int]
+    """Offsets to start at, for queues whose assignment is not finished yet."""
 
     @classmethod
     def build(
         cls,
         instance: Instance,
         group: str,
-        options: LiteOptions,
+        options: LitePullOptions,
         filters: dict[str, Subscription],
         shared: dict[str, Subscription],
     ) -> "LitePullComponents":
-        """`filters` is what is wanted of each topic; `shared` are the topics whose queues the group shares."""
-        offsets = OffsetTable(GroupOffsets(instance, group))
+        """`filters` are the subscriptions of all topics; `shared` are the topics whose queues the group shares."""
+        offsets = OffsetTable(RemoteBrokerOffsetStore(instance, group))
         inbox = Inbox(offsets, options.auto_commit)
         loop = PullLoop(
             instance=instance,
@@ -182,9 +185,9 @@ class LitePullComponents:
             carries_subscription=True,
             saves_corrections=options.auto_commit,
         )
-        sought: dict[MessageQueue, int] = {}
-        beginning = partial(_beginning, instance, offsets, options, sought)
-        held = inbox.holder = HeldQueues(offsets, beginning, [loop.run])
+        pending_seeks: dict[MessageQueue, int] = {}
+        start_offset = partial(_start_offset, instance, offsets, options, pending_seeks)
+        assigned = inbox.assigned = AssignedQueues(offsets, start_offset, [loop.run])
         model = MessageModel.CLUSTERING
         member = GroupMember(
             instance=instance,
@@ -194,10 +197,19 @@ class LitePullComponents:
             start=options.start,
             subscriptions=shared,
             offsets=offsets,
-            held=held,
-            rebalance=Rebalance(instance, group, model, options.allocation, shared.keys(), held),
+            assigned=assigned,
+            rebalance=Rebalance(instance, group, model, options.allocation, shared.keys(), assigned),
         )
-        return cls(instance, QueueEndPages(instance), offsets, held, inbox, member, FixedQueues(instance, held), sought)
+        return cls(
+            instance,
+            QueueBounds(instance),
+            offsets,
+            assigned,
+            inbox,
+            member,
+            FixedQueues(instance, assigned),
+            pending_seeks,
+        )
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -212,40 +224,40 @@ class LitePullComponents:
             self.instance.routes.watch(topic)
         self.fixed.assign(queues)
 
-    def seek(self, held: HeldQueue, offset: int) -> None:
-        held.renew(offset)
+    def seek(self, assigned: AssignedQueue, offset: int) -> None:
+        assigned.restart(offset)
         if self.inbox.auto_commit:
-            self.offsets.move(held.queue, offset)
+            self.offsets.move(assigned.queue, offset)
 
     async def commit(self) -> None:
         self.inbox.acknowledge()
-        for held in self.held.all():
-            self.offsets.move(held.queue, held.process.commit_offset)
+        for assigned in self.assigned.all():
+            self.offsets.move(assigned.queue, assigned.process.commit_offset)
         await self.offsets.save()
 
 
-async def _beginning(
+async def _start_offset(
     instance: Instance,
     offsets: OffsetTable,
-    options: LiteOptions,
-    sought: dict[MessageQueue, int],
+    options: LitePullOptions,
+    pending_seeks: dict[MessageQueue, int],
     queue: MessageQueue,
-) -> Beginning:
-    found = await find_beginning(queue, await offsets.load(queue), options.start, QueueEndPages(instance))
-    offset = sought.pop(queue, None)
-    return found if offset is None else Beginning(offset, "it was sought")
+) -> StartOffset:
+    start_offset = await find_start_offset(queue, await offsets.load(queue), options.start, QueueBounds(instance))
+    offset = pending_seeks.pop(queue, None)
+    return start_offset if offset is None else StartOffset(offset, "the application called seek()")
 
 
-# ---
+# --- consumer ---
 
 _POLL_TIMEOUT_S = 5.0
 
 
 class LitePullConsumer(Consumer[LitePullComponents]):
-    """A message counts as consumed when the next one is asked for, so a crash repeats it rather than losing it.
+    """A message counts as consumed when the next one is polled, so a crash repeats a message rather than losing it.
 
-    With `auto_commit` what is consumed is committed every 5 s; without, `commit()` does it. Choose the queues with
-    `assign`, or share them with the group by `subscribe`; not both.
+    With `auto_commit` the consumed offsets are committed every 5 s; without it, `commit()` does it. Choose the queues
+    with `assign`, or share them with the group by `subscribe`; not both.
     """
 
     def __init__(
@@ -262,7 +274,7 @@ class LitePullConsumer(Consumer[LitePullComponents]):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(nameservers, group, settings, clock)
-        self._options = LiteOptions(
+        self._options = LitePullOptions(
             start=Start.of(start),
             allocation=allocation,
             auto_commit=auto_commit,
@@ -272,35 +284,35 @@ class LitePullConsumer(Consumer[LitePullComponents]):
         self._subscriptions: dict[str, Subscription] = {}
         self._assigned: frozenset[MessageQueue] | None = None
         self._listeners: list[QueuesChanged] = []
-        self._parts: LitePullComponents | None = None
+        self._components: LitePullComponents | None = None
 
     # --- which queues -----------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> None:
         """Shares the queues of `topic` with the other members of the group."""
         if self._assigned is not None:
-            raise ClientError("this consumer was assigned queues by hand: subscribe with another one")
+            raise ClientError("this consumer has manually assigned queues: subscribe with another consumer")
         self._subscriptions[topic] = self._subscription(topic, expression, sql)
-        if self._parts is not None:
-            self._parts.member.subscribe(self._subscriptions[topic])
+        if self._components is not None:
+            self._components.member.subscribe(self._subscriptions[topic])
 
     def unsubscribe(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)
-        if self._parts is not None:
-            self._parts.member.unsubscribe(topic)
+        if self._components is not None:
+            self._components.member.unsubscribe(topic)
 
     def assign(self, queues: Collection[MessageQueue], expression: str = ALL, *, sql: str | None = None) -> None:
-        """Takes exactly these queues, and gives up all others. `expression` is for all of them."""
+        """Assigns exactly these queues, and revokes all others. `expression` is for all of them."""
         if self._assigned is None and self._subscriptions:
-            raise ClientError("this consumer subscribes and so shares queues: assign with another one")
+            raise ClientError("this consumer subscribes and so shares queues: assign with another consumer")
         self._assigned = frozenset(queues)
         for topic in {queue.topic for queue in queues}:
             self._subscriptions[topic] = self._subscription(topic, expression, sql)
-        if self._parts is not None:
-            self._parts.assign(self._assigned)
+        if self._components is not None:
+            self._components.assign(self._assigned)
 
     def on_queues_changed(self, listener: QueuesChanged) -> None:
-        """`listener` is told all queues of a topic and those that are ours. Register before `start()`."""
+        """`listener` is called with all queues of a topic and with the assigned ones. Register before `start()`."""
         self._listeners.append(listener)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -309,14 +321,14 @@ class LitePullConsumer(Consumer[LitePullComponents]):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer holds now."""
-        return sorted(held.queue for held in self._running[1].held.all())
+        """The queues that are assigned to this consumer now."""
+        return sorted(assigned.queue for assigned in self._running[1].assigned.all())
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = _POLL_TIMEOUT_S, count: int = 32) -> list[Received]:
-        """Up to `count` messages, as soon as there are any; none when the time is over. What the last call gave is
-        thereby consumed."""
+        """Up to `count` messages, as soon as there are any; none after the timeout. The messages of the last
+        call thereby count as consumed."""
         inbox = self._running[1].inbox
         inbox.acknowledge()
         try:
@@ -330,7 +342,7 @@ class LitePullConsumer(Consumer[LitePullComponents]):
         return self
 
     async def __anext__(self) -> Received:
-        """Waits for ever. `close()` in another task ends the loop with ClientClosed."""
+        """Waits without a timeout. `close()` in another task ends the loop with ClientClosed."""
         inbox = self._running[1].inbox
         inbox.acknowledge()
         while True:
@@ -340,59 +352,59 @@ class LitePullConsumer(Consumer[LitePullComponents]):
             if taken:
                 return taken[0]
 
-    # --- where ------------------------------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------------------------------
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at `offset`; what was fetched ahead is thrown away."""
+        """Continues at `offset`; messages that were fetched ahead are dropped."""
         if offset < 0:
             raise ClientError(f"seek to {offset}: an offset is 0 or more")
-        parts = self._running[1]
-        if parts.held.get(queue) is None and queue in (self._assigned or ()):
-            parts.sought[queue] = offset  # it is still being taken
+        components = self._running[1]
+        if components.assigned.get(queue) is None and queue in (self._assigned or ()):
+            components.pending_seeks[queue] = offset  # its assignment is not finished yet
         else:
-            parts.seek(self._held(queue), offset)
+            components.seek(self._assigned_queue(queue), offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        self.seek(queue, await self._running[1].ends.min_offset(queue))
+        self.seek(queue, await self._running[1].bounds.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        self.seek(queue, await self._running[1].ends.max_offset(queue))
+        self.seek(queue, await self._running[1].bounds.max_offset(queue))
 
     async def offset_at(self, queue: MessageQueue, moment: datetime | int) -> int:
         """The offset of the first message stored at `moment` or later."""
-        return await self._running[1].ends.search_offset(queue, moment)
+        return await self._running[1].bounds.search_offset(queue, moment)
 
     def position(self, queue: MessageQueue) -> int:
         """The offset of the first message not yet consumed."""
-        return self._held(queue).process.commit_offset
+        return self._assigned_queue(queue).process.commit_offset
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither fetches nor gives messages of these queues."""
+        """Neither fetches nor returns messages of these queues."""
         self._set_paused(queues, paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         self._set_paused(queues, paused=False)
 
     async def commit(self) -> None:
-        """Commits everything that was given out, the last message too."""
+        """Commits all messages that were returned, including the last one."""
         await self._running[1].commit()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's offset as the broker has it; None when there is none."""
+        """The group's offset as the broker has it; None if there is none."""
         return await self._running[1].offsets.load(queue)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """What was given out counts as consumed."""
-        if self._parts is not None:
-            self._parts.inbox.acknowledge()
+        """Messages that were returned count as consumed."""
+        if self._components is not None:
+            self._components.inbox.acknowledge()
         await super().close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A body that fails has not consumed the messages it was just given."""
+        """If the body fails, the messages that it polled last do not count as consumed."""
         if kind is None:
             await self.close()
         else:
@@ -401,31 +413,31 @@ class LitePullConsumer(Consumer[LitePullComponents]):
     @asynccontextmanager
     async def _opened(self, instance: Instance) -> AsyncIterator[LitePullComponents]:
         shared = {} if self._assigned is not None else dict(self._subscriptions)
-        parts = LitePullComponents.build(instance, self.group, self._options, self._subscriptions, shared)
+        components = LitePullComponents.build(instance, self.group, self._options, self._subscriptions, shared)
         for listener in self._listeners:
-            parts.member.rebalance.on_change(listener)
+            components.member.rebalance.on_change(listener)
         if self._assigned is not None:
-            parts.assign(self._assigned)
-        async with parts.opened():
-            self._parts = parts
+            components.assign(self._assigned)
+        async with components.opened():
+            self._components = components
             try:
-                yield parts
+                yield components
             finally:
-                self._parts = None
-                parts.inbox.wake()
+                self._components = None
+                components.inbox.wake()
 
     def _subscription(self, topic: str, expression: str, sql: str | None) -> Subscription:
         return subscription_of(topic, expression, sql=sql, version=(self._clock or Clock()).now_ms())
 
-    def _held(self, queue: MessageQueue) -> HeldQueue:
-        held = self._running[1].held.get(queue)
-        if held is None:
-            raise ClientError(f"{queue} is not held by this consumer now: see `assignment`, or assign it")
-        return held
+    def _assigned_queue(self, queue: MessageQueue) -> AssignedQueue:
+        assigned = self._running[1].assigned.get(queue)
+        if assigned is None:
+            raise ClientError(f"{queue} is not assigned to this consumer now: see `assignment`, or assign it")
+        return assigned
 
     def _set_paused(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
         for queue in queues:
-            held = self._held(queue)
-            held.paused = paused
-            held.tell()
+            assigned = self._assigned_queue(queue)
+            assigned.paused = paused
+            assigned.notify()
         self._running[1].inbox.wake()

@@ -1,4 +1,4 @@
-"""A message as a consumer's handler sees it: body unpacked, topic as the producer named it, and where it came from."""
+"""A received message: decompressed body, the topic that the producer sent it to, the queue it was pulled from."""
 
 from typing import Any
 
@@ -18,40 +18,40 @@ from ariane.wire.record.read import decode
 from ariane.wire.sys_flag import SysFlag, with_compression
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
-"""What a compressed body may unpack to: far above the 4 MiB that producers may send, far below what would hurt."""
+"""Limit of a decompressed body: far above the 4 MiB that producers may send, and small enough for memory."""
 
 _HEAD_BYTES = HEAD_V4.size
-_NEEDS_CARE = HOST_BITS | int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
+_SLOW_PATH_FLAGS = HOST_BITS | int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _unpack_head = HEAD_V4.unpack_from
 _pack_length = SHORT.pack
 
 
 _properties_slot: Any = StoredMessage.__dict__["properties"]
-_held, _hold = _properties_slot.__get__, _properties_slot.__set__
+_get_slot, _set_slot = _properties_slot.__get__, _properties_slot.__set__
 
 
 class Received(StoredMessage, frozen=True, kw_only=True, gc=False):
-    """A message in the hand of a consumer.
+    """A message that a consumer has received.
 
-    Its properties are read when somebody first asks for them; up to then their slot holds their text. To read them
-    takes as long as all the rest of the message, and many handlers look at the body only. (msgspec's own functions,
-    which look into slots, may find the text: ask for `properties` before.)
+    Properties are decoded on first access; until then their slot holds the encoded text. Decoding them takes as long as
+    the rest of the message, and many handlers read the body only. (msgspec's own functions read the slot directly and
+    may find the text: access `properties` first.)
     """
 
     queue: MessageQueue
-    """Where it was pulled from: for a retry its topic is %RETRY%group, while `topic` is the one it was sent to."""
+    """The queue it was pulled from. For a retry its topic is %RETRY%group, while `topic` is the original topic."""
     max_offset: QueueOffset = QueueOffset(0)
-    """The end of the queue when it was pulled: how far behind the consumer is."""
+    """The end of the queue when the message was pulled: shows how far behind the consumer is."""
     fault: str | None = None
-    """Why the body could not be unpacked or does not fit its checksum; the body is then as stored."""
+    """Why the body could not be decompressed or does not match its checksum; then the body is as stored."""
 
     @property  # type: ignore[misc]  # a property in place of an attribute
     def properties(self) -> dict[str, str]:
-        held: str | dict[str, str] = _held(self)
-        if isinstance(held, str):
-            held = properties_of(held)
-            _hold(self, held)
-        return held
+        value: str | dict[str, str] = _get_slot(self)
+        if isinstance(value, str):
+            value = properties_of(value)
+            _set_slot(self, value)
+        return value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Received) and self.properties == other.properties and super().__eq__(other)
@@ -60,7 +60,7 @@ class Received(StoredMessage, frozen=True, kw_only=True, gc=False):
 
     @property
     def message_id(self) -> str:
-        """The id its producer gave it, which all attempts share; that of the broker when there is none."""
+        """The id that the producer set, the same in all attempts; without one, the id that the broker set."""
         return self.unique_key or self.offset_message_id
 
     @property
@@ -80,16 +80,16 @@ class Received(StoredMessage, frozen=True, kw_only=True, gc=False):
 def receive_all(
     records: bytes, queue: MessageQueue, max_offset: int = 0, body_bytes_max: int = BODY_BYTES_MAX
 ) -> list[Received]:
-    """The messages of a pull answer. A damaged record is a RecordError, a damaged body only a `fault`.
+    """The messages of a pull response. A damaged record raises RecordError, a damaged body only sets `fault`.
 
-    Nearly all records are alike: of the queue's own topic, not compressed, written over IPv4. These are read in one go,
-    which takes about a tenth of the time of `decode` and `receive`, who get all others.
+    The common case is a record of the queue's own topic, not compressed, with IPv4 addresses. It is decoded inline,
+    which takes about a tenth of the time of `decode` and `receive`. All other records go through those two.
     """
     received: list[Received] = []
     add = received.append
     topic, topic_field = queue.topic, _topic_field(queue.topic)
     end_offset = QueueOffset(max_offset)
-    # What neighbours mostly share is made once: hosts, and what stands between body and properties.
+    # Consecutive records mostly share the hosts and the bytes between body and properties: reuse them.
     last_born_host = last_store_host = b""
     last_text_length, between = -1, topic_field
     between_bytes = len(topic_field) + SHORT.size
@@ -109,7 +109,7 @@ def receive_all(
                 last_text_length, between = text_length, topic_field + _pack_length(text_length)
             if (
                 magic == MAGIC_V1
-                and not sys_flag & _NEEDS_CARE
+                and not sys_flag & _SLOW_PATH_FLAGS
                 and body_length > 0
                 and text_length == last_text_length
                 and record_end <= end
@@ -120,7 +120,7 @@ def receive_all(
                     try:
                         text: Any = records[text_position:record_end].decode()
                     except UnicodeDecodeError:
-                        text = property_text(records[text_position:record_end])  # says where
+                        text = property_text(records[text_position:record_end])  # raises an error with the position
                     if born_host != last_born_host:
                         last_born_host, born_at = born_host, decode_host(born_host)
                     if store_host != last_store_host:
@@ -141,7 +141,7 @@ def receive_all(
 
 
 def _topic_field(topic: str) -> bytes:
-    """How a usual record names `topic`; empty when there is none: retries are shown under the topic they come from."""
+    """The topic field of common records; empty if there are none: retries are shown under their original topic."""
     name = topic.encode()
     if len(name) > TOPIC_BYTES_MAX_V1 or topic.startswith(RETRY_PREFIX):
         return b""
@@ -160,13 +160,13 @@ def receive(
 
 
 def next_attempt(message: Received) -> Received:
-    """The same message, tried once more without the broker's help."""
+    """The same message, for another attempt that does not involve the broker."""
     return replace(message, reconsume_times=message.reconsume_times + 1)
 
 
 def _plain_body(message: StoredMessage, limit: int) -> tuple[bytes, str | None]:
     if message.body and crc32(message.body) != message.body_crc:
-        return message.body, "the body does not fit its checksum"
+        return message.body, "the body does not match its checksum"
     try:
         return decompress(message.body, message.sys_flag, limit), None
     except RecordError as error:

@@ -1,7 +1,7 @@
-"""How far a consumer has come in each queue: kept here, saved every 5 s and at the end.
+"""Consumer offsets: held in memory, saved every 5 s and on close, and the start offset of a queue.
 
-A group that shares its queues keeps offsets at the brokers, so that whoever takes a queue over goes on where the last
-owner was. A broadcast consumer is alone with its offsets and keeps them in a file.
+A group that shares its queues stores offsets at the brokers, so that the next owner of a queue continues where the last
+one stopped. A broadcast consumer has its own offsets and stores them in a file.
 """
 
 import asyncio
@@ -31,23 +31,23 @@ _TIMEOUT_S = 5.0  # as in Apache's clients
 
 class OffsetStore(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored offset, None when there is none. A failure to find out is an error: it must not mean "none"."""
+        """The stored offset, None if there is none. A failed request raises: it must not be taken for "none"."""
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """The queues whose offset is now stored."""
+        """Returns the queues whose offset is now stored."""
 
 
-class GroupOffsets:
-    """At the brokers, each of which is told one offset at a time.
+class RemoteBrokerOffsetStore:
+    """Offsets at the brokers. Each broker gets one request at a time.
 
-    Apache's brokers work on the requests of a connection side by side. Of two offsets of one queue the older may then
-    be stored last, and of the first two of a group one may be lost.
+    Apache's brokers handle the requests of a connection concurrently. Of two offsets of one queue the older might then
+    be stored last, and of the first two of a group one might be lost.
     """
 
     def __init__(self, instance: Instance, group: str) -> None:
         self._instance = instance
         self._group = group
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self, queue: MessageQueue) -> int | None:
         address = await broker_of(self._instance, queue)
@@ -63,8 +63,8 @@ class GroupOffsets:
         saved: set[MessageQueue] = set()
         brokers = TaskSet()
         for broker in sorted({queue.broker_name for queue in offsets}):
-            theirs = {queue: offset for queue, offset in offsets.items() if queue.broker_name == broker}
-            brokers.spawn(self._save_at(broker, theirs, saved))
+            at_broker = {queue: offset for queue, offset in offsets.items() if queue.broker_name == broker}
+            brokers.spawn(self._save_at(broker, at_broker, saved))
         try:
             await brokers.wait()
         finally:
@@ -72,19 +72,19 @@ class GroupOffsets:
         return saved
 
     async def _save_at(self, broker: str, offsets: dict[MessageQueue, int], saved: set[MessageQueue]) -> None:
-        async with self._turns[broker]:
+        async with self._locks[broker]:
             for queue, offset in offsets.items():
                 try:
                     await self._save_one(queue, offset)
                 except ArianeError as error:
                     log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
                     if isinstance(error, TransportError):
-                        return  # the others would wait for it as long and as vainly
+                        return  # requests for its other queues would fail, too, after the same timeout
                 else:
                     saved.add(queue)
 
     async def _save_one(self, queue: MessageQueue, offset: int) -> None:
-        """Apache's client sends this one-way and never learns that it was lost."""
+        """Waits for the response. Apache's client sends this one-way and does not notice when it is lost."""
         address = await broker_of(self._instance, queue)
         request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
         await self._instance.call(address, request, _TIMEOUT_S)
@@ -108,17 +108,17 @@ class OffsetTable:
         return await self._store.load(queue)
 
     def advance(self, queue: MessageQueue, offset: int) -> None:
-        """Only ever forward: handlers that finish late report smaller numbers."""
+        """Only forward: handlers that finish late report smaller offsets."""
         if offset > self._offsets.get(queue, -1):
             self.move(queue, offset)
 
     def move(self, queue: MessageQueue, offset: int) -> None:
-        """In either direction, because somebody said so."""
+        """In either direction: for resets and seeks."""
         self._offsets[queue] = offset
         self._unsaved.add(queue)
 
     async def save(self, queues: Collection[MessageQueue] | None = None) -> None:
-        """Saves what changed. What could not be saved stays due."""
+        """Saves changed offsets. An offset that could not be saved is tried again with the next call."""
         due = {queue: self._offsets[queue] for queue in self._unsaved if queues is None or queue in queues}
         if not due:
             return
@@ -131,84 +131,85 @@ class OffsetTable:
         self._unsaved.discard(queue)
 
 
-# --- local_offsets ---
-#
-# Offsets of a broadcast consumer, in a file of Apache's form: `{"offsetTable":{{queue}:offset,...}}`.
-#
-# Written aside and renamed, with the edition before kept as `.bak`: a crash in the middle of writing costs one
-# interval.
+# --- offsets in a file ---
 
 
 def offsets_file(client_id: str, group: str, root: Path | None = None) -> Path:
-    """Where Apache's client keeps them, unless `root` says otherwise."""
+    """The path that Apache's client uses, unless `root` is set."""
     return (root or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json"
 
 
-class LocalOffsets:
+class LocalFileOffsetStore:
+    """Offsets of a broadcast consumer, in a file of Apache's format: `{"offsetTable":{{queue}:offset,...}}`.
+
+    Written to a temporary file and renamed, with the previous version kept as `.bak`: a crash while writing loses the
+    changes of one interval.
+    """
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table: dict[MessageQueue, int] | None = None
         self._file = asyncio.Lock()
-        """Queues that are given up together all read and save at the same time."""
+        """Serialises access: queues that are revoked together read and save concurrently."""
 
     async def load(self, queue: MessageQueue) -> int | None:
-        return (await self._known()).get(queue)
+        return (await self._loaded()).get(queue)
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        known = await self._known()
-        known.update(offsets)
+        table = await self._loaded()
+        table.update(offsets)
         try:
             async with self._file:
-                table = OffsetsByQueue(offset_table={queue: QueueOffset(offset) for queue, offset in known.items()})
-                await asyncio.to_thread(self._write, table.to_bytes())
+                body = OffsetsByQueue(offset_table={queue: QueueOffset(offset) for queue, offset in table.items()})
+                await asyncio.to_thread(self._write, body.to_bytes())
         except OSError as error:
             log.warning("offsets not saved", extra={"file": str(self._path), "reason": str(error)})
             return set()
         return set(offsets)
 
-    async def _known(self) -> dict[MessageQueue, int]:
+    async def _loaded(self) -> dict[MessageQueue, int]:
         async with self._file:
             if self._table is None:
                 self._table = dict(await asyncio.to_thread(self._read))
             return self._table
 
     def _read(self) -> Mapping[MessageQueue, int]:
-        is_there = False
+        exists = False
         for path in (self._path, self._path.with_suffix(".json.bak")):
             try:
                 return OffsetsByQueue.from_bytes(path.read_bytes()).offset_table
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (WireError, OSError) as error:
-                is_there = True
+                exists = True
                 log.warning("offsets not readable", extra={"file": str(path), "reason": str(error)})
-        if is_there:
+        if exists:
             raise StoreCorrupt(
-                f"{self._path}: neither this file nor its .bak can be read; delete it to begin as a new consumer"
+                f"{self._path}: neither this file nor its .bak can be read; delete both to start as a new consumer"
             )
         return {}
 
     def _write(self, content: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(".json.tmp")
-        with aside.open("wb") as file:
+        temporary = self._path.with_suffix(".json.tmp")
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if self._path.exists():
             self._path.replace(self._path.with_suffix(".json.bak"))
-        aside.replace(self._path)
+        temporary.replace(self._path)
 
 
-# --- start_offset ---
-#
-# Where a group begins in a queue: at its stored offset, and without one where `start=` says.
+# --- start offset: the stored offset of the group, or what `start=` says if it has none ---
 
 StartWord = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """Where a group without a stored offset starts."""
+
     where: ConsumeFromWhere
     timestamp_ms: int = 0
 
@@ -228,33 +229,37 @@ class Start:
                 raise ClientError(f"start={value!r}: use 'earliest', 'latest', a datetime, or milliseconds since 1970")
 
 
-class Beginning(NamedTuple):
+class StartOffset(NamedTuple):
+    """The offset to start at, and the reason, for the log."""
+
     offset: int
     reason: str
 
 
-class Ends(Protocol):
+class OffsetBounds(Protocol):
     async def min_offset(self, queue: MessageQueue) -> int: ...
     async def max_offset(self, queue: MessageQueue) -> int: ...
     async def search_offset(self, queue: MessageQueue, moment: datetime | int) -> int: ...
 
 
-async def find_beginning(queue: MessageQueue, stored: int | None, start: Start, ends: Ends) -> Beginning:
-    """The offset to begin at, and why, for the log: "why did it skip my messages" is asked of every consumer."""
+async def find_start_offset(queue: MessageQueue, stored: int | None, start: Start, bounds: OffsetBounds) -> StartOffset:
+    """The offset to start at, with the reason for the log: it answers "why did it skip my messages?"."""
     if stored == 0:
-        # Brokers answer 0 for a group without an offset while the queue still begins at 0. So a queue that was added
-        # a moment ago loses nothing to a group that starts at the latest message; we cannot tell the two apart.
-        return Beginning(0, "the broker answers 0: the group's offset, or a queue from which nothing has expired yet")
+        # Brokers return 0 for a group without an offset while the queue still begins at 0, so that a group that starts
+        # at the latest message loses nothing of a queue that was just added. The two cases cannot be distinguished.
+        return StartOffset(
+            0, "the broker returned 0: the group's offset, or a queue from which nothing has expired yet"
+        )
     if stored is not None:
-        return Beginning(stored, "the group's stored offset")
+        return StartOffset(stored, "the group's stored offset")
     if queue.topic.startswith(RETRY_PREFIX):
-        return Beginning(await ends.min_offset(queue), "no stored offset; retries are never skipped")
+        return StartOffset(await bounds.min_offset(queue), "no stored offset; retries are never skipped")
     match start.where:
         case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-            return Beginning(await ends.min_offset(queue), "no stored offset; start=earliest")
+            return StartOffset(await bounds.min_offset(queue), "no stored offset; start=earliest")
         case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
             moment = datetime.fromtimestamp(start.timestamp_ms / 1000, UTC).isoformat()
-            offset = await ends.search_offset(queue, start.timestamp_ms)
-            return Beginning(offset, f"no stored offset; start={moment}")
+            offset = await bounds.search_offset(queue, start.timestamp_ms)
+            return StartOffset(offset, f"no stored offset; start={moment}")
         case _:
-            return Beginning(await ends.max_offset(queue), "no stored offset; start=latest")
+            return StartOffset(await bounds.max_offset(queue), "no stored offset; start=latest")

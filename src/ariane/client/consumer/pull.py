@@ -1,4 +1,4 @@
-"""The pull consumer: the application says which queue, from which offset, and how many.
+"""The pull consumer: the application chooses the queue, the offset and the number of messages.
 
 async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
     for queue in await consumer.queues("orders"):
@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 from ariane.client.consumer.allocation import AVERAGELY, Allocation
 from ariane.client.consumer.base import Consumer, GroupMember
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.offsets import Beginning, GroupOffsets, OffsetTable, Start
+from ariane.client.consumer.offsets import OffsetTable, RemoteBrokerOffsetStore, Start, StartOffset
 from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult
-from ariane.client.consumer.queues import HeldQueue, HeldQueues, QueueJob
+from ariane.client.consumer.queues import AssignedQueue, AssignedQueues, QueueJob
 from ariane.client.consumer.rebalance import QueuesChanged, Rebalance
 from ariane.client.consumer.retry import SendBacks
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEndPages, readable_queues
+from ariane.client.core.queue_bounds import QueueBounds, readable_queues
 from ariane.client.core.user_calls import UserCalls
 from ariane.client.settings import ClientSettings
 from ariane.clock import Clock
@@ -41,7 +41,7 @@ _ATTEMPTS_MAX = 16
 @dataclass(slots=True)
 class PullComponents:
     puller: Puller
-    ends: QueueEndPages
+    bounds: QueueBounds
     offsets: OffsetTable
     member: GroupMember
     rebalance: Rebalance
@@ -71,22 +71,22 @@ class PullConsumer(Consumer[PullComponents]):
         return readable_queues(topic, await self._running[0].routes.route(topic))
 
     def on_queues_changed(self, topic: str, listener: QueuesChanged) -> None:
-        """Shares the queues of `topic` with the group, and tells `listener` all of them and those that are ours.
+        """Shares the queues of `topic` with the group; calls `listener` with all queues and with the assigned ones.
 
         Apache calls this a MessageQueueListener. Register before `start()`.
         """
         self._listeners.append((topic, listener))
 
     async def queues_in_balance(self, topic: str) -> list[MessageQueue]:
-        """The queues that fall to this member, of a topic that was registered with `on_queues_changed`."""
-        return sorted(self._running[1].member.held.of(topic))
+        """The queues that are assigned to this member, of a topic that was registered with `on_queues_changed`."""
+        return sorted(self._running[1].member.assigned.of(topic))
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def pull(
         self, queue: MessageQueue, offset: int, expression: str = ALL, *, sql: str | None = None, count: int = 32
     ) -> PullResult:
-        """What is there now, which may be nothing."""
+        """The messages that are there now, perhaps none."""
         return await self._pull(queue, offset, subscription_of(queue.topic, expression, sql=sql), count, 0.0)
 
     async def pull_blocking(
@@ -99,7 +99,7 @@ class PullConsumer(Consumer[PullComponents]):
         count: int = 32,
         wait_s: float = _WAIT_S,
     ) -> PullResult:
-        """Waits up to `wait_s` at the broker for a message to come."""
+        """Long polling: the broker holds the request for up to `wait_s` until there is a message."""
         return await self._pull(queue, offset, subscription_of(queue.topic, expression, sql=sql), count, wait_s)
 
     async def _pull(
@@ -109,54 +109,54 @@ class PullConsumer(Consumer[PullComponents]):
         return await self._running[1].puller.pull(request)
 
     async def send_back(self, message: Received, delay_level: int = 0) -> None:
-        """Has `message` delivered again later, to whoever subscribes to %RETRY%group."""
+        """Has `message` redelivered later, through %RETRY%group."""
         if not await SendBacks(self._running[0], self.group, _ATTEMPTS_MAX).send_back(message, delay_level):
-            raise SendFailed(f"no broker took message {message.message_id} back: see the log, and try again later")
+            raise SendFailed(f"no broker accepted message {message.message_id} back: see the log, and try again later")
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     async def fetch_offset(self, queue: MessageQueue, *, from_broker: bool = False) -> int | None:
-        """The group's offset as last updated here, else as the broker has it; None when there is none."""
+        """The group's offset as last updated here, otherwise as the broker has it; None if there is none."""
         offsets = self._running[1].offsets
-        known = None if from_broker else offsets.get(queue)
-        return known if known is not None else await offsets.load(queue)
+        cached = None if from_broker else offsets.get(queue)
+        return cached if cached is not None else await offsets.load(queue)
 
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Kept here and saved every 5 s; `commit()` saves at once."""
+        """Held in memory and saved every 5 s; `commit()` saves immediately."""
         self._running[1].offsets.move(queue, offset)
 
     async def commit(self) -> None:
         await self._running[1].offsets.save()
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        return await self._running[1].ends.min_offset(queue)
+        return await self._running[1].bounds.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        return await self._running[1].ends.max_offset(queue)
+        return await self._running[1].bounds.max_offset(queue)
 
     async def search_offset(self, queue: MessageQueue, moment: datetime | int) -> int:
-        return await self._running[1].ends.search_offset(queue, moment)
+        return await self._running[1].bounds.search_offset(queue, moment)
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
-        return await self._running[1].ends.earliest_store_time_ms(queue)
+        return await self._running[1].bounds.earliest_store_time_ms(queue)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _opened(self, instance: Instance) -> AsyncIterator[PullComponents]:
-        parts = self._build(instance)
+        components = self._build(instance)
         for topic, listener in self._listeners:
-            parts.rebalance.on_change(partial(_only_of, topic, listener))
+            components.rebalance.on_change(partial(_for_topic, topic, listener))
         save_s = instance.settings.offsets_save_interval_s
-        async with background(partial(every, instance.clock, save_s, parts.offsets.save, save_s)):
-            async with parts.member.joined():
-                yield parts
+        async with background(partial(every, instance.clock, save_s, components.offsets.save, save_s)):
+            async with components.member.joined():
+                yield components
 
     def _build(self, instance: Instance) -> PullComponents:
-        offsets = OffsetTable(GroupOffsets(instance, self.group))
+        offsets = OffsetTable(RemoteBrokerOffsetStore(instance, self.group))
         topics = {topic: Subscription(topic=topic) for topic, _ in self._listeners}
-        held = HeldQueues(offsets, _by_hand, self._jobs)
-        rebalance = Rebalance(instance, self.group, self._model, self._allocation, topics.keys(), held)
+        assigned = AssignedQueues(offsets, _manual_offset, self._jobs)
+        rebalance = Rebalance(instance, self.group, self._model, self._allocation, topics.keys(), assigned)
         member = GroupMember(
             instance=instance,
             group=self.group,
@@ -165,40 +165,28 @@ class PullConsumer(Consumer[PullComponents]):
             start=Start.of("latest"),
             subscriptions=topics,
             offsets=offsets,
-            held=held,
+            assigned=assigned,
             rebalance=rebalance,
         )
-        return PullComponents(Puller(instance, self.group), QueueEndPages(instance), offsets, member, rebalance)
+        return PullComponents(Puller(instance, self.group), QueueBounds(instance), offsets, member, rebalance)
 
 
-async def _by_hand(_queue: MessageQueue) -> Beginning:
-    return Beginning(0, "the application chooses its offsets")
+async def _manual_offset(_queue: MessageQueue) -> StartOffset:
+    return StartOffset(0, "the application chooses its offsets")
 
 
-def _only_of(
-    wanted: str,
+def _for_topic(
+    wanted_topic: str,
     listener: QueuesChanged,
     topic: str,
-    everything: frozenset[MessageQueue],
+    all_queues: frozenset[MessageQueue],
     mine: frozenset[MessageQueue],
 ) -> None:
-    if topic == wanted:
-        listener(topic, everything, mine)
+    if topic == wanted_topic:
+        listener(topic, all_queues, mine)
 
 
-# --- scheduled_pull ---
-#
-# Pulling on a schedule: the queues are shared out for the application, which pulls each of them in a callback.
-#
-#     consumer = ScheduledPullConsumer("127.0.0.1:9876", group="audit")
-#
-#     @consumer.register("orders")
-#     async def pull(queue, context):
-#         result = await context.consumer.pull(queue, await context.consumer.fetch_offset(queue) or 0)
-#         context.consumer.update_offset(queue, result.next_offset)
-#         context.next_delay_s = 0.0 if result.messages else 1.0
-#
-# Apache calls this MQPullConsumerScheduleService.
+# --- scheduled pulling ---
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +197,7 @@ _THREADS = 20
 
 @dataclass(slots=True)
 class PullContext:
-    """What a callback is given beside its queue, and where it says when it wants to be called again."""
+    """The second argument of a callback, in which it also sets when it is called next."""
 
     consumer: "ScheduledPullConsumer"
     next_delay_s: float = _NEXT_DELAY_S
@@ -220,7 +208,18 @@ C = TypeVar("C", bound=Callback)
 
 
 class ScheduledPullConsumer(PullConsumer):
-    """A queue's callback is never called twice at a time. A callback that raises is called again after a second."""
+    """Calls a callback for each assigned queue, which pulls from it; Apache's MQPullConsumerScheduleService.
+
+        consumer = ScheduledPullConsumer("127.0.0.1:9876", group="audit")
+
+        @consumer.register("orders")
+        async def pull(queue, context):
+            result = await context.consumer.pull(queue, await context.consumer.fetch_offset(queue) or 0)
+            context.consumer.update_offset(queue, result.next_offset)
+            context.next_delay_s = 0.0 if result.messages else 1.0
+
+    A queue's callback is never called twice at a time. A callback that raises is called again after a second.
+    """
 
     def __init__(
         self,
@@ -239,34 +238,34 @@ class ScheduledPullConsumer(PullConsumer):
         self._jobs = (self._run,)
 
     def register(self, topic: str) -> Callable[[C], C]:
-        """Makes the function below it the callback for the queues of `topic`. Register before `start()`."""
+        """Decorator: makes the function the callback for the queues of `topic`. Register before `start()`."""
 
         def register(callback: C) -> C:
             self._callbacks[topic] = callback
-            self.on_queues_changed(topic, _nobody)
+            self.on_queues_changed(topic, _ignore_change)
             return callback
 
         return register
 
     @asynccontextmanager
     async def _opened(self, instance: Instance) -> AsyncIterator[PullComponents]:
-        async with super()._opened(instance) as parts:
+        async with super()._opened(instance) as components:
             try:
-                yield parts
+                yield components
             finally:
                 self._user.close()
 
-    async def _run(self, held: HeldQueue) -> None:
+    async def _run(self, assigned: AssignedQueue) -> None:
         clock = self._running[0].clock
         while True:
             context = PullContext(self)
             try:
-                await self._user.call(self._callbacks[held.queue.topic], held.queue, context)
+                await self._user.call(self._callbacks[assigned.queue.topic], assigned.queue, context)
             except Exception:  # the edge of a user's callback
-                log.exception("pull callback failed", extra={"queue": held.queue})
+                log.exception("pull callback failed", extra={"queue": assigned.queue})
                 context.next_delay_s = _AFTER_FAILURE_S
             await clock.sleep(max(0.0, context.next_delay_s))
 
 
-def _nobody(_topic: str, _everything: frozenset[MessageQueue], _mine: frozenset[MessageQueue]) -> None:
-    """The callbacks are enough."""
+def _ignore_change(_topic: str, _all_queues: frozenset[MessageQueue], _mine: frozenset[MessageQueue]) -> None:
+    """The callbacks need no notification."""

@@ -1,4 +1,4 @@
-"""The one loop that keeps a queue's messages coming, for every kind of consumer that does not pull by hand."""
+"""The pull loop: fetches messages of an assigned queue ahead, for push and lite pull consumers, within flow limits."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ariane.client.consumer.offsets import OffsetTable
 from ariane.client.consumer.pull_request import Puller, PullRequest, PullResult, PullStatus
-from ariane.client.consumer.queues import HeldQueue, ProcessQueue
+from ariane.client.consumer.queues import AssignedQueue, ProcessQueue
 from ariane.client.core.instance import Instance
 from ariane.client.core.raw_call import PipelinedCall
 from ariane.errors import ArianeError, RequestFailed
@@ -16,53 +16,47 @@ from ariane.model.group import Subscription
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import PullResponse
 
-# --- flow_limits ---
-#
-# How much a consumer takes in hand before it stops pulling.
-
 MiB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Per queue, with Apache's defaults."""
+    """How many unfinished messages a consumer holds before it stops pulling. Per queue, with Apache's defaults."""
 
     count: int = 1000
     bytes: int = 100 * MiB
     span: int = 2000
-    """Distance between the first and the last offset in hand. Beyond it a stuck message would make a crash repeat
-    thousands of finished ones. Ordered consumption finishes in order, so it does not look at this."""
+    """Distance between the first and the last unfinished offset. Without this limit, one stuck message would make a
+    crash repeat thousands of finished ones. Ordered consumption finishes in order, so the limit does not apply."""
 
-    def exceeded_by(self, held: ProcessQueue, *, ordered: bool = False) -> str | None:
-        """Which limit `held` is over, or None: then pull."""
-        if len(held) > self.count:
+    def exceeded_by(self, process: ProcessQueue, *, ordered: bool = False) -> str | None:
+        """The limit that `process` exceeds, or None: then pull."""
+        if len(process) > self.count:
             return "count"
-        if held.bytes > self.bytes:
+        if process.bytes > self.bytes:
             return "bytes"
-        return "span" if held.span > self.span and not ordered else None
+        return "span" if process.span > self.span and not ordered else None
 
     def exceeded_with(
-        self, held: ProcessQueue, count: int, size: int, next_offset: int, *, ordered: bool = False
+        self, process: ProcessQueue, count: int, size: int, next_offset: int, *, ordered: bool = False
     ) -> bool:
-        """Whether `held` is over a limit once it has an answer, not read yet, of up to `count` messages in `size` bytes
-        before `next_offset`. (Compressed bodies may turn out larger, by one answer at most.)"""
-        if len(held) + count > self.count or held.bytes + size > self.bytes:
+        """Whether `process` would exceed a limit with a response that is not decoded yet: up to `count` messages in
+        `size` bytes before `next_offset`. (Compressed bodies may be larger, by one response at most.)"""
+        if len(process) + count > self.count or process.bytes + size > self.bytes:
             return True
-        return next_offset - 1 - held.commit_offset > self.span and not ordered
+        return next_offset - 1 - process.commit_offset > self.span and not ordered
 
-
-# ---
 
 log = logging.getLogger(__name__)
 
 PULL_WAIT_S = 15.0
-# A broker that answers "nothing new" at once, instead of holding the request, must not make us spin.
+# A broker that responds "nothing new" immediately, instead of holding the request, must not cause a busy loop.
 _IDLE_PAUSE_S = 0.1
 
-# A plain int: to compare members of an enum takes longer.
+# A plain int: comparing enum members takes longer.
 _FOUND = int(ResponseCode.SUCCESS)
 
-# The broker does not know our subscription: it has been restarted, or our heartbeat is still on its way.
+# The broker does not know the subscription: it was restarted, or the heartbeat has not arrived yet.
 _UNKNOWN_TO_BROKER = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -77,155 +71,164 @@ _UNKNOWN_TO_BROKER = frozenset(
 class _Pull:
     request: PullRequest
     call: PipelinedCall | None = None
-    """Where it was asked ahead: before the answer to the pull before it was read."""
+    """Set if the request was sent ahead: before the response to the previous pull was decoded."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, error: type[BaseException] | None, *_more: object) -> None:
-        """What fails in between is an answer that cannot be read, or the end: nobody will await this one."""
+        """Forgets the call if the body fails (an undecodable response, or cancellation): it will not be awaited."""
         if error is not None and self.call is not None:
             self.call.forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullLoop:
+    """Pulls for each assigned queue; one `run` per queue."""
+
     instance: Instance
     puller: Puller
     offsets: OffsetTable
     subscriptions: Mapping[str, Subscription]
-    arrived: Callable[[HeldQueue], None]
-    """Called after every pull, also one without messages: it may have moved the commit offset."""
+    arrived: Callable[[AssignedQueue], None]
+    """Called after every pull, also without messages: the pull may have moved the commit offset."""
     limits: FlowLimits
     batch: int = 32
     ordered: bool = False
     carries_subscription: bool = False
     commits: bool = False
-    """Whether a pull that finds nothing in hand also commits: that shortens what a crash repeats. With messages in hand
-    the offset may be saved anew while the pull is under way, and a broker may take the two in any order."""
+    """Whether a pull also commits if there are no unfinished messages: that shortens what a crash repeats. With
+    unfinished messages, an offset may be saved during the pull, and a broker may handle the two in any order."""
 
     saves_corrections: bool = True
     """False where only the application may commit."""
 
-    async def run(self, held: HeldQueue) -> None:
+    async def run(self, assigned: AssignedQueue) -> None:
         backoff = Backoff(first_s=0.2, longest_s=5.0)
         failed = False
         ahead: _Pull | None = None
         while True:
-            if ahead is None and not self._may_pull(held):
-                await held.wait_until(lambda: self._may_pull(held))
+            if ahead is None and not self._may_pull(assigned):
+                await assigned.wait_until(lambda: self._may_pull(assigned))
             try:
-                ahead = await self._pull_once(held, ahead, backoff)
+                ahead = await self._pull_once(assigned, ahead, backoff)
             except ArianeError as error:
                 ahead, failed = None, True
-                await self._after_failure(held, error, backoff)
+                await self._after_failure(assigned, error, backoff)
             else:
                 backoff.reset()
                 if failed:
                     failed = False
-                    log.info("pulling again", extra={"queue": held.queue, "offset": held.process.next_offset})
+                    log.info("pulling again", extra={"queue": assigned.queue, "offset": assigned.process.next_offset})
 
-    def _is_wanted(self, held: HeldQueue) -> bool:
-        return held.queue.topic in self.subscriptions and not held.paused
+    def _is_active(self, assigned: AssignedQueue) -> bool:
+        return assigned.queue.topic in self.subscriptions and not assigned.paused
 
-    def _may_pull(self, held: HeldQueue) -> bool:
-        return self._is_wanted(held) and self.limits.exceeded_by(held.process, ordered=self.ordered) is None
+    def _may_pull(self, assigned: AssignedQueue) -> bool:
+        return self._is_active(assigned) and self.limits.exceeded_by(assigned.process, ordered=self.ordered) is None
 
-    async def _pull_once(self, held: HeldQueue, pull: _Pull | None, backoff: Backoff) -> _Pull | None:
-        """`pull`, if that was asked ahead, or a new one. Returns the next one, if that is asked ahead in turn."""
-        process, clock = held.process, self.instance.clock
-        began_s, held.last_pull_ms = clock.monotonic(), clock.now_ms()
+    async def _pull_once(self, assigned: AssignedQueue, pull: _Pull | None, backoff: Backoff) -> _Pull | None:
+        """Completes `pull` if it was sent ahead, or makes a new one. Returns the next one if that is sent ahead."""
+        process, clock = assigned.process, self.instance.clock
+        began_s, assigned.last_pull_ms = clock.monotonic(), clock.now_ms()
         if pull is None:
-            pull = _Pull(self._ask(held))
-        response = await self.puller.answer(pull.request, pull.call)
+            pull = _Pull(self._next_request(assigned))
+        response = await self.puller.response(pull.request, pull.call)
         if process.dropped:
             return None
-        following = self._ask_ahead(held, response)
-        if following is None:
-            await self._take(held, self.puller.result(pull.request, response), began_s, backoff)
+        next_pull = self._pull_ahead(assigned, response)
+        if next_pull is None:
+            await self._take(assigned, self.puller.result(pull.request, response), began_s, backoff)
             return None
-        with following:
-            await asyncio.sleep(0)  # it leaves now, with those of other queues, and then all their answers are read
-            await self._take(held, self.puller.result(pull.request, response), began_s, backoff)
-        return following
+        with next_pull:
+            await asyncio.sleep(
+                0
+            )  # it is sent now, with those of other queues, and then all their responses are decoded
+            await self._take(assigned, self.puller.result(pull.request, response), began_s, backoff)
+        return next_pull
 
-    async def _take(self, held: HeldQueue, result: PullResult, began_s: float, backoff: Backoff) -> None:
-        process, clock = held.process, self.instance.clock
-        asked = process.next_offset
+    async def _take(self, assigned: AssignedQueue, result: PullResult, began_s: float, backoff: Backoff) -> None:
+        process, clock = assigned.process, self.instance.clock
+        requested = process.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            await self._correct(held, result)
+            await self._correct(assigned, result)
             await clock.sleep(backoff.next_s())
             return
         process.put(result.messages, result.next_offset)
-        self.arrived(held)
-        held.tell()
-        if process.next_offset == asked and clock.monotonic() - began_s < _IDLE_PAUSE_S:
+        self.arrived(assigned)
+        assigned.notify()
+        if process.next_offset == requested and clock.monotonic() - began_s < _IDLE_PAUSE_S:
             await clock.sleep(_IDLE_PAUSE_S)
 
-    def _ask_ahead(self, held: HeldQueue, response: PullResponse) -> _Pull | None:
-        """The pull behind `answer`, asked before that is read: so the broker works while we do.
+    def _pull_ahead(self, assigned: AssignedQueue, response: PullResponse) -> _Pull | None:
+        """The next pull, sent before `response` is decoded, so that broker and client work at the same time.
 
-        Only while there is more at the broker. At the end of a queue a pull waits there anyway, and it may take the
-        offset along that the messages in hand are about to reach.
+        Only while the broker has more messages. At the end of a queue a pull waits at the broker anyway, and can then
+        commit the offset that the current messages are about to reach.
         """
-        process, end = held.process, response.next_begin_offset
+        process, end = assigned.process, response.next_begin_offset
         has_more = response.code == _FOUND and process.next_offset < end < response.max_offset
-        if not has_more or not self._is_wanted(held):
+        if not has_more or not self._is_active(assigned):
             return None
         count = min(self.batch, end - process.next_offset)
         if self.limits.exceeded_with(process, count, len(response.body), end, ordered=self.ordered):
             return None
-        request = self._ask_at(held, end)
-        call = self.puller.ask_ahead(request)
+        request = self._request_at(assigned, end)
+        call = self.puller.send_ahead(request)
         return None if call is None else _Pull(request, call)
 
-    def _ask(self, held: HeldQueue) -> PullRequest:
-        committed = self.offsets.get(held.queue) if self.commits and not len(held.process) else None
-        return self._ask_at(held, held.process.next_offset, committed or None)
+    def _next_request(self, assigned: AssignedQueue) -> PullRequest:
+        committed = self.offsets.get(assigned.queue) if self.commits and not len(assigned.process) else None
+        return self._request_at(assigned, assigned.process.next_offset, committed or None)
 
-    def _ask_at(self, held: HeldQueue, offset: int, commit_offset: int | None = None) -> PullRequest:
+    def _request_at(self, assigned: AssignedQueue, offset: int, commit_offset: int | None = None) -> PullRequest:
         return PullRequest(
-            queue=held.queue,
+            queue=assigned.queue,
             offset=offset,
-            subscription=self.subscriptions[held.queue.topic],
+            subscription=self.subscriptions[assigned.queue.topic],
             count=self.batch,
             wait_s=PULL_WAIT_S,
             commit_offset=commit_offset,
             carries_subscription=self.carries_subscription,
         )
 
-    async def _correct(self, held: HeldQueue, result: PullResult) -> None:
-        """The messages we wanted are gone, or never were. What is in hand is finished first, so that none is lost."""
-        process, wanted = held.process, held.process.next_offset
-        await held.wait_until(lambda: len(process) == 0)
+    async def _correct(self, assigned: AssignedQueue, result: PullResult) -> None:
+        """The requested offset is outside the queue. Pending messages are finished first, so that none is lost."""
+        process, requested = assigned.process, assigned.process.next_offset
+        await assigned.wait_until(lambda: len(process) == 0)
         log.warning(
             "offset corrected by the broker",
             extra={
-                "queue": held.queue,
-                "from": wanted,
+                "queue": assigned.queue,
+                "from": requested,
                 "to": result.next_offset,
                 "min": result.min_offset,
                 "max": result.max_offset,
             },
         )
-        held.replace(result.next_offset)
+        assigned.replace(result.next_offset)
         if self.saves_corrections:
-            self.offsets.move(held.queue, result.next_offset)
-            await self.offsets.save([held.queue])
+            self.offsets.move(assigned.queue, result.next_offset)
+            await self.offsets.save([assigned.queue])
 
-    async def _after_failure(self, held: HeldQueue, error: ArianeError, backoff: Backoff) -> None:
+    async def _after_failure(self, assigned: AssignedQueue, error: ArianeError, backoff: Backoff) -> None:
         pause_s = backoff.next_s()
-        extra = {"queue": held.queue, "offset": held.process.next_offset, "reason": str(error), "again_in_s": pause_s}
+        extra = {
+            "queue": assigned.queue,
+            "offset": assigned.process.next_offset,
+            "reason": str(error),
+            "again_in_s": pause_s,
+        }
         log.warning("pull failed", extra=extra)
         if isinstance(error, RequestFailed) and error.code in _UNKNOWN_TO_BROKER:
             await self.instance.heartbeat_now()
         elif error.retriable:
-            await self._look_again(held)
+            await self._refresh_route(assigned)
         await self.instance.clock.sleep(pause_s)
 
-    async def _look_again(self, held: HeldQueue) -> None:
-        """A broker that is lost may be back at another address."""
+    async def _refresh_route(self, assigned: AssignedQueue) -> None:
+        """A broker that failed may be back at another address."""
         try:
-            await self.instance.routes.find(held.queue.topic, fresh=True)
+            await self.instance.routes.find(assigned.queue.topic, fresh=True)
         except ArianeError as error:
-            log.debug("route not refreshed", extra={"topic": held.queue.topic, "reason": str(error)})
+            log.debug("route not refreshed", extra={"topic": assigned.queue.topic, "reason": str(error)})

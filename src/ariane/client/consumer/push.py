@@ -1,4 +1,4 @@
-"""The push consumer: messages are brought to handlers.
+"""The push consumer: calls handlers with messages.
 
 consumer = PushConsumer("127.0.0.1:9876", group="billing")
 
@@ -21,29 +21,29 @@ from typing import TypeVar
 
 from ariane.client.consumer.allocation import AVERAGELY, Allocation
 from ariane.client.consumer.base import Consumer, GroupMember
-from ariane.client.consumer.concurrent import Concurrently
+from ariane.client.consumer.concurrent import ConcurrentConsumption
 from ariane.client.consumer.invocation import ConsumeTrace, Handler, HandlerCalls, OnError, TopicCounts
-from ariane.client.consumer.locks import RENEW_INTERVAL_S, QueueLocks
+from ariane.client.consumer.locks import RENEW_INTERVAL_S, QueueLockClient
 from ariane.client.consumer.message import BODY_BYTES_MAX
 from ariane.client.consumer.offsets import (
-    Beginning,
-    GroupOffsets,
-    LocalOffsets,
+    LocalFileOffsetStore,
     OffsetTable,
+    RemoteBrokerOffsetStore,
     Start,
+    StartOffset,
     StartWord,
-    find_beginning,
+    find_start_offset,
     offsets_file,
 )
-from ariane.client.consumer.orderly import Orderly
+from ariane.client.consumer.orderly import OrderedConsumption
 from ariane.client.consumer.pull_loop import FlowLimits, PullLoop
 from ariane.client.consumer.pull_request import Puller
-from ariane.client.consumer.queues import HeldQueues
+from ariane.client.consumer.queues import AssignedQueues
 from ariane.client.consumer.rebalance import Rebalance
 from ariane.client.consumer.retry import SendBacks
 from ariane.client.consumer.subscriptions import ALL, subscription_of
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import QueueEndPages
+from ariane.client.core.queue_bounds import QueueBounds
 from ariane.client.core.user_calls import UserCalls
 from ariane.client.producer.tracing import Tracer
 from ariane.client.settings import ClientSettings
@@ -54,27 +54,25 @@ from ariane.model.group import ConsumeType, MessageModel, Subscription
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.route import MessageQueue
 
-# --- push_options ---
-#
-# How a push consumer consumes. Defaults are Apache's unless a comment says otherwise.
-
 _ATTEMPTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
+    """Defaults are Apache's unless a comment says otherwise."""
+
     start: Start
     model: MessageModel = MessageModel.CLUSTERING
     ordered: bool = False
     allocation: Allocation = AVERAGELY
     concurrency: int = 20
     batch: int = 1
-    """Messages that a handler is given at a time."""
+    """How many messages a handler gets at a time."""
     pull_batch: int = 32
     max_reconsume: int | None = None
     consume_timeout_s: float = 15 * 60.0
     suspend_s: float = 1.0
-    """Ordered mode: how long a queue rests after a failure."""
+    """Ordered mode: how long a queue is suspended after a failure."""
     close_timeout_s: float = 30.0
     limits: FlowLimits = field(default_factory=FlowLimits)
     body_bytes_max: int = BODY_BYTES_MAX
@@ -85,7 +83,7 @@ class PushOptions:
     def __post_init__(self) -> None:
         for name in ("concurrency", "batch", "pull_batch"):
             if getattr(self, name) < 1:
-                raise ClientError(f"{name}={getattr(self, name)}: at least 1 is needed")
+                raise ClientError(f"{name}={getattr(self, name)}: must be at least 1")
 
     @property
     def is_broadcast(self) -> bool:
@@ -96,14 +94,9 @@ class PushOptions:
         return _ATTEMPTS_MAX if self.max_reconsume is None else self.max_reconsume
 
 
-# --- push_parts ---
-#
-# The parts of a push consumer, put together: one pull loop and one rebalance, with handlers beside or behind it.
-
-
 @dataclass(slots=True)
 class PushComponents:
-    """Built by `open`."""
+    """The components of an open push consumer: one pull loop and one rebalance, and the handlers. Built by `open`."""
 
     instance: Instance
     group: str
@@ -112,8 +105,8 @@ class PushComponents:
     subscriptions: dict[str, Subscription]
     offsets: OffsetTable
     member: GroupMember
-    locks: QueueLocks | None
-    consumption: Concurrently | Orderly
+    locks: QueueLockClient | None
+    consumption: ConcurrentConsumption | OrderedConsumption
 
     @classmethod
     @asynccontextmanager
@@ -125,18 +118,18 @@ class PushComponents:
         calls: HandlerCalls,
         subscriptions: dict[str, Subscription],
     ) -> AsyncIterator["PushComponents"]:
-        parts = cls.build(instance, group, options, calls, subscriptions)
+        components = cls.build(instance, group, options, calls, subscriptions)
         async with AsyncExitStack() as stack:
             if options.trace:
                 tracer = await stack.enter_async_context(Tracer.open(instance, group, "CONSUME"))
                 calls.trace = ConsumeTrace(tracer, group, instance.clock)
             stack.callback(calls.user.close)
-            if isinstance(parts.consumption, Concurrently):
-                stack.callback(parts.consumption.close)
-            # The handlers outlive the membership: leaving the group waits for what they have in hand.
-            await stack.enter_async_context(background(*parts._jobs()))
-            await stack.enter_async_context(parts.member.joined())
-            yield parts
+            if isinstance(components.consumption, ConcurrentConsumption):
+                stack.callback(components.consumption.close)
+            # The handlers outlive the membership: leaving the group waits for their pending messages.
+            await stack.enter_async_context(background(*components._jobs()))
+            await stack.enter_async_context(components.member.joined())
+            yield components
 
     @classmethod
     def build(
@@ -148,14 +141,14 @@ class PushComponents:
         subscriptions: dict[str, Subscription],
     ) -> "PushComponents":
         offsets = OffsetTable(
-            _local(instance, group, options) if options.is_broadcast else GroupOffsets(instance, group)
+            _local(instance, group, options) if options.is_broadcast else RemoteBrokerOffsetStore(instance, group)
         )
-        back = None if options.is_broadcast else SendBacks(instance, group, options.attempts_max)
-        consumption: Concurrently | Orderly = (
-            _orderly(instance, calls, offsets, back, options)
+        send_backs = None if options.is_broadcast else SendBacks(instance, group, options.attempts_max)
+        consumption: ConcurrentConsumption | OrderedConsumption = (
+            _orderly(instance, calls, offsets, send_backs, options)
             if options.ordered
-            else Concurrently(
-                instance=instance, calls=calls, offsets=offsets, send_backs=back, concurrency=options.concurrency
+            else ConcurrentConsumption(
+                instance=instance, calls=calls, offsets=offsets, send_backs=send_backs, concurrency=options.concurrency
             )
         )
         loop = PullLoop(
@@ -169,10 +162,10 @@ class PushComponents:
             ordered=options.ordered,
             commits=not options.is_broadcast,
         )
-        jobs = [loop.run, consumption.run] if isinstance(consumption, Orderly) else [loop.run]
+        jobs = [loop.run, consumption.run] if isinstance(consumption, OrderedConsumption) else [loop.run]
         needs_lock = options.ordered and not options.is_broadcast
-        locks = QueueLocks(instance, group, options.consume_timeout_s) if needs_lock else None
-        held = HeldQueues(offsets, partial(_beginning, instance, offsets, options), jobs, locks)
+        locks = QueueLockClient(instance, group, options.consume_timeout_s) if needs_lock else None
+        assigned = AssignedQueues(offsets, partial(_start_offset, instance, offsets, options), jobs, locks)
         member = GroupMember(
             instance=instance,
             group=group,
@@ -181,8 +174,8 @@ class PushComponents:
             start=options.start,
             subscriptions=subscriptions,
             offsets=offsets,
-            held=held,
-            rebalance=Rebalance(instance, group, options.model, options.allocation, subscriptions.keys(), held),
+            assigned=assigned,
+            rebalance=Rebalance(instance, group, options.model, options.allocation, subscriptions.keys(), assigned),
             calls=calls,
             ordered=options.ordered,
             close_timeout_s=options.close_timeout_s,
@@ -192,7 +185,7 @@ class PushComponents:
     def _jobs(self) -> list[Job]:
         clock, save_s = self.instance.clock, self.instance.settings.offsets_save_interval_s
         jobs: list[Job] = [partial(every, clock, save_s, self.offsets.save, save_s)]
-        if isinstance(self.consumption, Concurrently):
+        if isinstance(self.consumption, ConcurrentConsumption):
             jobs += self.consumption.jobs()
         if self.locks is not None:
             jobs.append(partial(every, clock, RENEW_INTERVAL_S, self._renew_locks, RENEW_INTERVAL_S))
@@ -200,42 +193,42 @@ class PushComponents:
 
     async def _renew_locks(self) -> None:
         if self.locks is not None:
-            await self.locks.renew(self.member.held.all())
+            await self.locks.renew(self.member.assigned.all())
 
 
 def retry_subscription(group: str) -> Subscription:
-    """Every group that shares its queues also reads its own retries, all of them."""
+    """Every group that shares its queues also subscribes to its own retry topic."""
     return Subscription(topic=f"{RETRY_PREFIX}{group}")
 
 
 def _orderly(
-    instance: Instance, calls: HandlerCalls, offsets: OffsetTable, back: SendBacks | None, options: PushOptions
-) -> Orderly:
-    return Orderly(
+    instance: Instance, calls: HandlerCalls, offsets: OffsetTable, send_backs: SendBacks | None, options: PushOptions
+) -> OrderedConsumption:
+    return OrderedConsumption(
         instance=instance,
         calls=calls,
         offsets=offsets,
-        send_backs=back,
+        send_backs=send_backs,
         suspend_s=options.suspend_s,
         attempts_max=options.max_reconsume,
-        places=asyncio.Semaphore(options.concurrency),
+        slots=asyncio.Semaphore(options.concurrency),
         needs_lock=not options.is_broadcast,
     )
 
 
-async def _beginning(instance: Instance, offsets: OffsetTable, options: PushOptions, queue: MessageQueue) -> Beginning:
-    return await find_beginning(queue, await offsets.load(queue), options.start, QueueEndPages(instance))
+async def _start_offset(
+    instance: Instance, offsets: OffsetTable, options: PushOptions, queue: MessageQueue
+) -> StartOffset:
+    return await find_start_offset(queue, await offsets.load(queue), options.start, QueueBounds(instance))
 
 
-def _local(instance: Instance, group: str, options: PushOptions) -> LocalOffsets:
-    # The usual client id changes with each process; the file must be found again by the next one.
+def _local(instance: Instance, group: str, options: PushOptions) -> LocalFileOffsetStore:
+    # The default client id changes with each process, but the next process must find the file.
     named = instance.settings.instance_name is not None
-    return LocalOffsets(
+    return LocalFileOffsetStore(
         offsets_file(instance.client_id if named else f"{instance.ip}@DEFAULT", group, options.offsets_root)
     )
 
-
-# ---
 
 H = TypeVar("H", bound=Handler)
 
@@ -244,8 +237,8 @@ class PushConsumer(Consumer[PushComponents]):
     """A handler that returns has consumed its message; one that raises, or returns `False` or a `Retry`, gets it again.
 
     Handlers that are coroutine functions run on the event loop, others in threads. With `ordered=True` each queue has
-    one handler at a time, and a failure holds the queue back; otherwise a failure goes back to the broker, which
-    delivers it again later, at most `max_reconsume` times (16), and then files it under %DLQ%group.
+    one handler at a time, and a failure blocks the queue; otherwise a failed message is sent back to the broker, which
+    redelivers it later, at most `max_reconsume` times (16), and then moves it to %DLQ%group.
     """
 
     def __init__(
@@ -297,9 +290,9 @@ class PushConsumer(Consumer[PushComponents]):
             default=handler,
         )
         self._subscriptions: dict[str, Subscription] = {}
-        self._open_parts: PushComponents | None = None
+        self._components: PushComponents | None = None
 
-    # --- what to consume --------------------------------------------------------------------------------------------
+    # --- subscriptions ----------------------------------------------------------------------------------------------
 
     def subscribe(
         self, topic: str, expression: str = ALL, *, sql: str | None = None, handler: Handler | None = None
@@ -309,17 +302,17 @@ class PushConsumer(Consumer[PushComponents]):
         subscription = subscription_of(topic, expression, sql=sql, version=version)
         if handler is not None:
             self._calls.by_topic[topic] = handler
-        if self._open_parts is not None:
-            self._open_parts.member.subscribe(subscription)
+        if self._components is not None:
+            self._components.member.subscribe(subscription)
         self._subscriptions[topic] = subscription
 
     def unsubscribe(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)
-        if self._open_parts is not None:
-            self._open_parts.member.unsubscribe(topic)
+        if self._components is not None:
+            self._components.member.unsubscribe(topic)
 
     def on(self, topic: str, expression: str = ALL, *, sql: str | None = None) -> Callable[[H], H]:
-        """Subscribes the function below it."""
+        """Decorator: subscribes the function as the handler."""
 
         def subscribe(handler: H) -> H:
             self.subscribe(topic, expression, sql=sql, handler=handler)
@@ -327,12 +320,12 @@ class PushConsumer(Consumer[PushComponents]):
 
         return subscribe
 
-    # --- what it is doing -------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that it consumes now."""
-        return sorted(held.queue for held in self._running[1].member.held.all())
+        return sorted(assigned.queue for assigned in self._running[1].member.assigned.all())
 
     @property
     def counts(self) -> dict[str, TopicCounts]:
@@ -340,7 +333,7 @@ class PushConsumer(Consumer[PushComponents]):
         return self._calls.counts
 
     async def commit(self) -> None:
-        """Saves the offsets now, instead of with the next interval."""
+        """Saves the offsets now, instead of at the next interval."""
         await self._running[1].offsets.save()
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -352,16 +345,18 @@ class PushConsumer(Consumer[PushComponents]):
         if not self.options.is_broadcast:
             retries = retry_subscription(self.group)
             subscriptions[retries.topic] = retries
-        async with PushComponents.open(instance, self.group, self.options, self._calls, subscriptions) as parts:
-            self._open_parts = parts
+        async with PushComponents.open(instance, self.group, self.options, self._calls, subscriptions) as components:
+            self._components = components
             try:
-                yield parts
+                yield components
             finally:
-                self._open_parts = None
+                self._components = None
 
     def _check(self) -> None:
         if not self._subscriptions:
             raise ClientError(f"the consumer of {self.group} has no subscription: call subscribe() before start()")
-        idle = [topic for topic in self._subscriptions if topic not in self._calls.by_topic]
-        if idle and self._calls.default is None:
-            raise ClientError(f"no handler for {', '.join(idle)}: give handler= to the consumer, or to subscribe()")
+        unhandled = [topic for topic in self._subscriptions if topic not in self._calls.by_topic]
+        if unhandled and self._calls.default is None:
+            raise ClientError(
+                f"no handler for {', '.join(unhandled)}: give handler= to the consumer, or to subscribe()"
+            )

@@ -1,4 +1,15 @@
-"""A queue that this consumer owns for now: its messages in hand and the tasks that work on it."""
+"""Assigned queues: the unfinished messages of each queue, and the tasks that pull and consume them.
+
+`ProcessQueue` (Apache's term) has the messages that were pulled and are not finished:
+
+                 commit_offset           next_offset
+                      ▼                       ▼
+    ... finished │ pulled ── waiting ──  │ still at the broker
+                   (some of them finished)
+
+Handlers finish in any order, but the broker stores one offset per queue. So the smallest unfinished offset is
+committed: after a crash a message may be delivered twice, but none is lost.
+"""
 
 import asyncio
 import logging
@@ -8,32 +19,20 @@ from operator import lt
 from typing import Any, Protocol
 
 from ariane.client.consumer.message import Received
-from ariane.client.consumer.offsets import Beginning, OffsetTable
+from ariane.client.consumer.offsets import OffsetTable, StartOffset
 from ariane.lifecycle import TaskSet
 from ariane.model.route import MessageQueue
 
-# --- process_queue ---
-#
-# Messages of one queue that a consumer has in hand: pulled, and not finished.
-#
-#                  commit_offset           next_offset
-#                       ▼                       ▼
-#     ... finished │ in hand ── waiting ── │ still at the broker
-#                    (some of them finished)
-#
-# Handlers finish in any order, but the broker keeps one number per queue. So what is committed is the smallest
-# unfinished offset: after a crash a message may come twice, never not at all.
-
 
 class ProcessQueue:
-    """Pure. `begin` is the offset of the first message to pull."""
+    """Messages of one queue that are pulled and not finished; no I/O. `begin` is the first offset to pull."""
 
     def __init__(self, begin: int) -> None:
         self.next_offset = begin
-        """Where the next pull begins: all below was handed to us, or passed over by the filter."""
+        """Where the next pull begins: all messages before it were pulled, or filtered out."""
         self.bytes = 0
         self.dropped = False
-        """Whether the queue was given up or moved. What handlers then still finish counts for nothing."""
+        """Whether the queue was revoked or its offset reset. Then results of handlers are ignored."""
         self._waiting: deque[Received] = deque()
         self._order: deque[int] = deque()
         self._unfinished: dict[int, int] = {}
@@ -51,19 +50,19 @@ class ProcessQueue:
 
     @property
     def last_offset(self) -> int:
-        """The largest offset in hand; that before the next one to pull when there is none."""
+        """The largest unfinished offset; the one before `next_offset` if there is none."""
         return self._order[-1] if self._order else self.next_offset - 1
 
     @property
     def span(self) -> int:
-        """How far the offsets in hand reach: one stuck message among many quick ones makes it grow."""
+        """The distance between the first and the last unfinished offset: one stuck message makes it grow."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     def put(self, messages: Sequence[Received], next_offset: int) -> None:
-        """What a pull brought. Offsets that were here before are passed over: a broker may repeat itself."""
+        """Adds the messages of a pull. Offsets that were added before are skipped: a broker may repeat messages."""
         offsets = [message.queue_offset for message in messages]
-        if not _rises(offsets, self.next_offset):
-            messages = list(_rising(messages, self.next_offset))
+        if not _are_increasing(offsets, self.next_offset):
+            messages = list(_increasing(messages, self.next_offset))
             offsets = [message.queue_offset for message in messages]
         sizes = [len(message.body) for message in messages]
         self._waiting.extend(messages)
@@ -73,7 +72,7 @@ class ProcessQueue:
         self.next_offset = max(self.next_offset, next_offset, offsets[-1] + 1 if offsets else 0)
 
     def take(self, count: int) -> list[Received]:
-        """The next messages, in order; they stay in hand until they are finished."""
+        """The next messages, in order; they count as unfinished until `finish`."""
         if count >= len(self._waiting):
             taken = list(self._waiting)
             self._waiting.clear()
@@ -81,7 +80,7 @@ class ProcessQueue:
         return [self._waiting.popleft() for _ in range(count)]
 
     def put_back(self, messages: Sequence[Received]) -> None:
-        """Taken but not finished: they come first again, as ordered consumption wants it."""
+        """Taken but not finished: they come first again, for ordered consumption."""
         self._waiting.extendleft(reversed(messages))
 
     def finish(self, messages: Sequence[Received]) -> None:
@@ -93,31 +92,33 @@ class ProcessQueue:
             order.popleft()
 
 
-def _rises(offsets: Sequence[int], begin: int) -> bool:
-    """As the answers of a sound broker do."""
+def _are_increasing(offsets: Sequence[int], begin: int) -> bool:
+    """As in the responses of a correct broker."""
     return not offsets or (offsets[0] >= begin and all(map(lt, offsets, offsets[1:])))
 
 
-def _rising(messages: Sequence[Received], begin: int) -> Iterator[Received]:
+def _increasing(messages: Sequence[Received], begin: int) -> Iterator[Received]:
     for message in messages:
         if message.queue_offset >= begin:
             yield message
             begin = message.queue_offset + 1
 
 
-# ---
+# --- assigned queues ---
 
-QueueJob = Callable[["HeldQueue"], Coroutine[Any, Any, None]]
-"""What a kind of consumer does with each of its queues, until it is cancelled."""
+QueueJob = Callable[["AssignedQueue"], Coroutine[Any, Any, None]]
+"""A task of the consumer for each of its queues; runs until it is cancelled."""
 
 
-class HeldQueue:
+class AssignedQueue:
+    """One queue that is assigned to this consumer, with its tasks."""
+
     def __init__(self, queue: MessageQueue, begin: int, jobs: Sequence[QueueJob]) -> None:
         self.queue = queue
         self.process = ProcessQueue(begin)
         self.paused = False
         self.locked_until = 0.0
-        """Ordered consumption only: until when, on the monotonic clock, we may count on the broker's lock."""
+        """Ordered consumption only: until when, on the monotonic clock, the broker's lock is trusted."""
         self.last_lock_ms = 0
         self.last_pull_ms = 0
         self.last_consume_ms = 0
@@ -135,7 +136,7 @@ class HeldQueue:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a job has ended by itself, which none does unless by a mistake of ours."""
+        """Whether a task has ended by itself, which only happens through a bug."""
         return self._is_started and len(self._tasks) < len(self._jobs)
 
     def stop_tasks(self) -> None:
@@ -144,12 +145,12 @@ class HeldQueue:
         self._tasks = TaskSet()
 
     def drop(self) -> None:
-        """Gives it up at once: what handlers still finish counts for nothing."""
+        """Stops immediately: results of handlers that still run are ignored."""
         self.process.dropped = True
         self.stop_tasks()
 
-    def renew(self, begin: int) -> None:
-        """Goes on elsewhere, at once: a long poll that is under way must not keep it waiting."""
+    def restart(self, begin: int) -> None:
+        """Continues at another offset immediately, without waiting for a long poll that is in flight."""
         self.drop()
         self.consuming = asyncio.Lock()
         self.replace(begin)
@@ -158,15 +159,15 @@ class HeldQueue:
     def replace(self, begin: int) -> None:
         self.process.dropped = True
         self.process = ProcessQueue(begin)
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
-        """Something changed: messages came or were finished, it was paused or resumed, its lock came or went."""
+    def notify(self) -> None:
+        """Wakes `wait_until`: messages arrived or were finished, or the pause or lock state changed."""
         for event in self._changed:
             event.set()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when `condition` holds; it is looked at after each change."""
+        """Returns when `condition` holds; it is checked after each `notify`."""
         event = asyncio.Event()
         self._changed.add(event)
         try:
@@ -177,57 +178,55 @@ class HeldQueue:
             self._changed.discard(event)
 
 
-# --- held_queues ---
-#
-# The queues that a consumer owns: taken when they fall to it, given up when they do not any more.
-
 log = logging.getLogger(__name__)
 
-FindBeginning = Callable[[MessageQueue], Awaitable[Beginning]]
+FindStartOffset = Callable[[MessageQueue], Awaitable[StartOffset]]
 
 
 class QueueGuard(Protocol):
-    """Who else must agree before a queue changes hands: the broker's locks, in ordered consumption."""
+    """What a change of a queue's owner must wait for: the broker's lock, in ordered consumption."""
 
     async def acquire(self, queue: MessageQueue) -> float | None:
-        """Until when the queue is ours, on the monotonic clock; None when somebody else still has it."""
+        """Until when the lock is trusted, on the monotonic clock; None if another member still has it."""
 
-    async def settle(self, held: HeldQueue) -> None:
-        """Returns when nobody works on the queue any more."""
+    async def wait_for_handler(self, assigned: AssignedQueue) -> None:
+        """Returns when no handler works on the queue any more."""
 
     async def release(self, queue: MessageQueue) -> None: ...
 
 
-class HeldQueues:
+class AssignedQueues:
+    """The queues that are assigned to this consumer: `assign` starts their tasks, `revoke` stops them."""
+
     def __init__(
         self,
         offsets: OffsetTable,
-        find_beginning: FindBeginning,
+        find_start_offset: FindStartOffset,
         jobs: Sequence[QueueJob],
         guard: QueueGuard | None = None,
     ) -> None:
         self._offsets = offsets
-        self._find_beginning = find_beginning
+        self._find_start_offset = find_start_offset
         self._jobs = jobs
         self._guard = guard
-        self._held: dict[MessageQueue, HeldQueue] = {}
-        self._leaving: set[MessageQueue] = set()
-        self._leave_tasks = TaskSet()
+        self._queues: dict[MessageQueue, AssignedQueue] = {}
+        self._revoking: set[MessageQueue] = set()
+        self._revoke_tasks = TaskSet()
 
-    def get(self, queue: MessageQueue) -> HeldQueue | None:
-        return self._held.get(queue)
+    def get(self, queue: MessageQueue) -> AssignedQueue | None:
+        return self._queues.get(queue)
 
-    def all(self) -> list[HeldQueue]:
-        return list(self._held.values())
+    def all(self) -> list[AssignedQueue]:
+        return list(self._queues.values())
 
     def of(self, topic: str) -> set[MessageQueue]:
-        return {queue for queue in self._held if queue.topic == topic}
+        return {queue for queue in self._queues if queue.topic == topic}
 
-    async def take(self, queue: MessageQueue) -> bool:
-        """False when it is not free yet: ask again soon."""
-        if queue in self._held:
-            return self._check(self._held[queue])
-        if queue in self._leaving:
+    async def assign(self, queue: MessageQueue) -> bool:
+        """False if the queue is not free yet: try again soon."""
+        if queue in self._queues:
+            return self._check(self._queues[queue])
+        if queue in self._revoking:
             return False
         locked_until = 0.0
         if self._guard is not None:
@@ -236,45 +235,47 @@ class HeldQueues:
                 log.info("queue still locked by another member", extra={"queue": queue})
                 return False
             locked_until = until
-        beginning = await self._find_beginning(queue)
-        log.info("queue taken", extra={"queue": queue, "offset": beginning.offset, "reason": beginning.reason})
-        held = self._held[queue] = HeldQueue(queue, beginning.offset, self._jobs)
-        held.locked_until = locked_until
-        held.start()
+        start_offset = await self._find_start_offset(queue)
+        log.info("queue assigned", extra={"queue": queue, "offset": start_offset.offset, "reason": start_offset.reason})
+        assigned = self._queues[queue] = AssignedQueue(queue, start_offset.offset, self._jobs)
+        assigned.locked_until = locked_until
+        assigned.start()
         return True
 
-    def _check(self, held: HeldQueue) -> bool:
-        """A job that has ended is a mistake of ours; the queue must not stand still for it."""
-        if held.has_failed:
-            log.error("work on a queue has ended: taking it anew", extra={"queue": held.queue})
-            self.give_up(held.queue)
-        return held.queue in self._held
+    def _check(self, assigned: AssignedQueue) -> bool:
+        """A task that has ended is a bug, but the queue must not get stuck: it is assigned again."""
+        if assigned.has_failed:
+            log.error(
+                "a task of a queue has ended unexpectedly: assigning the queue again", extra={"queue": assigned.queue}
+            )
+            self.revoke(assigned.queue)
+        return assigned.queue in self._queues
 
-    def give_up(self, queue: MessageQueue) -> None:
-        """Returns at once; until the queue is really free, `take` refuses it."""
-        held = self._held.pop(queue, None)
-        if held is not None:
-            self._leaving.add(queue)
-            self._leave_tasks.spawn(self._leave(held))
+    def revoke(self, queue: MessageQueue) -> None:
+        """Returns immediately; `assign` refuses the queue until it is free."""
+        assigned = self._queues.pop(queue, None)
+        if assigned is not None:
+            self._revoking.add(queue)
+            self._revoke_tasks.spawn(self._release(assigned))
 
-    async def _leave(self, held: HeldQueue) -> None:
+    async def _release(self, assigned: AssignedQueue) -> None:
         try:
             if self._guard is not None:
-                await self._guard.settle(held)
-            held.drop()
-            await self._offsets.save([held.queue])
+                await self._guard.wait_for_handler(assigned)
+            assigned.drop()
+            await self._offsets.save([assigned.queue])
             if self._guard is not None:
-                await self._guard.release(held.queue)
-            log.info("queue given up", extra={"queue": held.queue, "offset": self._offsets.get(held.queue)})
+                await self._guard.release(assigned.queue)
+            log.info("queue revoked", extra={"queue": assigned.queue, "offset": self._offsets.get(assigned.queue)})
         finally:
-            held.drop()
-            self._offsets.forget(held.queue)
-            self._leaving.discard(held.queue)
+            assigned.drop()
+            self._offsets.forget(assigned.queue)
+            self._revoking.discard(assigned.queue)
 
-    async def leave_all(self, timeout_s: float) -> None:
-        """At the end of the consumer; what does not finish in time is cut off, uncommitted."""
-        for queue in list(self._held):
-            self.give_up(queue)
-        if not await self._leave_tasks.wait(timeout_s):
-            self._leave_tasks.cancel()
-            await self._leave_tasks.wait()
+    async def revoke_all(self, timeout_s: float) -> None:
+        """On close. Queues that are not released in time are cancelled, with their last offsets uncommitted."""
+        for queue in list(self._queues):
+            self.revoke(queue)
+        if not await self._revoke_tasks.wait(timeout_s):
+            self._revoke_tasks.cancel()
+            await self._revoke_tasks.wait()

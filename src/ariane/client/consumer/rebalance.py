@@ -1,4 +1,4 @@
-"""Who owns which queue: looked at every 20 s, and at once when members or routes change."""
+"""Rebalance: updates the assigned queues of each topic every 20 s, and when members or routes change."""
 
 import asyncio
 import logging
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 20.0
 
 QueuesChanged = Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]], None]
-"""Told the topic, all its queues, and those that are now ours."""
+"""Called with the topic, all its queues, and those that are now assigned to this consumer."""
 
 
-class RetentionHold(Protocol):
-    """What takes and gives up queues."""
+class QueueAssignments(Protocol):
+    """Assigns and revokes queues."""
 
     def of(self, topic: str) -> set[MessageQueue]: ...
-    async def take(self, queue: MessageQueue) -> bool: ...
-    def give_up(self, queue: MessageQueue) -> None: ...
+    async def assign(self, queue: MessageQueue) -> bool: ...
+    def revoke(self, queue: MessageQueue) -> None: ...
 
 
 class Rebalance:
@@ -39,86 +39,87 @@ class Rebalance:
         model: MessageModel,
         allocation: Allocation,
         topics: Collection[str],
-        holder: RetentionHold,
+        assigned: QueueAssignments,
     ) -> None:
-        """`topics` is looked at in each round: the consumer's own, living collection."""
+        """`topics` is read in each pass, so the consumer may change it."""
         self._instance = instance
         self._group = group
         self._model = model
         self._allocation = allocation
         self._topics = topics
-        self._holder = holder
+        self._assigned = assigned
         self._due = asyncio.Event()
-        self._seen: dict[str, tuple[frozenset[MessageQueue], frozenset[MessageQueue]]] = {}
+        self._last: dict[str, tuple[frozenset[MessageQueue], frozenset[MessageQueue]]] = {}
         self._listeners: list[QueuesChanged] = []
         self._warned: set[str] = set()
         instance.routes.on_change(self._route_changed)
 
-    def soon(self) -> None:
+    def trigger(self) -> None:
+        """Runs a pass soon."""
         self._due.set()
 
     def on_change(self, listener: QueuesChanged) -> None:
         self._listeners.append(listener)
 
     def jobs(self) -> list[Job]:
-        return [partial(every, self._instance.clock, INTERVAL_S, self.soon, INTERVAL_S), self._run]
+        return [partial(every, self._instance.clock, INTERVAL_S, self.trigger, INTERVAL_S), self._run]
 
     async def _run(self) -> None:
         backoff = Backoff(first_s=0.5, longest_s=INTERVAL_S)
         while True:
             self._due.clear()
-            if await self.round():
+            if await self.run_once():
                 backoff.reset()
                 await self._due.wait()
             else:
                 await self._instance.clock.sleep(backoff.next_s())
 
-    async def round(self) -> bool:
-        """Brings what we hold in line with what is ours; False when something is missing that may come soon."""
+    async def run_once(self) -> bool:
+        """One pass over all topics; False if something is missing that may be there soon."""
         complete = True
-        for topic in [*self._seen.keys() - set(self._topics)]:
-            self._apply_lost(topic, frozenset())
-            del self._seen[topic]
+        for topic in [*self._last.keys() - set(self._topics)]:
+            self._revoke_all_but(topic, frozenset())
+            del self._last[topic]
         for topic in list(self._topics):
             try:
-                complete &= await self._round_of(topic)
-            except ArianeError as error:  # keep what we hold: not to know is no reason to stop
+                complete &= await self._rebalance_topic(topic)
+            except ArianeError as error:  # keep the current queues: an unknown state is no reason to stop
                 log.warning("rebalance failed", extra={"topic": topic, "reason": str(error)})
                 complete = False
         return complete
 
-    async def _round_of(self, topic: str) -> bool:
+    async def _rebalance_topic(self, topic: str) -> bool:
         route = await self._instance.routes.find(topic)
         if route is None:
-            await self._warn_of(topic)
+            await self._warn_once(topic)
             return False
-        everything = frozenset(readable_queues(topic, route))
+        all_queues = frozenset(readable_queues(topic, route))
         members = await self._members(topic)
         if members is None:
             return False
-        mine = frozenset(self._allocation.queues_of(self._instance.client_id, everything, members))
+        mine = frozenset(self._allocation.queues_of(self._instance.client_id, all_queues, members))
         if self._model is MessageModel.BROADCASTING:
-            mine = everything
-        return await self._apply(topic, everything, mine)
+            mine = all_queues
+        return await self._apply(topic, all_queues, mine)
 
-    async def _apply(self, topic: str, everything: frozenset[MessageQueue], mine: frozenset[MessageQueue]) -> bool:
-        self._apply_lost(topic, mine)
-        taken = True
+    async def _apply(self, topic: str, all_queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]) -> bool:
+        self._revoke_all_but(topic, mine)
+        complete = True
         for queue in sorted(mine):
-            taken &= await self._holder.take(queue)
-        if self._seen.get(topic) != (everything, mine):
-            self._seen[topic] = (everything, mine)
-            log.info("queues shared out", extra={"topic": topic, "all": len(everything), "mine": len(mine)})
+            complete &= await self._assigned.assign(queue)
+        if self._last.get(topic) != (all_queues, mine):
+            self._last[topic] = (all_queues, mine)
+            log.info("queues rebalanced", extra={"topic": topic, "all": len(all_queues), "mine": len(mine)})
             for listener in self._listeners:
-                listener(topic, everything, mine)
-        return taken
+                listener(topic, all_queues, mine)
+        return complete
 
-    def _apply_lost(self, topic: str, mine: frozenset[MessageQueue]) -> None:
-        for queue in self._holder.of(topic) - mine:
-            self._holder.give_up(queue)
+    def _revoke_all_but(self, topic: str, mine: frozenset[MessageQueue]) -> None:
+        for queue in self._assigned.of(topic) - mine:
+            self._assigned.revoke(queue)
 
     async def _members(self, topic: str) -> list[str] | None:
-        """The group as the broker sees it. None when it does not see us: our heartbeat may still be on its way."""
+        """The client ids of the group at a broker. None if this client is missing: its heartbeat may be in flight."""
         if self._model is MessageModel.BROADCASTING:
             return [self._instance.client_id]
         members = await self._instance.consumer_ids(topic, self._group)
@@ -127,8 +128,8 @@ class Rebalance:
             members = await self._instance.consumer_ids(topic, self._group)
         return members if self._instance.client_id in members else None
 
-    async def _warn_of(self, topic: str) -> None:
-        """Once: a retry topic comes with the first heartbeat, and any other perhaps with the first message."""
+    async def _warn_once(self, topic: str) -> None:
+        """Not for a retry topic, which the first heartbeat creates."""
         if topic not in self._warned and not topic.startswith(RETRY_PREFIX):
             self._warned.add(topic)
             log.warning(
@@ -138,4 +139,4 @@ class Rebalance:
 
     def _route_changed(self, topic: str, _route: TopicRoute) -> None:
         if topic in self._topics:
-            self.soon()
+            self.trigger()

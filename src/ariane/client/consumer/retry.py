@@ -1,7 +1,7 @@
-"""Messages that a handler could not use: back to the broker, which delivers them again later or files them as dead.
+"""Send back: returns a message that failed to the broker, which redelivers it later or makes it a dead letter.
 
-The broker that stored the message does it best: it has the body and needs only the offset. When that one is down, the
-message is sent like a new one to %RETRY%group at any broker that is up.
+First choice is the broker that stored the message: it has the body and needs only the offset. If that broker is down, a
+copy is sent like a new message to %RETRY%group at any broker that is up.
 """
 
 import logging
@@ -25,9 +25,9 @@ DEAD_LETTER = -1
 """The delay level that means: no further attempt."""
 
 _TIMEOUT_S = 5.0  # as in Apache's clients
-_FIRST_RETRY_LEVEL = 3  # 10 s, as brokers choose it
+_FIRST_RETRY_LEVEL = 3  # 10 s, as brokers choose
 
-# What the copy must not inherit: a retry is no half message, and the broker sets the rest anew.
+# Properties that the copy must not have: a retry is not a half message, and the broker sets the others again.
 _NOT_COPIED = frozenset({Property.TRANSACTION_PREPARED, Property.RECONSUME_TIME, Property.MAX_RECONSUME_TIMES})
 
 
@@ -36,15 +36,15 @@ class SendBacks:
     instance: Instance
     group: str
     attempts_max: int
-    """How often a message is delivered again before it is a dead letter."""
+    """How often a message is redelivered before it becomes a dead letter."""
 
     async def send_back(self, message: Received, delay_level: int = 0) -> bool:
-        """Whether the message is safe with a broker. If not, it must be kept and tried again here."""
+        """Whether a broker has accepted the message. If not, the consumer must keep it and try again."""
         try:
             await self._by_offset(message, delay_level)
         except ArianeError as error:
             extra = {"message_id": message.message_id, "queue": message.queue, "reason": str(error)}
-            log.warning("message not taken back by its broker; sending it to the retry topic", extra=extra)
+            log.warning("broker did not accept the message back; sending a copy to the retry topic", extra=extra)
             return await self.send_copy(message, delay_level)
         return True
 
@@ -75,7 +75,7 @@ class SendBacks:
         await self.instance.call(address, self._copy(topic, queue_id, message, delay_level), _TIMEOUT_S)
 
     def _copy(self, topic: str, queue_id: int, message: Received, delay_level: int) -> SendMessageV2:
-        # One more than the most makes it a dead letter with every release, whether it compares by > or by >=.
+        # One more than the maximum makes it a dead letter in every release, whether it compares by > or by >=.
         dead = delay_level < 0
         attempts = self.attempts_max + 1 if dead else message.reconsume_times + 1
         return SendMessageV2(
@@ -112,5 +112,5 @@ def _any_writable(topic: str, route: TopicRoute) -> tuple[str, int]:
         for queue_id in range(data.write_queue_nums)
     ]
     if not choices:
-        raise NoRoute(f"no broker with {topic} takes messages now: its masters are down or not writable")
+        raise NoRoute(f"no broker with {topic} accepts messages now: its masters are down or not writable")
     return random.choice(choices)  # noqa: S311 - spreads load, protects nothing

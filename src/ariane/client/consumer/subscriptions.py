@@ -1,4 +1,4 @@
-"""What a consumer wants of each topic, in the form that brokers read."""
+"""Subscriptions: filter expressions of a consumer, in the format of brokers, and exact matching of tags."""
 
 from collections.abc import Sequence
 
@@ -28,19 +28,19 @@ def subscription_of(topic: str, expression: str = ALL, *, sql: str | None = None
     )
 
 
-def passes(subscription: Subscription, message: Received) -> bool:
-    """The broker compares hashes of tags, and two tags may share one: the text decides here."""
-    return not _looks_at_tags(subscription) or message.tags in subscription.tags_set
+def matches(subscription: Subscription, message: Received) -> bool:
+    """The broker compares hashes of tags, and two tags may have the same: the client compares the text."""
+    return not _has_tags(subscription) or message.tags in subscription.tags_set
 
 
-def passing(subscription: Subscription, messages: Sequence[Received]) -> Sequence[Received]:
-    """Those of `messages` that pass; all, without a look at each, where the tags do not matter."""
-    if not _looks_at_tags(subscription):
+def matching(subscription: Subscription, messages: Sequence[Received]) -> Sequence[Received]:
+    """Those of `messages` that match; all of them, without a check of each, if the subscription has no tags."""
+    if not _has_tags(subscription):
         return messages
     return [message for message in messages if message.tags in subscription.tags_set]
 
 
-def _looks_at_tags(subscription: Subscription) -> bool:
+def _has_tags(subscription: Subscription) -> bool:
     return bool(subscription.tags_set) and subscription.expression_type == ExpressionType.TAG
 
 

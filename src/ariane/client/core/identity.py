@@ -1,4 +1,7 @@
-"""Who a client is: `ip@instance[@unit]`. Brokers tell the members of a group apart by it."""
+"""Client identity: the client id `ip@instance[@unit]`, by which brokers distinguish group members, and the signature.
+
+The access signature is on everything that a client sends, one-way calls and heartbeats included.
+"""
 
 import asyncio
 import os
@@ -17,18 +20,18 @@ _LOOPBACK = "127.0.0.1"
 
 
 async def client_ip(settings: ClientSettings) -> str:
-    """The address from which the first nameserver that has a route is reached."""
+    """The local address from which the first nameserver that the network can route to is reached."""
     if settings.client_ip is not None:
         return settings.client_ip
     for nameserver in settings.nameserver_list:
-        found = await _address_towards(Address.parse(nameserver))
-        if found is not None:
-            return found
+        ip = await _address_towards(Address.parse(nameserver))
+        if ip is not None:
+            return ip
     return _LOOPBACK
 
 
 def client_id(ip: str, settings: ClientSettings) -> str:
-    """Two clients of one group with the same id would consume the same queues.
+    """Must be unique: two clients of one group with the same id would consume the same queues.
 
     A process id alone is not enough: processes in containers that share an address are all number 1.
     """
@@ -52,12 +55,9 @@ def _source_address(infos: Sequence[tuple[int, int, int, str, tuple[object, ...]
         return str(probe.getsockname()[0])
 
 
-# --- signing ---
-#
-# The access signature on everything a client sends, one-way calls and heartbeats included.
-
-
 class Signer:
+    """Signs requests with an access key and a secret key (RocketMQ's ACL)."""
+
     def __init__(self, access_key: str, secret_key: Secret, security_token: Secret | None = None) -> None:
         self._access_key = access_key
         self._secret_key = secret_key
@@ -71,7 +71,7 @@ class Signer:
         return cls(settings.access_key, settings.secret_key, settings.security_token)
 
     def sign(self, command: Command) -> None:
-        """Adds who we are, and the proof over all header fields and the body."""
+        """Adds the access key, and the signature over all header fields and the body."""
         ext = command.ext | {ACCESS_KEY: self._access_key}
         if self._security_token is not None:
             ext[SECURITY_TOKEN] = self._security_token.reveal()

@@ -1,4 +1,8 @@
-"""One client: its identity, its connections, its routes and heartbeats, shared by the producers and consumers on it."""
+"""A client instance: identity, connections, routes and heartbeats, shared by the producers and consumers on it.
+
+It also receives the requests that brokers send to clients (`ClientHandlers`) and the replies of request-reply messaging
+(`PendingReplies`).
+"""
 
 import asyncio
 import logging
@@ -52,17 +56,13 @@ from ariane.wire.requests.offsets import (
 )
 from ariane.wire.requests.send import CheckTransaction, PushReply
 
-# --- replies ---
-#
-# Answers to request messages, on their way from a broker to the caller who waits for them.
-
 log = logging.getLogger(__name__)
 
 _BODY_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Reply:
-    """What a replier sent: `body` and `properties`."""
+    """The reply to a request message: `body` and `properties`."""
 
     __slots__ = ("body", "properties", "topic")
 
@@ -72,8 +72,8 @@ class Reply:
         self.properties = properties
 
 
-class Replies:
-    """Who waits for which correlation id."""
+class PendingReplies:
+    """Callers that wait for a reply, by correlation id."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, asyncio.Future[Reply]] = {}
@@ -86,12 +86,12 @@ class Replies:
     def forget(self, correlation_id: str) -> None:
         self._waiters.pop(correlation_id, None)
 
-    def arrived(self, pushed: PushReply) -> None:
-        """Bytes from a stranger: what cannot be read is refused, what nobody waits for is dropped."""
+    def resolve(self, pushed: PushReply) -> None:
+        """Untrusted bytes: an unreadable reply raises, and a reply that no caller waits for is dropped."""
         properties = decode_properties((pushed.properties or "").encode())
         waiter = self._waiters.pop(properties.get(Property.CORRELATION_ID, ""), None)
         if waiter is None or waiter.done():
-            log.info("reply dropped: nobody waits for it any more", extra={"topic": pushed.topic})
+            log.info("reply dropped: its request has timed out", extra={"topic": pushed.topic})
             return
         try:
             body = decompress(pushed.body, pushed.sys_flag, _BODY_BYTES_MAX)
@@ -101,15 +101,12 @@ class Replies:
         waiter.set_result(Reply(pushed.topic, body, properties))
 
 
-# --- handlers ---
-#
-# What brokers ask of clients, passed on to the producer or consumer it is about.
-
-
 @dataclass(frozen=True)
 class ClientHandlers:
-    parts: RegisteredClients
-    replies: Replies
+    """Handlers of requests from brokers: each is passed on to the producer or consumer of the group it names."""
+
+    clients: RegisteredClients
+    replies: PendingReplies
 
     def table(self) -> HandlerTable:
         return HandlerTable.of(self)
@@ -117,70 +114,68 @@ class ClientHandlers:
     # --- to producers
 
     @handles(CheckTransaction)
-    async def check_transaction(self, ask: CheckTransaction, call: Call) -> Response:
-        """One-way: the answer is an EndTransaction of ours, sent when the application has made up its mind."""
-        message = decode(ask.body)
+    async def check_transaction(self, request: CheckTransaction, call: Call) -> Response:
+        """One-way: the client responds with an EndTransaction when the application has decided."""
+        message = decode(request.body)
         group = message.properties.get(Property.PRODUCER_GROUP, "")
-        part = self.parts.producers.get(group)
-        if part is None:
+        producer = self.clients.producers.get(group)
+        if producer is None:
             raise _unknown("producer", group)
-        await part.check_transaction(ask, message, call.connection.peer)
+        await producer.check_transaction(request, message, call.connection.peer)
         return Response()
 
     @handles(PushReply)
-    def push_reply(self, ask: PushReply, call: Call) -> Response:
-        self.replies.arrived(ask)
+    def push_reply(self, request: PushReply, call: Call) -> Response:
+        self.replies.resolve(request)
         return Response()
 
     # --- to consumers
 
     @handles(NotifyConsumerIdsChanged)
-    def members_changed(self, ask: NotifyConsumerIdsChanged, call: Call) -> Response:
-        self._consumer(ask.consumer_group).rebalance_soon()
+    def members_changed(self, request: NotifyConsumerIdsChanged, call: Call) -> Response:
+        self._consumer(request.consumer_group).rebalance_soon()
         return Response()
 
     @handles(ResetClientOffset)
-    def reset_offsets(self, ask: ResetClientOffset, call: Call) -> Response:
-        self._consumer(ask.group).reset_offsets(ask.topic, _offsets_of(ask))
+    def reset_offsets(self, request: ResetClientOffset, call: Call) -> Response:
+        self._consumer(request.group).reset_offsets(request.topic, _offsets_of(request))
         return Response()
 
     @handles(GetClientStatus)
-    def status(self, ask: GetClientStatus, call: Call) -> ConsumerStatusResponse:
-        offsets = self._consumer(ask.group).status(ask.topic)
+    def status(self, request: GetClientStatus, call: Call) -> ConsumerStatusResponse:
+        offsets = self._consumer(request.group).status(request.topic)
         table = {queue: QueueOffset(offset) for queue, offset in offsets.items()}
         return ConsumerStatusResponse(body=ConsumerStatus(message_queue_table=table))
 
     @handles(GetRunningInfo)
-    def running_info(self, ask: GetRunningInfo, call: Call) -> RunningInfoResponse:
-        return RunningInfoResponse(body=self._consumer(ask.consumer_group).running_info())
+    def running_info(self, request: GetRunningInfo, call: Call) -> RunningInfoResponse:
+        return RunningInfoResponse(body=self._consumer(request.consumer_group).running_info())
 
     @handles(ConsumeDirectly)
-    async def consume_directly(self, ask: ConsumeDirectly, call: Call) -> ConsumeDirectlyResponse:
-        consumer = self._consumer(ask.consumer_group)
-        message: StoredMessage = decode(ask.body)
-        return ConsumeDirectlyResponse(body=await consumer.consume_directly(message, ask.broker_name))
+    async def consume_directly(self, request: ConsumeDirectly, call: Call) -> ConsumeDirectlyResponse:
+        consumer = self._consumer(request.consumer_group)
+        message: StoredMessage = decode(request.body)
+        return ConsumeDirectlyResponse(body=await consumer.consume_directly(message, request.broker_name))
 
     def _consumer(self, group: str) -> RegisteredConsumer:
-        part = self.parts.consumers.get(group)
-        if part is None:
+        consumer = self.clients.consumers.get(group)
+        if consumer is None:
             raise _unknown("consumer", group)
-        return part
+        return consumer
 
 
-def _offsets_of(ask: ResetClientOffset) -> dict[MessageQueue, int]:
-    if isinstance(ask.body, OffsetList):
+def _offsets_of(request: ResetClientOffset) -> dict[MessageQueue, int]:
+    if isinstance(request.body, OffsetList):
         return {
-            MessageQueue(topic=one.topic, broker_name=one.broker_name, queue_id=one.queue_id): one.offset
-            for one in ask.body.offset_table
+            MessageQueue(topic=entry.topic, broker_name=entry.broker_name, queue_id=entry.queue_id): entry.offset
+            for entry in request.body.offset_table
         }
-    return dict(ask.body.offset_table)
+    return dict(request.body.offset_table)
 
 
 def _unknown(kind: str, group: str) -> RequestFailed:
     return RequestFailed(ResponseCode.SYSTEM_ERROR, f"this client has no {kind} of group {group!r}")
 
-
-# ---
 
 A = TypeVar("A", bound=Response)
 
@@ -188,34 +183,40 @@ _VIP_PORT_BELOW = 2
 
 
 class _Forks:
-    """How many forks lie between this process and the first. To ask for the process id is a system call per message."""
+    """Counts forks of this process. Checked for each message instead of the process id, which costs a system call."""
 
     count = 0
 
-    def note(self) -> None:
+    def increment(self) -> None:
         self.count += 1
 
 
 _forks = _Forks()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forks.note)
+    os.register_at_fork(after_in_child=_forks.increment)
 
 
 class Instance:
     """Made by `Instance.open`."""
 
     def __init__(
-        self, settings: ClientSettings, clock: Clock, ip: str, pool: Pool, parts: RegisteredClients, replies: Replies
+        self,
+        settings: ClientSettings,
+        clock: Clock,
+        ip: str,
+        pool: Pool,
+        clients: RegisteredClients,
+        replies: PendingReplies,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.ip = ip
         self.client_id = client_id(ip, settings)
-        self.parts = parts
+        self.clients = clients
         self.replies = replies
         self.nameservers = Nameservers(settings.nameserver_list, self, settings.nameserver_timeout_s)
         self.routes = Routes(self.nameservers, clock)
-        self._heartbeats = Heartbeats(self.client_id, self, self.routes, self.parts)
+        self._heartbeats = Heartbeats(self.client_id, self, self.routes, self.clients)
         self._pool = pool
         self._signer = Signer.of(settings)
         self._pid = os.getpid()
@@ -225,12 +226,12 @@ class Instance:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: ClientSettings, *, clock: Clock | None = None) -> AsyncIterator["Instance"]:
-        """Contacts nobody yet: a nameserver that is down now may be up when the first message is sent."""
+        """Opens no connection yet: a nameserver that is down now may be up when the first message is sent."""
         clock = clock or Clock()
-        parts, replies = RegisteredClients(), Replies()
-        receive = Dispatcher(ClientHandlers(parts, replies).table()).receive
+        clients, replies = RegisteredClients(), PendingReplies()
+        receive = Dispatcher(ClientHandlers(clients, replies).table()).receive
         async with Pool.open(settings.transport, clock, receive, _tls(settings.tls)) as pool:
-            instance = cls(settings, clock, await client_ip(settings), pool, parts, replies)
+            instance = cls(settings, clock, await client_ip(settings), pool, clients, replies)
             try:
                 async with background(*instance._jobs()):
                     yield instance
@@ -243,28 +244,28 @@ class Instance:
             partial(every, self.clock, poll_s, self.routes.refresh, poll_s),
             partial(every, self.clock, beat_s, self._heartbeats.send, beat_s),
             self._heartbeats.run,
-            self._fetch_wanted_routes,
+            self._fetch_missing_routes,
         ]
 
-    async def _fetch_wanted_routes(self) -> None:
+    async def _fetch_missing_routes(self) -> None:
         while True:
-            await self.routes.wanted.wait()
-            await self.routes.fetch_wanted()
+            await self.routes.missing.wait()
+            await self.routes.fetch_missing()
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
-        """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
+        """The response; RequestFailed if the peer refuses, TransportError if it is unreachable or does not respond."""
         command = self._command(request, oneway=False)
         return read_response(request, await self._pool.call(address, command, timeout_s))
 
     def ready(self, address: str) -> Connection | None:
-        """The connection to `address`, for `short_call`: None while it is not open, and where requests are signed."""
+        """The connection to `address`, for `call_with_frame`: None while it is not open, or if requests are signed."""
         self.check_usable()
         return self._pool.ready(address) if self._signer is None else None
 
     def ready_master(self, broker_name: str) -> Connection | None:
-        """The same for the broker that takes messages."""
+        """The same for the master of `broker_name`, which takes messages."""
         address = self.routes.master_of(broker_name)
         return None if address is None else self.ready(self.send_address(address))
 
@@ -282,50 +283,50 @@ class Instance:
         if self._closed:
             raise ClientClosed("this client is closed: open a new one")
         if _forks.count != self._forks:
-            # A child shares the sockets of its parent: the two would read each other's answers.
+            # A child shares the sockets of its parent: the two would read each other's responses.
             raise ClientClosed(
                 f"this client belongs to process {self._pid}, and this is its fork {os.getpid()}: "
                 "make a new client in the child"
             )
 
     def send_address(self, address: str) -> str:
-        """Where to send messages for the broker at `address`: there, or through its VIP port."""
+        """Where to send messages for the broker at `address`: that address, or its VIP port."""
         if not self.settings.vip_channel:
             return address
         broker = Address.parse(address)
         return str(Address(broker.host, broker.port - _VIP_PORT_BELOW))
 
-    # --- parts ------------------------------------------------------------------------------------------------------
+    # --- registered producers and consumers -------------------------------------------------------------------------
 
-    def register_producer(self, group: str, part: RegisteredProducer) -> None:
-        self.parts.add_producer(group, part)
-        self._heartbeats.soon()
+    def register_producer(self, group: str, producer: RegisteredProducer) -> None:
+        self.clients.add_producer(group, producer)
+        self._heartbeats.send_soon()
 
-    def register_consumer(self, group: str, part: RegisteredConsumer) -> None:
-        self.parts.add_consumer(group, part)
-        self._heartbeats.soon()
+    def register_consumer(self, group: str, consumer: RegisteredConsumer) -> None:
+        self.clients.add_consumer(group, consumer)
+        self._heartbeats.send_soon()
 
     async def unregister_producer(self, group: str) -> None:
-        if self.parts.producers.pop(group, None) is not None:
+        if self.clients.producers.pop(group, None) is not None:
             await self._heartbeats.unregister(producer_group=group)
 
     async def unregister_consumer(self, group: str) -> None:
-        if self.parts.consumers.pop(group, None) is not None:
+        if self.clients.consumers.pop(group, None) is not None:
             await self._heartbeats.unregister(consumer_group=group)
 
     async def heartbeat_now(self) -> None:
-        """Returns when every broker known has answered, or failed to."""
+        """Returns when every known broker has responded or failed."""
         await self._heartbeats.send()
 
     def heartbeat_soon(self) -> None:
-        self._heartbeats.soon()
+        self._heartbeats.send_soon()
 
-    async def ensure_known(self) -> None:
-        """Returns when every broker known has heard of every part; no call when that is so already."""
+    async def ensure_registered(self) -> None:
+        """Returns when every known broker has every registration; without a call if that is already so."""
         await self._heartbeats.ensure()
 
     async def consumer_ids(self, topic: str, group: str) -> list[str]:
-        """The members of `group`, as one broker of `topic` knows them; empty when it knows none."""
+        """The client ids of `group`, as one broker of `topic` knows them; empty when it knows none."""
         route = await self.routes.route(topic)
         for data in random.sample(route.broker_datas, len(route.broker_datas)):
             try:

@@ -1,4 +1,8 @@
-"""`start()`, `close()` and `async with`, for everything that a user opens."""
+"""Lifecycle of producers, consumers and admins: `start()`, `close()`, and their registration at the client instance.
+
+`Lifetime` runs an opened client. `RegisteredClients` holds the producers and consumers that share one client instance,
+by group: heartbeats announce them, and requests from brokers are passed on to them.
+"""
 
 import asyncio
 import logging
@@ -36,7 +40,7 @@ class Lifetime(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What was opened; ClientClosed before `start()`, after `close()`, and after a failure."""
+        """The opened object; ClientClosed before `start()`, after `close()`, and after a failure."""
         if self._value is None:
             raise ClientClosed(f"this {self._what} {self._state()}") from self._failure
         return self._value
@@ -64,7 +68,7 @@ class Lifetime(Generic[T]):
                 self._value = value
                 opened.set_result(value)
                 await self._stop.wait()
-        except Exception as error:  # the edge of a task: start() raises it, or whoever uses the value next
+        except Exception as error:  # the edge of a task: raised by start(), or by the next use of the value
             self._fail(opened, sole_cause(error))
         finally:
             self._value = None
@@ -82,19 +86,18 @@ class Lifetime(Generic[T]):
         return "is closed: make a new one" if self._started else "is not started: use `async with`, or call start()"
 
 
-# --- parts ---
-#
-# What producers and consumers are to the client instance that they share: named by group, asked for by brokers.
-
-
 class RegisteredProducer(Protocol):
+    """What the client instance needs of a producer: data for the heartbeat, and the handling of transaction checks."""
+
     def producer_data(self) -> ProducerData: ...
 
     async def check_transaction(self, request: CheckTransaction, message: StoredMessage, address: str) -> None:
-        """Find out what became of a half message and tell the broker at `address`."""
+        """Decides the outcome of a half message, and sends it to the broker at `address`."""
 
 
 class RegisteredConsumer(Protocol):
+    """What the client instance needs of a consumer: data for the heartbeat, and the handling of broker requests."""
+
     def consumer_data(self) -> ConsumerData: ...
 
     def rebalance_soon(self) -> None: ...
@@ -115,12 +118,12 @@ class RegisteredClients:
         self.producers: dict[str, RegisteredProducer] = {}
         self.consumers: dict[str, RegisteredConsumer] = {}
 
-    def add_producer(self, group: str, part: RegisteredProducer) -> None:
-        if self.producers.setdefault(group, part) is not part:
+    def add_producer(self, group: str, producer: RegisteredProducer) -> None:
+        if self.producers.setdefault(group, producer) is not producer:
             raise ClientError(f"this client already has a producer of group {group}: use that one, or another group")
 
-    def add_consumer(self, group: str, part: RegisteredConsumer) -> None:
-        if self.consumers.setdefault(group, part) is not part:
+    def add_consumer(self, group: str, consumer: RegisteredConsumer) -> None:
+        if self.consumers.setdefault(group, consumer) is not consumer:
             raise ClientError(
                 f"this client already has a consumer of group {group}: two with one client id would share no queues; "
                 "open another client"
@@ -131,7 +134,7 @@ class RegisteredClients:
         return not self.producers and not self.consumers
 
 
-class PlainProducer:
+class NonTransactionalProducer:
     """A producer without transactions."""
 
     def __init__(self, group: str) -> None:
@@ -141,8 +144,8 @@ class PlainProducer:
         return ProducerData(group_name=self._group)
 
     async def check_transaction(self, request: CheckTransaction, message: StoredMessage, address: str) -> None:
-        """Somebody else of this group sends transactions. The broker asks again, and so finds the right one in time."""
+        """Another producer of this group sends transactions. The broker repeats the check, and will reach that one."""
         log.warning(
-            "cannot answer for a transaction: this producer of the group makes none",
+            "transaction check ignored: this producer of the group sends no transactions",
             extra={"group": self._group, "broker": address, "message": message.unique_key},
         )

@@ -1,4 +1,4 @@
-"""Where queues begin and end, and where in them a moment lies: asked of the broker that holds them."""
+"""Offset bounds of queues: minimum, maximum, and the offset at a time, as requested from their broker."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ TIMEOUT_S = 6.0  # as in Apache's clients
 
 
 def readable_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """The queues that can be consumed. Unlike for sending, a broker whose master is down counts: a slave may serve."""
+    """The queues that can be consumed, also those of a broker whose master is down: a slave may serve them."""
     return [
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
@@ -28,21 +28,21 @@ def to_timestamp_ms(moment: datetime | int) -> int:
 
 
 async def broker_of(instance: Instance, queue: MessageQueue) -> str:
-    """The master of the queue, or whoever of its broker name is left; NoRoute when nobody is."""
-    found = instance.routes.address_of(queue.broker_name, MASTER_ID)
-    if found is None:
+    """The address of the queue's master, or of a slave if there is no master; NoRoute if there is neither."""
+    match = instance.routes.address_of(queue.broker_name, MASTER_ID)
+    if match is None:
         await instance.routes.find(queue.topic, fresh=True)
-        found = instance.routes.address_of(queue.broker_name, MASTER_ID)
-    if found is None:
+        match = instance.routes.address_of(queue.broker_name, MASTER_ID)
+    if match is None:
         raise NoRoute(
             f"no address is known for broker {queue.broker_name} of topic {queue.topic}: it is down, or no longer "
-            "part of the topic; it is looked for with every attempt"
+            "part of the topic; every attempt looks for it again"
         )
-    return found[0]
+    return match[0]
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEndPages:
+class QueueBounds:
     instance: Instance
 
     async def min_offset(self, queue: MessageQueue) -> int:

@@ -1,4 +1,7 @@
-"""A call whose frame its caller has written: one future, and one await between the two."""
+"""RPC calls with a pre-encoded request frame: no Command is built for the request.
+
+Between sending the frame and the response there is one future and one await.
+"""
 
 from asyncio import CancelledError, Future
 from collections.abc import Coroutine
@@ -13,12 +16,12 @@ from ariane.wire.frame import Command
 def call_with_frame(
     connection: Connection, kind: type[Request[Any]], opaque: int, frame: bytes, timeout_s: float
 ) -> Coroutine[Any, Any, Any]:
-    """The answer to a request of this kind, or the errors of `Instance.call`. The connection must take requests."""
-    return _answer(connection, kind, opaque, connection.start_call(opaque, frame, timeout_s), timeout_s)
+    """The response to a request of this kind, or the errors of `Instance.call`. The connection must be open."""
+    return _response(connection, kind, opaque, connection.start_call(opaque, frame, timeout_s), timeout_s)
 
 
 class PipelinedCall:
-    """A call that was made ahead: its request has left, and its answer is awaited later, or not at all."""
+    """A call that is sent ahead: its response is awaited later, or not at all."""
 
     __slots__ = ("_connection", "_kind", "_opaque", "_timeout_s", "_waiter")
 
@@ -28,16 +31,16 @@ class PipelinedCall:
         self._connection, self._kind, self._opaque, self._timeout_s = connection, kind, opaque, timeout_s
         self._waiter = connection.start_call(opaque, frame, timeout_s)
 
-    def answer(self) -> Coroutine[Any, Any, Any]:
+    def response(self) -> Coroutine[Any, Any, Any]:
         """To be awaited once; as that of `call_with_frame`."""
-        return _answer(self._connection, self._kind, self._opaque, self._waiter, self._timeout_s)
+        return _response(self._connection, self._kind, self._opaque, self._waiter, self._timeout_s)
 
     def forget(self) -> None:
-        """Nobody will await the answer."""
+        """The response will not be awaited."""
         self._connection.abandon_call(self._opaque, self._waiter)
 
 
-async def _answer(
+async def _response(
     connection: Connection, kind: type[Request[Any]], opaque: int, waiter: "Future[Command]", timeout_s: float
 ) -> Any:
     try:

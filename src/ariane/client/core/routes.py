@@ -1,7 +1,7 @@
-"""Routes: which brokers hold a topic, asked once, kept, and asked again every 30 s.
+"""Route cache: which brokers hold a topic. Fetched from a nameserver once, cached, and refreshed every 30 s.
 
-What was known stays known while the nameservers are down, or while one that has just started does not know its brokers
-yet: an old route that still works is worth more than none.
+A cached route is kept while the nameservers are down, or while one that has just started does not know its brokers yet:
+an old route that still works is better than none.
 """
 
 import asyncio
@@ -19,10 +19,6 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Request, Response
 from ariane.wire.requests.topics import GetRoute, ListTopics
 
-# --- nameservers ---
-#
-# The nameservers as one: whichever answers is used until it fails.
-
 log = logging.getLogger(__name__)
 
 A = TypeVar("A", bound=Response)
@@ -33,99 +29,101 @@ class Calls(Protocol):
 
 
 class Nameservers:
+    """The list of nameservers, used as one: a nameserver that responds is used until it fails."""
+
     def __init__(self, addresses: Sequence[str], calls: Calls, timeout_s: float) -> None:
-        # In a random order, so that many clients with one list do not all lean on its first entry.
+        # In a random order, so that many clients with one list do not all use its first entry.
         self._addresses = random.sample(addresses, len(addresses))
         self._calls = calls
         self._timeout_s = timeout_s
         self.names = ";".join(addresses)
 
-    async def ask(self, request: Request[A]) -> A:
-        """The answer of the first that gives one; RequestFailed is an answer. NoRoute when all are silent."""
-        silent: list[str] = []
+    async def call(self, request: Request[A]) -> A:
+        """The first response; RequestFailed is one, too. NoRoute if no nameserver answers."""
+        failures: list[str] = []
         for address in list(self._addresses):
             try:
                 return await self._calls.call(address, request, self._timeout_s)
             except TransportError as error:
-                silent.append(f"{address}: {error}")
-                self._put_last(address)
+                failures.append(f"{address}: {error}")
+                self._move_to_end(address)
             except RequestFailed as error:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
                 raise NoRoute(
-                    f"{address} is no nameserver (the port of a broker?): it does not know {type(request).__name__}; "
+                    f"{address} is not a nameserver (the port of a broker?): it rejects {type(request).__name__}; "
                     f"correct the list of nameservers ({self.names})"
                 ) from error
-        log.warning("no nameserver answers", extra={"nameservers": self.names, "reason": "; ".join(silent)})
+        log.warning("no nameserver answers", extra={"nameservers": self.names, "reason": "; ".join(failures)})
         raise NoRoute(
-            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane up`, "
+            f"no nameserver answers ({'; '.join(failures)}): start one, for example with `ariane up`, "
             f"or correct the list of nameservers ({self.names})"
         )
 
-    def _put_last(self, address: str) -> None:
+    def _move_to_end(self, address: str) -> None:
         if address == self._addresses[0]:
             self._addresses.append(self._addresses.pop(0))
 
 
-# ---
+# --- routes ---
 
 Listener = Callable[[str, TopicRoute], None]
 
-_TOPIC_NAMES_KEPT_S = 5.0
+_TOPIC_NAMES_TTL_S = 5.0
 
 
 @dataclass(slots=True)
-class _Slot:
-    """What is known about one topic. `turn` says when it was last asked, as a count of all asks."""
+class _TopicEntry:
+    """The cached route of one topic. `fetched` is the value of the fetch counter after its last fetch."""
 
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     route: TopicRoute | None = None
-    turn: int = 0
+    fetched: int = 0
 
 
 class Routes:
     def __init__(self, nameservers: Nameservers, clock: Clock) -> None:
         self._nameservers = nameservers
         self._clock = clock
-        self._slots: dict[str, _Slot] = {}
-        self._turn = 0
+        self._topics: dict[str, _TopicEntry] = {}
+        self._fetches = 0
         self._brokers: dict[str, dict[int, str]] = {}
         self._listeners: list[Listener] = []
         self._watched: set[str] = set()
         self._topic_names: tuple[float, list[str]] | None = None
-        self.wanted = asyncio.Event()
+        self.missing = asyncio.Event()
         """Set when a topic is watched that has no route yet."""
 
     async def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
-        """The route of `topic`; NoRoute with cause and cure. `fresh` asks even when it is known."""
-        found = await self.find(topic, fresh=fresh)
-        if found is None:
+        """The route of `topic`; NoRoute with cause and hint. `fresh` fetches it even if it is cached."""
+        route = await self.find(topic, fresh=fresh)
+        if route is None:
             raise await self.no_route(topic)
-        return found
+        return route
 
     async def find(self, topic: str, *, fresh: bool = False) -> TopicRoute | None:
         """The same, but None when the nameserver does not know the topic."""
-        slot = self._slots.setdefault(topic, _Slot())
-        if slot.route is not None and not fresh:
-            return slot.route
-        came_at = self._turn
-        async with slot.asking:
-            # Whoever waited here shares what the one before has just heard.
-            if slot.turn <= came_at:
-                await self._ask(topic, slot)
-        if slot.route is None:  # nothing to keep, and a program may ask for any number of names
-            self._slots.pop(topic, None)
-        return slot.route
+        entry = self._topics.setdefault(topic, _TopicEntry())
+        if entry.route is not None and not fresh:
+            return entry.route
+        fetches = self._fetches
+        async with entry.lock:
+            # A caller that waited for the lock uses the route that another one has just fetched.
+            if entry.fetched <= fetches:
+                await self._fetch(topic, entry)
+        if entry.route is None:  # nothing to cache, and a program may ask for any number of names
+            self._topics.pop(topic, None)
+        return entry.route
 
-    def known(self, topic: str) -> TopicRoute | None:
-        slot = self._slots.get(topic)
-        return None if slot is None else slot.route
+    def cached(self, topic: str) -> TopicRoute | None:
+        entry = self._topics.get(topic)
+        return None if entry is None else entry.route
 
     def watch(self, topic: str) -> None:
-        """Keeps asking for `topic`, known or not. A topic that was asked for once is watched from then on."""
+        """Refreshes `topic` from now on, even without a route. A topic with a cached route is refreshed anyway."""
         self._watched.add(topic)
-        if self.known(topic) is None:
-            self.wanted.set()
+        if self.cached(topic) is None:
+            self.missing.set()
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -135,12 +133,12 @@ class Routes:
     def master_of(self, broker_name: str) -> str | None:
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
-    def address_of(self, broker_name: str, broker_id: int, *, only_this: bool = False) -> tuple[str, int] | None:
-        """The address and id of this broker, or of any other of the same name unless `only_this` one will do."""
+    def address_of(self, broker_name: str, broker_id: int) -> tuple[str, int] | None:
+        """The address and id of this broker, or of any other of the same name."""
         addresses = self._brokers.get(broker_name, {})
         if broker_id in addresses:
             return addresses[broker_id], broker_id
-        if only_this or not addresses:
+        if not addresses:
             return None
         other_id, address = next(iter(addresses.items()))
         return address, other_id
@@ -153,54 +151,54 @@ class Routes:
             if slaves or broker_id == MASTER_ID
         }
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- fetching ---------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Asks for every topic in use, then forgets brokers that no route names any more."""
-        in_use = {topic for topic, slot in self._slots.items() if slot.route is not None}
+        """Fetches the routes of all topics in use, then drops brokers that no route names any more."""
+        in_use = {topic for topic, entry in self._topics.items() if entry.route is not None}
         for topic in sorted(in_use | self._watched):
-            if not await self._refresh_one(topic):
+            if not await self._refresh_topic(topic):
                 return
-        routes = [slot.route for slot in self._slots.values() if slot.route is not None]
+        routes = [entry.route for entry in self._topics.values() if entry.route is not None]
         self._brokers = {data.broker_name: data.broker_addrs for route in routes for data in route.broker_datas}
 
-    async def fetch_wanted(self) -> None:
-        """Asks for the watched topics that have no route yet."""
-        self.wanted.clear()
-        for topic in [topic for topic in self._watched if self.known(topic) is None]:
-            if not await self._refresh_one(topic):
+    async def fetch_missing(self) -> None:
+        """Fetches the watched topics that have no route yet."""
+        self.missing.clear()
+        for topic in [topic for topic in self._watched if self.cached(topic) is None]:
+            if not await self._refresh_topic(topic):
                 return
 
-    async def _refresh_one(self, topic: str) -> bool:
-        """Whether it is worth asking for more."""
+    async def _refresh_topic(self, topic: str) -> bool:
+        """False if no nameserver answers: then other topics need not be tried."""
         try:
             await self.find(topic, fresh=True)
-        except NoRoute:  # no nameserver answers, which the nameservers have logged: keep what is known
+        except NoRoute:  # no nameserver answers, which `Nameservers` has logged: keep the cached route
             return False
         except ArianeError as error:
             log.warning("route not refreshed", extra={"topic": topic, "reason": str(error)})
         return True
 
-    async def _ask(self, topic: str, slot: _Slot) -> None:
+    async def _fetch(self, topic: str, entry: _TopicEntry) -> None:
         try:
-            response = await self._nameservers.ask(GetRoute(topic, accept_standard_json_only=True))
+            response = await self._nameservers.call(GetRoute(topic, accept_standard_json_only=True))
         except RequestFailed as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            if slot.route is not None:
+            if entry.route is not None:
                 log.debug("route kept: the nameserver does not know the topic", extra={"topic": topic})
         else:
-            self._learn(topic, slot, response.body)
-        self._turn += 1
-        slot.turn = self._turn
+            self._store(topic, entry, response.body)
+        self._fetches += 1
+        entry.fetched = self._fetches
 
-    def _learn(self, topic: str, slot: _Slot, route: TopicRoute) -> None:
-        changed = route != slot.route
-        slot.route = route
+    def _store(self, topic: str, entry: _TopicEntry, route: TopicRoute) -> None:
+        changed = route != entry.route
+        entry.route = route
         self._brokers.update({data.broker_name: data.broker_addrs for data in route.broker_datas})
         if changed:
             log.info(
-                "route learned", extra={"topic": topic, "brokers": [one.broker_name for one in route.broker_datas]}
+                "route learned", extra={"topic": topic, "brokers": [data.broker_name for data in route.broker_datas]}
             )
             for listener in self._listeners:
                 listener(topic, route)
@@ -208,7 +206,7 @@ class Routes:
     # --- no route ---------------------------------------------------------------------------------------------------
 
     async def no_route(self, topic: str) -> NoRoute:
-        """The error for a topic that no nameserver knows: what to do, and what was perhaps meant."""
+        """The error for a topic that no nameserver knows, with a hint and similar topic names."""
         names = self._nameservers.names
         similar = difflib.get_close_matches(topic, await self._known_topics(), n=3)
         hint = f"; similar topics: {', '.join(similar)}" if similar else ""
@@ -218,11 +216,11 @@ class Routes:
         )
 
     async def _known_topics(self) -> list[str]:
-        """Kept for some seconds: a program in error asks in a loop, and the list may be long."""
+        """Cached for some seconds: a failing program may ask in a loop, and the list may be long."""
         now = self._clock.monotonic()
-        if self._topic_names is None or now - self._topic_names[0] > _TOPIC_NAMES_KEPT_S:
+        if self._topic_names is None or now - self._topic_names[0] > _TOPIC_NAMES_TTL_S:
             try:
-                self._topic_names = now, (await self._nameservers.ask(ListTopics())).body.topic_list
+                self._topic_names = now, (await self._nameservers.call(ListTopics())).body.topic_list
             except ArianeError:  # only a hint is lost
                 self._topic_names = now, []
         return self._topic_names[1]

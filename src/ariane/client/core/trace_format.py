@@ -1,4 +1,4 @@
-"""Message traces as text, exactly as Apache's clients of 4.9 write it, so that every trace tool reads ours.
+"""Text format of message traces, exactly as Apache's 4.9 clients write it, so that every trace tool can read it.
 
     Pub 1 timestamp 1 region 1 group 1 topic 1 msgId 1 tags 1 keys 1 storeHost 1 bodyLength 1 costMs 1 type
         1 offsetMsgId 1 success 2
@@ -7,7 +7,7 @@
     EndTransaction 1 timestamp 1 region 1 group 1 topic 1 msgId 1 tags 1 keys 1 storeHost 1 type
         1 transactionId 1 state 1 fromCheck 2
 
-1 and 2 stand for the bytes 0x01 and 0x02. What a message does not have is the word `null`.
+1 and 2 stand for the bytes 0x01 and 0x02. A missing value is the word `null`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class TraceKind(IntEnum):
 
 
 class ContextCode(IntEnum):
-    """What a consumer's handler came to."""
+    """The outcome of a consumer's handler."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -34,7 +34,7 @@ class ContextCode(IntEnum):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One record, and the words that it can be found by."""
+    """One record, and the keys that it is indexed by."""
 
     text: str
     keys: frozenset[str]
@@ -118,15 +118,15 @@ def transaction_ended(
     )
 
 
-def _trace(found_by: Sequence[str], *values: object) -> Trace:
-    return Trace("\x01".join(map(_word, values)) + "\x02", frozenset(found_by))
+def _trace(keys: Sequence[str], *values: object) -> Trace:
+    return Trace("\x01".join(map(_field, values)) + "\x02", frozenset(keys))
 
 
 def _joined(keys: Sequence[str]) -> str | None:
     return " ".join(keys) or None
 
 
-def _word(value: object) -> str:
+def _field(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""PendingBatch (`batch_linger_ms`) turns many small sends into few requests.
+"""Batch accumulator (`batch_linger_ms`): collects small sends into batches, as aiokafka's accumulator does.
 
 Each caller still waits for, and gets, the result of its own message.
 """
@@ -19,54 +19,51 @@ from ariane.model.message import Message
 from ariane.model.route import MessageQueue
 from ariane.wire.message_id import UNIQUE_KEY_CHARS_MAX, UniqueKeys
 
-# --- gathering ---
-#
-# Messages that will leave together, and who waits for each of them.
-
 Waiter = asyncio.Future[SendResult]
-Lane = str | tuple[str, MessageQueue | None, bool]
-"""What gathered messages share. The usual lane of a topic is named by the topic: that is one look-up for a message."""
+BatchKey = str | tuple[str, MessageQueue | None, bool]
+"""What the messages of a batch share: topic, fixed queue, wait_stored. Commonly just the topic: one look-up."""
 
 _COLUMNS = 4
 FULL = BATCH_COUNT_MAX * _COLUMNS
-"""How many items make a gathering that cannot take another message."""
+"""The number of items of a full batch."""
 
 
-def lane_of(topic: str, queue: MessageQueue | None, wait_stored: bool) -> Lane:
-    """`queue`: where the messages must go to a certain one."""
+def batch_key_of(topic: str, queue: MessageQueue | None, wait_stored: bool) -> BatchKey:
+    """`queue` is None if the messages may go to any queue."""
     return topic if queue is None and wait_stored else (topic, queue, wait_stored)
 
 
 class PendingBatch:
-    """`items` holds body, property text, unique key and waiter of each message, one after the other.
+    """Messages that will be sent together, and the futures that wait for their results.
 
-    One list grows in one step for a message, where four would take four; a slice of it is a column. A message without
-    a key gets it when all leave, at the end of its text: keys that are made together take half the time.
+    `items` holds body, property text, unique key and waiter of each message, one after the other: one list grows in one
+    step for a message, where four lists would take four; a slice of it is a column. A message without a key gets it
+    when the batch is sent, at the end of its text: generating keys together takes half the time.
     """
 
-    __slots__ = ("callbacks", "flags", "items", "lane", "loop", "size", "watched")
+    __slots__ = ("callbacks", "flags", "items", "key", "loop", "nowait_count", "size")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, key: BatchKey) -> None:
+        self.key = key
         self.loop = asyncio.get_running_loop()
         self.items: list[Any] = []
         self.flags: dict[int, int] = {}
         self.size = 0
-        self.watched = 0
+        self.nowait_count = 0
         """How many of the messages came by `send_nowait`."""
         self.callbacks: list[tuple[int, Callback]] = []
-        """With the place of the message that each is for."""
+        """Each with the index of its message."""
 
     def __len__(self) -> int:
         return len(self.items) // _COLUMNS
 
     @property
     def queue(self) -> MessageQueue | None:
-        return None if isinstance(self.lane, str) else self.lane[1]
+        return None if isinstance(self.key, str) else self.key[1]
 
-    def parcel(self, keys: UniqueKeys, *, unit_mode: bool) -> SendRequest:
-        topic, _, wait_stored = (self.lane, None, True) if isinstance(self.lane, str) else self.lane
-        self._give_keys(keys)
+    def send_request(self, keys: UniqueKeys, *, unit_mode: bool) -> SendRequest:
+        topic, _, wait_stored = (self.key, None, True) if isinstance(self.key, str) else self.key
+        self._assign_keys(keys)
         items, flags = self.items, [0] * len(self)
         for index, flag in self.flags.items():
             flags[index] = flag
@@ -84,29 +81,31 @@ class PendingBatch:
             unit_mode=unit_mode,
         )
 
-    def _give_keys(self, keys: UniqueKeys) -> None:
-        items, given = self.items, self.items[2::_COLUMNS]
-        missing = given.count(None)
-        if missing == len(given):
-            items[2::_COLUMNS] = made = keys.many(missing)
-            items[1::_COLUMNS] = map(add, items[1::_COLUMNS], _key_texts(made))
+    def _assign_keys(self, keys: UniqueKeys) -> None:
+        items, present = self.items, self.items[2::_COLUMNS]
+        missing = present.count(None)
+        if missing == len(present):
+            items[2::_COLUMNS] = new_keys = keys.many(missing)
+            items[1::_COLUMNS] = map(add, items[1::_COLUMNS], _key_texts(new_keys))
         elif missing:
-            places = [place for place, key in enumerate(given) if key is None]
-            made = keys.many(missing)
-            for place, key, text in zip(places, made, _key_texts(made), strict=True):
-                items[_COLUMNS * place + 2] = key
-                items[_COLUMNS * place + 1] += text
+            indexes = [index for index, key in enumerate(present) if key is None]
+            new_keys = keys.many(missing)
+            for index, key, text in zip(indexes, new_keys, _key_texts(new_keys), strict=True):
+                items[_COLUMNS * index + 2] = key
+                items[_COLUMNS * index + 1] += text
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- completion -------------------------------------------------------------------------------------------------
 
     @property
     def _waiters(self) -> list[Waiter]:
         return self.items[3::_COLUMNS]
 
-    def settle(self, results: list[SendResult]) -> None:
+    def complete(self, results: list[SendResult]) -> None:
         waiters = self._waiters
         if len(waiters) == len(results) and not any(map(asyncio.Future.done, waiters)):
-            deque(map(asyncio.Future.set_result, waiters, results), maxlen=0)  # nobody gave up: no step for each
+            deque(
+                map(asyncio.Future.set_result, waiters, results), maxlen=0
+            )  # no waiter was cancelled: without a Python loop
         else:
             for waiter, result in zip(waiters, results, strict=True):
                 if not waiter.done():
@@ -121,7 +120,7 @@ class PendingBatch:
                 waiter.set_exception(error)
         for index, callback in self.callbacks:
             if not waiters[index].cancelled():
-                waiters[index].exception()  # the callback is told, so nobody needs to await the future
+                waiters[index].exception()  # marks it as retrieved: the callback gets the error
             call_back(callback, None, error)
 
     def cancel(self) -> None:
@@ -130,21 +129,19 @@ class PendingBatch:
 
 
 def _key_texts(keys: list[str]) -> list[bytes]:
-    """The property of each: written as one text, and cut where a byte stands that no key has."""
+    """The property text of each key: built as one string, and split at a byte that no key contains."""
     texts = "\x02\x03UNIQ_KEY\x01".join(keys)
     return f"UNIQ_KEY\x01{texts}\x02".encode().split(b"\x03")
 
 
-# ---
-
-_ROOM_BYTES = ITEM_BYTES + len("UNIQ_KEY\x01\x02") + UNIQUE_KEY_CHARS_MAX
-"""What a message takes besides its body and its text, or somewhat more than that."""
+_OVERHEAD_BYTES = ITEM_BYTES + len("UNIQ_KEY\x01\x02") + UNIQUE_KEY_CHARS_MAX
+"""Upper bound of what a message takes in a batch besides its body and its property text."""
 
 Send = Callable[[SendRequest, MessageQueue | None], Awaitable[list[SendResult]]]
 
 
 class BatchAccumulator:
-    """One open gathering for each lane."""
+    """Collects messages, with one open batch per key."""
 
     def __init__(
         self, settings: ProducerSettings, clock: Clock, keys: UniqueKeys, send: Send, *, unit_mode: bool = False
@@ -155,80 +152,80 @@ class BatchAccumulator:
         self._keys = keys
         self._send = send
         self._unit_mode = unit_mode
-        self.open: dict[Lane, PendingBatch] = {}
-        """By lane. A topic that is found here has been looked at."""
+        self.open: dict[BatchKey, PendingBatch] = {}
+        """By key. The name of a topic that is found here has been validated."""
         self._latest: PendingBatch | None = None
         self._lingering = TaskSet()
-        self._leaving = TaskSet()
-        self.watched = 0
-        """How many messages that came by `send_nowait` wait for their results."""
+        self._sending = TaskSet()
+        self.nowait_count = 0
+        """How many messages of `send_nowait` wait for their results."""
 
-    def add(self, envelope: PreparedMessage, queue: MessageQueue | None) -> Waiter:
-        """Who awaits it gets the result of this message, after the batch that it left with."""
-        message = envelope.message
-        lane = lane_of(message.topic, queue, message.wait_stored)
-        return self.put(lane, message.body, envelope.properties.encode(), envelope.unique_key, message.flag)
+    def add(self, prepared: PreparedMessage, queue: MessageQueue | None) -> Waiter:
+        """A future for the result of this message, set when its batch has been sent."""
+        message = prepared.message
+        key = batch_key_of(message.topic, queue, message.wait_stored)
+        return self.append(key, message.body, prepared.properties.encode(), prepared.unique_key, message.flag)
 
-    def put(self, lane: Lane, body: bytes, text: bytes, unique_key: str | None = None, flag: int = 0) -> Waiter:
-        """The same from pieces: straight-line and without an object for the message, because it is each message's.
+    def append(self, key: BatchKey, body: bytes, text: bytes, unique_key: str | None = None, flag: int = 0) -> Waiter:
+        """The same from its fields. On the fast path, so without calls and without an object for the message.
 
-        Without a key, `text` is what comes before it.
+        Without a unique key, `text` is the property text that comes before it.
         """
-        size = len(body) + len(text) + _ROOM_BYTES
-        gathering = self.open.get(lane)
-        if gathering is None or gathering.size + size > self._bytes_max:
-            gathering = self._begin(lane, gathering)
-        waiter: Waiter = asyncio.Future(loop=gathering.loop)
-        items = gathering.items
+        size = len(body) + len(text) + _OVERHEAD_BYTES
+        batch = self.open.get(key)
+        if batch is None or batch.size + size > self._bytes_max:
+            batch = self._open_batch(key, batch)
+        waiter: Waiter = asyncio.Future(loop=batch.loop)
+        items = batch.items
         items += (body, text, unique_key, waiter)
-        gathering.size += size
-        self._latest = gathering
+        batch.size += size
+        self._latest = batch
         if flag:
-            gathering.flags[len(gathering) - 1] = flag
+            batch.flags[len(batch) - 1] = flag
         if len(items) == FULL:
-            self._leave(gathering)
+            self._flush(batch)
         return waiter
 
-    def watch(self, callback: Callback | None) -> None:
-        """The message that was put last came by `send_nowait`: it counts, and `callback` is told."""
-        gathering = self._latest
-        assert gathering is not None
-        gathering.watched += 1
-        self.watched += 1
+    def track_nowait(self, callback: Callback | None) -> None:
+        """The message that was appended last came by `send_nowait`: counts it, and registers its callback."""
+        batch = self._latest
+        assert batch is not None
+        batch.nowait_count += 1
+        self.nowait_count += 1
         if callback is not None:
-            gathering.callbacks.append((len(gathering) - 1, callback))
+            batch.callbacks.append((len(batch) - 1, callback))
 
-    def _begin(self, lane: Lane, full: PendingBatch | None) -> PendingBatch:
+    def _open_batch(self, key: BatchKey, full: PendingBatch | None) -> PendingBatch:
         if full is not None:
-            self._leave(full)
-        gathering = self.open[lane] = PendingBatch(lane)
-        self._lingering.spawn(self._linger(gathering))
-        return gathering
+            self._flush(full)
+        batch = self.open[key] = PendingBatch(key)
+        self._lingering.spawn(self._linger(batch))
+        return batch
 
     async def close(self) -> None:
-        """Everything gathered leaves now; returns when all of it has its result."""
-        for gathering in list(self.open.values()):
-            self._leave(gathering)
+        """Sends all open batches now; returns when every message has its result."""
+        for batch in list(self.open.values()):
+            self._flush(batch)
         self._lingering.cancel()
         await self._lingering.wait()
-        await self._leaving.wait()
+        await self._sending.wait()
 
-    async def _linger(self, gathering: PendingBatch) -> None:
+    async def _linger(self, batch: PendingBatch) -> None:
         await self._clock.sleep(self._linger_s)
-        self._leave(gathering)
+        self._flush(batch)
 
-    def _leave(self, gathering: PendingBatch) -> None:
-        if self.open.get(gathering.lane) is gathering:
-            del self.open[gathering.lane]
-            self._leaving.spawn(self._deliver(gathering))
+    def _flush(self, batch: PendingBatch) -> None:
+        if self.open.get(batch.key) is batch:
+            del self.open[batch.key]
+            self._sending.spawn(self._deliver(batch))
 
-    async def _deliver(self, gathering: PendingBatch) -> None:
+    async def _deliver(self, batch: PendingBatch) -> None:
         try:
-            gathering.settle(await self._send(gathering.parcel(self._keys, unit_mode=self._unit_mode), gathering.queue))
-        except Exception as error:  # whatever it is belongs to those who wait
-            gathering.fail(error)
+            batch.complete(await self._send(batch.send_request(self._keys, unit_mode=self._unit_mode), batch.queue))
+        except Exception as error:  # every error goes to the waiters
+            batch.fail(error)
         except asyncio.CancelledError:
-            gathering.cancel()
+            batch.cancel()
             raise
         finally:
-            self.watched -= gathering.watched
+            self.nowait_count -= batch.nowait_count

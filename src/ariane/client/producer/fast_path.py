@@ -1,7 +1,16 @@
-"""The straight line for sends: a usual message, or a batch of them, to a broker that is known and connected.
+"""Fast path of sends: a simple message, or a batch of them, to a broker whose connection is open.
 
-One frame from a template, one future, one await. What goes wrong, or is not as usual, goes on in delivery.py, which has
-the other attempts, the other brokers and the words.
+One frame from a template, one future, one await. Failures and everything uncommon are handled by the general path in
+producer/delivery.py, which has the retries, the other brokers and the error messages.
+
+Templates: the headers of single sends and of batches are encoded once per queue and filled in for each request. Between
+two messages for one queue only the opaque number, the time and the property text differ. To fill them in takes 1.2 us;
+the general path, which builds and encodes a request, takes 6 us.
+
+Simple messages are what nearly all messages are: a topic, a body of bytes that is sent as it is, perhaps a key, a tag
+and some properties, all of printable text. `encode_simple_properties` checks and encodes them in one pass, which takes
+0.8 us; the checks and texts of the general path (producer/message.py) take 1.9 us. It rejects nothing: every other
+message goes to the general path, which also has the error messages.
 """
 
 from collections.abc import Sequence
@@ -13,7 +22,7 @@ import msgspec
 from ariane.client.core.instance import Instance
 from ariane.client.core.raw_call import call_with_frame
 from ariane.client.producer.delivery import Delivery
-from ariane.client.producer.message import PreparedMessage, topic_trouble
+from ariane.client.producer.message import PreparedMessage, topic_problem
 from ariane.client.producer.request import Batch, SendRequest, Single
 from ariane.client.producer.result import SendResult, result_of, results_of
 from ariane.client.producer.settings import ProducerSettings
@@ -25,12 +34,7 @@ from ariane.wire.fast_frames import frame_of, frame_of_pieces, header_form
 from ariane.wire.message_id import UniqueKeys
 from ariane.wire.requests.send import SendBatch, SendMessageV2
 
-# --- send_template ---
-#
-# The headers of single sends and of batches, written once for each queue and filled in for each request.
-#
-# Of all that it says, only the opaque number, the time and the property text differ between two messages for one queue.
-# To fill them in takes 1.2 us; the general way, with its request and its fields, takes 6 us.
+# --- header templates ---
 
 _quoted = msgspec.json.Encoder().encode
 _TIME_MARK, _TEXT_MARK = 3_000_222_000, "the property text"
@@ -39,6 +43,8 @@ _MARKS = {**_TIME, _quoted(_TEXT_MARK): b"%b"}
 
 
 class SendTemplate:
+    """The header of single sends to one queue."""
+
     __slots__ = ("_form",)
 
     def __init__(self, queue: MessageQueue, settings: ProducerSettings, *, unit_mode: bool) -> None:
@@ -59,12 +65,15 @@ class SendTemplate:
         self._form = header_form(sample, _MARKS)
 
     def frame(self, opaque: int, now_ms: int, text: str, body: bytes) -> bytes | None:
-        """None when it takes the general way to write it, or to say why it cannot be."""
+        """None if only the general path can encode it, or report why it cannot be encoded."""
         return None if self._form is None else frame_of(self._form % (opaque, now_ms, _quoted(text)), body)
 
 
 class BatchTemplate:
-    """The property text of a batch says only whether to wait for the disk, so just the number and the time differ."""
+    """The header of batches to one queue.
+
+    The property text of a batch says only whether to wait for the disk, so just the opaque number and the time differ.
+    """
 
     __slots__ = ("_form",)
 
@@ -78,16 +87,16 @@ class BatchTemplate:
             wait_stored=wait_stored,
             unit_mode=unit_mode,
         )
-        self._form = header_form(sample.request(queue, settings, _TIME_MARK), _TIME)
+        self._form = header_form(sample.wire_request(queue, settings, _TIME_MARK), _TIME)
 
     def frame(self, opaque: int, now_ms: int, batch: Batch) -> bytes | None:
-        """None when it takes the general way to write it, or to say why it cannot be."""
+        """None if only the general path can encode it, or report why it cannot be encoded."""
         return None if self._form is None else frame_of_pieces(self._form % (opaque, now_ms), *batch.pieces())
 
 
-# ---
+# --- sending ---
 
-_TEMPLATES_MAX = 4096  # a program that sends to ever new topics must not fill the memory with them
+_TEMPLATES_MAX = 4096  # bounds the memory of a program that sends to more and more topics
 
 
 class ProducerFastPath:
@@ -102,55 +111,57 @@ class ProducerFastPath:
         self._batch_templates: dict[tuple[MessageQueue, bool], BatchTemplate] = {}
 
     async def send(self, message: Message, text: str, timeout_s: float | None) -> SendResult:
-        """`text` is what `encode_simple_properties` wrote for `message`."""
+        """`text` is the result of `encode_simple_properties` for `message`."""
         timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         unique_key = self._keys.next_at(now_ms)
         text = f"{text}UNIQ_KEY\x01{unique_key}\x02"
-        queues = self._delivery.known_queues(message.topic)
+        queues = self._delivery.cached_queues(message.topic)
         if queues is None:
-            return await self._general(message, unique_key, text, timeout_s, None)
+            return await self._send_general(message, unique_key, text, timeout_s, None)
         queue = self._delivery.choose(queues)
         connection = self._instance.ready_master(queue.broker_name)
         if connection is None:
-            return await self._general(message, unique_key, text, timeout_s, queue)
+            return await self._send_general(message, unique_key, text, timeout_s, queue)
         opaque = connection.next_opaque()
         frame = self._template(queue).frame(opaque, now_ms, text, message.body)
         if frame is None:
-            return await self._general(message, unique_key, text, timeout_s, queue)
+            return await self._send_general(message, unique_key, text, timeout_s, queue)
         try:
             response = await call_with_frame(connection, SendMessageV2, opaque, frame, self._limit_s(queues, timeout_s))
         except (TransportError, RequestFailed, WireError) as error:
             left_s = max(0.0, began + timeout_s - self._clock.monotonic())
-            parcel = self._parcel(message, unique_key, text)
-            (result,) = await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
+            single = self._single(message, unique_key, text)
+            (result,) = await self._delivery.resume_after(single, queue, error, timeout_s, left_s)
             return result
         if self._settings.latency_fault:
-            self._delivery.took(queue, self._clock.monotonic() - began)
+            self._delivery.record_latency(queue, self._clock.monotonic() - began)
         return result_of(response, queue, unique_key)
 
-    async def send_parcel(self, parcel: SendRequest, fixed: MessageQueue | None) -> list[SendResult]:
-        """What was gathered. All but a batch that may go to any queue takes the general way."""
-        queues = self._delivery.known_queues(parcel.topic)
-        if not isinstance(parcel, Batch) or fixed is not None or queues is None:
-            return await self._delivery.send(parcel, fixed)
+    async def send_request(self, send_request: SendRequest, fixed: MessageQueue | None) -> list[SendResult]:
+        """Sends an accumulated batch. The fast path is for batches that may go to any queue."""
+        queues = self._delivery.cached_queues(send_request.topic)
+        if not isinstance(send_request, Batch) or fixed is not None or queues is None:
+            return await self._delivery.send(send_request, fixed)
         began, timeout_s = self._clock.monotonic(), self._settings.send_timeout_s
         queue = self._delivery.choose(queues)
         connection = self._instance.ready_master(queue.broker_name)
         if connection is None:
-            return await self._delivery.send(parcel, None, None, queue)
+            return await self._delivery.send(send_request, None, None, queue)
         opaque = connection.next_opaque()
-        frame = self._batch_template(queue, wait_stored=parcel.wait_stored).frame(opaque, self._clock.now_ms(), parcel)
+        frame = self._batch_template(queue, wait_stored=send_request.wait_stored).frame(
+            opaque, self._clock.now_ms(), send_request
+        )
         if frame is None:
-            return await self._delivery.send(parcel, None, None, queue)
+            return await self._delivery.send(send_request, None, None, queue)
         try:
             response = await call_with_frame(connection, SendBatch, opaque, frame, self._limit_s(queues, timeout_s))
         except (TransportError, RequestFailed, WireError) as error:
             left_s = max(0.0, began + timeout_s - self._clock.monotonic())
-            return await self._delivery.go_on(parcel, queue, error, timeout_s, left_s)
+            return await self._delivery.resume_after(send_request, queue, error, timeout_s, left_s)
         if self._settings.latency_fault:
-            self._delivery.took(queue, self._clock.monotonic() - began)
-        return results_of(response, queue, parcel.unique_keys)
+            self._delivery.record_latency(queue, self._clock.monotonic() - began)
+        return results_of(response, queue, send_request.unique_keys)
 
     def _limit_s(self, queues: Sequence[MessageQueue], timeout_s: float) -> float:
         """Half of the time while another broker could be tried, as in delivery.py."""
@@ -175,32 +186,26 @@ class ProducerFastPath:
             )
         return template
 
-    async def _general(
+    async def _send_general(
         self, message: Message, unique_key: str, text: str, timeout_s: float, first: MessageQueue | None
     ) -> SendResult:
-        """`first` has had its turn: another would leave queues without messages."""
-        (result,) = await self._delivery.send(self._parcel(message, unique_key, text), None, timeout_s, first)
+        """`first` has been chosen by round robin: to choose again would leave queues without messages."""
+        (result,) = await self._delivery.send(self._single(message, unique_key, text), None, timeout_s, first)
         return result
 
-    def _parcel(self, message: Message, unique_key: str, text: str) -> Single:
+    def _single(self, message: Message, unique_key: str, text: str) -> Single:
         return Single(PreparedMessage(message, unique_key, text, message.body, 0), unit_mode=self._unit_mode)
 
 
-# --- usual ---
-#
-# Usual messages, checked and written in one look: what nearly all messages are.
-#
-# A topic, a body of bytes that travels as it is, perhaps a key, a tag and some properties, all of printable text. What
-# has anything else goes the general way (envelope.py), which also finds the words for what is wrong; so nothing is
-# refused here. One look takes 0.8 us, the checks and texts of the general way 1.9 us.
+# --- simple messages ---
 
-_TEXT_MAX = 8000  # characters: even at four bytes each, this much fits a record
-_WORD_MAX = 2000
+_TEXT_CHARS_MAX = 8000  # characters: even at four bytes each, this much fits a record
+_KEY_CHARS_MAX = 2000
 _LISTS = (list, tuple)
 
 
 def encode_simple_properties(message: Message, body_bytes_below: int) -> str | None:
-    """The property text of a usual message up to its unique key; None when it takes a closer look."""
+    """The property text of a simple message up to its unique key; None if the message needs the general path."""
     body, text = message.body, ""
     if (
         type(message) is not Message
@@ -218,16 +223,18 @@ def encode_simple_properties(message: Message, body_bytes_below: int) -> str | N
             if not _is_text(name) or not _is_text(value) or name in RESERVED_PROPERTIES:
                 return None
             text = f"{text}{name}\x01{value}\x02"
-    words = words_text(message.keys, message.tags)
-    if words is None or len(text) + len(words) > _TEXT_MAX:
+    keys_and_tags = encode_keys_and_tags(message.keys, message.tags)
+    if keys_and_tags is None or len(text) + len(keys_and_tags) > _TEXT_CHARS_MAX:
         return None
-    return f"{text}{words}WAIT\x01true\x02" if message.wait_stored else f"{text}{words}WAIT\x01false\x02"
+    return (
+        f"{text}{keys_and_tags}WAIT\x01true\x02" if message.wait_stored else f"{text}{keys_and_tags}WAIT\x01false\x02"
+    )
 
 
-def words_text(keys: Any, tags: Any) -> str | None:
-    """The property text of a key and a tag, of either or of none; None when they take a closer look.
+def encode_keys_and_tags(keys: Any, tags: Any) -> str | None:
+    """The property text of at most one key and one tag; None if they need the general path.
 
-    A word has no blanks, which part keys, and no separators, which do not print: every reader will see the same.
+    A simple key or tag has no blanks, which separate keys, and only printable characters, so no separators either.
     """
     text = "" if tags is None else _tag_text(tags) if type(tags) is str else None
     if type(keys) is not str:
@@ -236,15 +243,15 @@ def words_text(keys: Any, tags: Any) -> str | None:
         if type(keys) not in _LISTS or len(keys) != 1 or type(keys[0]) is not str or not keys[0]:
             return None
         keys = keys[0]
-    if text is None or " " in keys or not keys.isprintable() or len(keys) > _WORD_MAX:
+    if text is None or " " in keys or not keys.isprintable() or len(keys) > _KEY_CHARS_MAX:
         return None
     return f"KEYS\x01{keys}\x02{text}" if keys else text
 
 
-@lru_cache(maxsize=4096)  # consumers choose by tags, so a program has few
+@lru_cache(maxsize=4096)  # consumers filter by tags, so a program has few
 def _tag_text(tag: str) -> str | None:
-    is_usual = tag and " " not in tag and tag.isprintable() and "||" not in tag and len(tag) <= _WORD_MAX
-    return f"TAGS\x01{tag}\x02" if is_usual else None
+    is_simple = tag and " " not in tag and tag.isprintable() and "||" not in tag and len(tag) <= _KEY_CHARS_MAX
+    return f"TAGS\x01{tag}\x02" if is_simple else None
 
 
 def _is_text(text: object) -> bool:
@@ -253,4 +260,4 @@ def _is_text(text: object) -> bool:
 
 @lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
 def is_simple_topic(topic: str) -> bool:
-    return topic_trouble(topic) is None and not topic.startswith(RETRY_PREFIX)
+    return topic_problem(topic) is None and not topic.startswith(RETRY_PREFIX)

@@ -1,4 +1,7 @@
-"""A message made ready to travel: checked, with its reserved properties, compressed if that is worth it."""
+"""Preparation of a message for sending: checks, reserved properties, compression of large bodies, the unique key.
+
+A message that can never be sent is rejected here with cause and hint, because a broker's response says less.
+"""
 
 import asyncio
 import os
@@ -20,13 +23,11 @@ from ariane.wire.message_id import UniqueKeys
 from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
 from ariane.wire.sys_flag import Compression, SysFlag
 
-# --- message_checks ---
-#
-# What can never be sent is refused before it leaves, with its cause and cure: a broker's answer says less.
+# --- checks ---
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 
-# Apache's TopicValidator has the first six. A message put there by hand would be taken for the broker's own books.
+# Apache's TopicValidator has the first six. Brokers would take a message there for one of their own records.
 _SYSTEM_TOPICS = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
@@ -49,7 +50,7 @@ _FIELDS = {
 
 
 def check_message(message: Message, body_bytes_max: int = MESSAGE_BYTES_MAX) -> str:
-    """The keys as one text; MessageRejected when this message cannot be sent by anybody."""
+    """The keys as one string; MessageRejected if the message can never be sent."""
     check_topic(message.topic)
     body = message.body
     if type(body) is not bytes or not 0 < len(body) <= body_bytes_max:
@@ -76,14 +77,14 @@ def _check_delay(message: Message) -> None:
 
 
 def check_topic(topic: str) -> None:
-    trouble = topic_trouble(topic)
-    if trouble is not None:
-        raise MessageRejected(trouble)
+    problem = topic_problem(topic)
+    if problem is not None:
+        raise MessageRejected(problem)
 
 
 @lru_cache(maxsize=4096)  # a program sends to few topics, and to each of them often
-def topic_trouble(topic: str) -> str | None:
-    """Why nobody may send to `topic`; None when all may."""
+def topic_problem(topic: str) -> str | None:
+    """Why messages cannot be sent to `topic`; None if they can."""
     fault = topic_name_problem(topic)
     if fault is not None:
         return f"{fault}: choose another topic"
@@ -94,7 +95,7 @@ def _check_body(body: object, body_bytes_max: int) -> None:
     if not isinstance(body, bytes):
         raise MessageRejected(f"the body is {type(body).__name__}, not bytes: encode it, for example with .encode()")
     if not body:
-        # Java consumers of 4.7.1 fail on a message without a body and then stand still on its queue.
+        # Java consumers of 4.7.1 fail on a message without a body, and their queue is stuck then.
         raise MessageRejected("the body is empty, which older Java consumers cannot read: send at least one byte")
     if len(body) > body_bytes_max:
         raise MessageRejected(
@@ -134,7 +135,7 @@ def _check_property(name: str, value: str) -> None:
 
 def _check_value(name: str, value: object) -> None:
     if type(value) is str and value and value.isprintable() and not value.isspace():
-        return  # neither blank nor with a separator, which do not print
+        return  # not blank, and without separators, which are not printable
     if not isinstance(value, str):
         raise MessageRejected(f"property {name} is {type(value).__name__}, not text: convert it with str()")
     if not value.strip():
@@ -145,24 +146,26 @@ def _check_value(name: str, value: object) -> None:
         )
 
 
-# ---
+# --- prepared messages ---
 
-_COMPRESSED = int(SysFlag.COMPRESSED)  # without a type: zlib to every release
+_COMPRESSED = int(SysFlag.COMPRESSED)  # without a compression type: every release reads it as zlib
 ITEM_BYTES = 22  # the lengths and flags around the body and the properties of a batch item
-_THREAD_FROM_BYTES = 128 * 1024  # compressing this much takes longer than a turn of the loop should
+_THREAD_FROM_BYTES = 128 * 1024  # compressing this much would block the event loop too long
 
 
 class PreparedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A checked message with its encoded properties and the body to send."""
+
     message: Message
     unique_key: str
     properties: str
-    """The property text, as headers carry it."""
+    """The property text, as in the request header."""
     body: bytes
     sys_flag: int
 
     @property
     def batched_size(self) -> int:
-        """What it takes as an item of a batch, where bodies travel as they are."""
+        """Its size as an item of a batch, where bodies are not compressed."""
         text = self.properties
         return len(self.message.body) + (len(text) if text.isascii() else len(text.encode())) + ITEM_BYTES
 
@@ -175,15 +178,15 @@ async def prepare(
     extra: Mapping[str, str] | None = None,
     sys_flag: int = 0,
 ) -> PreparedMessage:
-    """The envelope; MessageRejected when the message can never be sent. `extra` are reserved properties."""
-    envelope = prepare_plain(message, unique_key, settings, extra=extra, sys_flag=sys_flag)
-    body = await _packed(message.body, settings)
+    """MessageRejected if the message can never be sent. `extra` are reserved properties."""
+    prepared = prepare_uncompressed(message, unique_key, settings, extra=extra, sys_flag=sys_flag)
+    body = await _compressed(message.body, settings)
     if body is message.body:
-        return envelope
-    return replace(envelope, body=body, sys_flag=sys_flag | _COMPRESSED)
+        return prepared
+    return replace(prepared, body=body, sys_flag=sys_flag | _COMPRESSED)
 
 
-def prepare_plain(
+def prepare_uncompressed(
     message: Message,
     unique_key: str,
     settings: ProducerSettings,
@@ -199,21 +202,21 @@ def prepare_plain(
 
 
 def _property_text(message: Message, keys: str, unique_key: str, extra: Mapping[str, str] | None) -> str:
-    """Joined here, because the check has seen all names and values; a mapping to encode would double its cost."""
+    """Joined here, because all names and values are checked already; `encode_properties` would double the cost."""
     text = "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
     if keys:
         text += f"KEYS\x01{keys}\x02"
     if message.tags is not None:
         text += f"TAGS\x01{message.tags}\x02"
     if message.sharding_key is not None or message.delay_level or message.deliver_at is not None:
-        text += _encoded(_rare_properties(message))
+        text += _encoded(_uncommon_properties(message))
     text += f"WAIT\x01{'true' if message.wait_stored else 'false'}\x02UNIQ_KEY\x01{unique_key}\x02"
     if extra:
         text += _encoded(extra)
-    return text if text.isascii() and len(text) <= PROPERTIES_BYTES_MAX else _checked(text)
+    return text if text.isascii() and len(text) <= PROPERTIES_BYTES_MAX else _encode_again(text)
 
 
-def _rare_properties(message: Message) -> dict[str, str]:
+def _uncommon_properties(message: Message) -> dict[str, str]:
     properties = {}
     if message.sharding_key is not None:
         properties[Property.SHARDING_KEY] = message.sharding_key
@@ -224,8 +227,8 @@ def _rare_properties(message: Message) -> dict[str, str]:
     return properties
 
 
-def _checked(text: str) -> str:
-    """What encoding finds too long, or not to be text, it says of the property in question."""
+def _encode_again(text: str) -> str:
+    """Encodes the properties one by one: the error then names the property that is too long or not text."""
     return _encoded(dict(pair.split("\x01") for pair in text.split("\x02")[:-1]))
 
 
@@ -240,20 +243,15 @@ def _milliseconds(moment: datetime | int) -> int:
     return moment if isinstance(moment, int) else round(moment.timestamp() * 1000)
 
 
-async def _packed(body: bytes, settings: ProducerSettings) -> bytes:
-    """`body` itself when it is short, or would not get shorter."""
+async def _compressed(body: bytes, settings: ProducerSettings) -> bytes:
+    """`body` itself if it is short, or would not get shorter."""
     if len(body) < settings.compress_over_bytes:
         return body
     if len(body) >= _THREAD_FROM_BYTES:
-        packed = await asyncio.to_thread(compress, body, Compression.ZLIB, settings.compress_level)
+        compressed = await asyncio.to_thread(compress, body, Compression.ZLIB, settings.compress_level)
     else:
-        packed = compress(body, Compression.ZLIB, settings.compress_level)
-    return packed if len(packed) < len(body) else body
-
-
-# --- unique_keys ---
-#
-# The unique keys of one producer.
+        compressed = compress(body, Compression.ZLIB, settings.compress_level)
+    return compressed if len(compressed) < len(body) else body
 
 
 def unique_keys_for(instance: Instance) -> UniqueKeys:
@@ -264,5 +262,5 @@ def unique_keys_for(instance: Instance) -> UniqueKeys:
 def _address(text: str) -> IPv4Address | IPv6Address:
     try:
         return ip_address(text)
-    except ValueError:  # a user may put any word into client_ip
+    except ValueError:  # client_ip may be any string
         return IPv4Address("127.0.0.1")

@@ -1,4 +1,12 @@
-"""Which queue a message goes to. Pure: routes and keys in, queues out."""
+"""Queue selection for sends: round robin, sharding key, and avoidance of slow brokers. Pure functions, no I/O.
+
+Brokers to avoid, by the latency of their last send (RocketMQ's sendLatencyFaultEnable):
+
+    a send took at least   50 ms  100 ms  550 ms   1 s    2 s    3 s    15 s
+    avoid it for              0       0    30 s   1 min  2 min  3 min  10 min
+
+A failed attempt counts as 30 s.
+"""
 
 import random
 from bisect import bisect_right
@@ -11,13 +19,13 @@ from ariane.model.topic import Permission
 from ariane.wire.hashes import java_hash
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Chooses one of the queues for a message: the user's own way, when a sharding key is not enough."""
+"""A function of the user that chooses one of the queues for a message, for when a sharding key is not enough."""
 
 _WRITE = int(Permission.WRITE)
 
 
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Every queue that takes messages, in the order on which Java producers agree: by broker name, then number."""
+    """Every queue that accepts messages, in the order of Java producers: by broker name, then number."""
     if route.order_topic_conf:
         return list(_ordered_queues(topic, route.order_topic_conf))
     with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
@@ -30,7 +38,7 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def _ordered_queues(topic: str, order: str) -> Iterable[MessageQueue]:
-    """`broker-a:4;broker-b:4`: exactly these, even while a broker is away, so that a key never changes its queue."""
+    """`broker-a:4;broker-b:4`: exactly these, even while a broker is down, so that a key never changes its queue."""
     for part in filter(None, order.split(";")):
         broker_name, _, count = part.partition(":")
         if count.isascii() and count.isdigit():
@@ -39,12 +47,12 @@ def _ordered_queues(topic: str, order: str) -> Iterable[MessageQueue]:
 
 
 def template_route(template: TopicRoute, queues_max: int) -> TopicRoute:
-    """The route of a topic that the first send will create: on the brokers of TBW102, with as many queues as asked."""
-    datas = [_narrowed(data, min(queues_max, data.read_queue_nums)) for data in template.queue_datas]
+    """The route of a topic that the first send will create: the brokers of TBW102, with at most `queues_max` queues."""
+    datas = [_with_queues(data, min(queues_max, data.read_queue_nums)) for data in template.queue_datas]
     return TopicRoute(queue_datas=datas, broker_datas=template.broker_datas)
 
 
-def _narrowed(data: QueueData, count: int) -> QueueData:
+def _with_queues(data: QueueData, count: int) -> QueueData:
     return QueueData(broker_name=data.broker_name, read_queue_nums=count, write_queue_nums=count, perm=data.perm)
 
 
@@ -53,7 +61,7 @@ def _broker_name(data: QueueData | BrokerData) -> str:
 
 
 class RoundRobin:
-    """Each queue in turn, from a random one on, so that producers started together do not march in step."""
+    """Each queue in turn, from a random one on, so that producers started together do not use the same queues."""
 
     def __init__(self, start: int | None = None) -> None:
         self._next = random.getrandbits(16) if start is None else start
@@ -75,14 +83,7 @@ def by_sharding_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     return queues[abs(java_hash(key)) % len(queues)]
 
 
-# --- faults ---
-#
-# Which brokers to leave alone for a while, by how long they took (RocketMQ's sendLatencyFaultEnable). Pure.
-#
-#     a send took at least   50 ms  100 ms  550 ms   1 s    2 s    3 s    15 s
-#     leave it alone for        0       0    30 s   1 min  2 min  3 min  10 min
-#
-# An attempt that failed counts as 30 s.
+# --- avoidance of slow brokers ---
 
 _LATENCIES_S = (0.05, 0.1, 0.55, 1.0, 2.0, 3.0, 15.0)
 _PAUSES_S = (0.0, 0.0, 30.0, 60.0, 120.0, 180.0, 600.0)
@@ -96,24 +97,24 @@ class _Fault:
 
 
 class FaultTable:
-    """By broker name. Times are those of a monotonic clock, given by the caller."""
+    """Latencies by broker name. Times are those of a monotonic clock, passed by the caller."""
 
     def __init__(self) -> None:
         self._faults: dict[str, _Fault] = {}
         self._turn = 0
 
-    def took(self, broker: str, latency_s: float, now: float) -> None:
+    def record_latency(self, broker: str, latency_s: float, now: float) -> None:
         self._faults[broker] = _Fault(latency_s, now + pause_for(latency_s))
 
-    def failed(self, broker: str, now: float) -> None:
-        self.took(broker, _FAILURE_S, now)
+    def record_failure(self, broker: str, now: float) -> None:
+        self.record_latency(broker, _FAILURE_S, now)
 
     def is_usable(self, broker: str, now: float) -> bool:
         fault = self._faults.get(broker)
         return fault is None or now >= fault.until
 
     def least_bad(self, now: float) -> str | None:
-        """When all are left alone: one of the better half in turn, so that no single one gets everything."""
+        """If all are avoided: one of the better half in turn, so that no single broker gets all messages."""
         ranked = sorted(self._faults, key=lambda broker: self._badness(broker, now))
         if not ranked:
             return None
@@ -126,6 +127,6 @@ class FaultTable:
 
 
 def pause_for(latency_s: float) -> float:
-    """How long to leave a broker alone whose last send took so long."""
+    """How long to avoid a broker whose last send took `latency_s`."""
     step = bisect_right(_LATENCIES_S, latency_s) - 1
     return _PAUSES_S[step] if step >= 0 else 0.0

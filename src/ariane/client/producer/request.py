@@ -1,4 +1,4 @@
-"""What one attempt sends to a broker: a single message, a batch or a reply, as the request for a chosen queue."""
+"""Send requests: a single message, a batch or a reply, encoded for the queue of each attempt; splitting of batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -16,49 +16,53 @@ from ariane.wire.requests.send import SendBatch, SendMessageV2, SendReplyV2, Sen
 
 
 class SendRequest(Protocol):
+    """One or more messages of one topic that are sent in one request."""
+
     @property
     def topic(self) -> str: ...
 
     @property
     def unique_keys(self) -> list[str]: ...
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2: ...
+    def wire_request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2: ...
 
 
 class Single(msgspec.Struct, frozen=True):
-    envelope: PreparedMessage
+    """A request with one message."""
+
+    prepared: PreparedMessage
     kind: type[SendV2] = SendMessageV2
     unit_mode: bool = False
 
     @property
     def topic(self) -> str:
-        return self.envelope.message.topic
+        return self.prepared.message.topic
 
     @property
     def unique_keys(self) -> list[str]:
-        return [self.envelope.unique_key]
+        return [self.prepared.unique_key]
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
-        envelope = self.envelope
+    def wire_request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
+        prepared = self.prepared
         return self.kind(
             producer_group=settings.group,
             topic=self.topic,
             default_topic=settings.template_topic,
             default_topic_queue_nums=settings.template_queues,
             queue_id=queue.queue_id,
-            sys_flag=envelope.sys_flag,
+            sys_flag=prepared.sys_flag,
             born_timestamp=now_ms,
-            flag=envelope.message.flag,
-            properties=envelope.properties,
+            flag=prepared.message.flag,
+            properties=prepared.properties,
             reconsume_times=0,
             unit_mode=self.unit_mode,
             batch=False,
-            body=envelope.body,
+            body=prepared.body,
         )
 
 
-def reply_request(envelope: PreparedMessage) -> Single:
-    return Single(envelope, SendReplyV2)
+def reply_request(prepared: PreparedMessage) -> Single:
+    return Single(prepared, SendReplyV2)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,22 +78,22 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     unit_mode: bool = False
 
     @classmethod
-    def of(cls, envelopes: Sequence[PreparedMessage], *, unit_mode: bool = False) -> "Batch":
+    def of(cls, messages: Sequence[PreparedMessage], *, unit_mode: bool = False) -> "Batch":
         return cls(
-            topic=envelopes[0].message.topic,
-            unique_keys=[envelope.unique_key for envelope in envelopes],
-            bodies=[envelope.message.body for envelope in envelopes],
-            texts=[envelope.properties.encode() for envelope in envelopes],
-            flags=[envelope.message.flag for envelope in envelopes],
-            wait_stored=envelopes[0].message.wait_stored,
+            topic=messages[0].message.topic,
+            unique_keys=[prepared.unique_key for prepared in messages],
+            bodies=[prepared.message.body for prepared in messages],
+            texts=[prepared.properties.encode() for prepared in messages],
+            flags=[prepared.message.flag for prepared in messages],
+            wait_stored=messages[0].message.wait_stored,
             unit_mode=unit_mode,
         )
 
     def pieces(self) -> tuple[list[bytes], int]:
-        """The body, to be joined, and how many bytes that will be."""
+        """The pieces of the request body, and their total size."""
         return batch_pieces(self.bodies, self.texts, self.flags)
 
-    def request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
+    def wire_request(self, queue: MessageQueue, settings: ProducerSettings, now_ms: int) -> SendV2:
         return SendBatch(
             producer_group=settings.group,
             topic=self.topic,
@@ -107,16 +111,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# --- batching ---
-#
-# Batches that a program sends as such: what may be in one, and where they are cut to what brokers take.
+# --- batches of `send_batch` ---
 
 BATCH_COUNT_MAX = 500
-"""The answer to a batch lists the ids of all its messages in one header field, at most 32 KiB with all its readers."""
+"""The response to a batch lists the ids of all messages in one header field, which may have 32 KiB for all readers."""
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """MessageRejected when these messages cannot share a request."""
+    """MessageRejected if these messages cannot be sent in one batch."""
     if not messages:
         raise MessageRejected("the batch is empty: give it at least one message")
     first = messages[0]
@@ -133,23 +135,21 @@ def can_be_batched(message: Message) -> bool:
     return not message.delay_level and message.deliver_at is None and not message.topic.startswith(RETRY_PREFIX)
 
 
-def split(envelopes: Iterable[PreparedMessage], bytes_max: int) -> Iterator[list[PreparedMessage]]:
-    """Runs of messages that fit one request each, in order."""
+def split(messages: Iterable[PreparedMessage], bytes_max: int) -> Iterator[list[PreparedMessage]]:
+    """Splits messages into runs that fit one request each, in order."""
     run: list[PreparedMessage] = []
     run_bytes = 0
-    for envelope in envelopes:
-        size = envelope.batched_size
+    for prepared in messages:
+        size = prepared.batched_size
         if run and (run_bytes + size > bytes_max or len(run) == BATCH_COUNT_MAX):
             yield run
             run, run_bytes = [], 0
-        run.append(envelope)
+        run.append(prepared)
         run_bytes += size
     if run:
         yield run
 
 
-def send_request_of(envelopes: list[PreparedMessage], *, unit_mode: bool = False) -> SendRequest:
-    """A batch of one travels as a single message, which may be compressed."""
-    return (
-        Single(envelopes[0], unit_mode=unit_mode) if len(envelopes) == 1 else Batch.of(envelopes, unit_mode=unit_mode)
-    )
+def send_request_of(messages: list[PreparedMessage], *, unit_mode: bool = False) -> SendRequest:
+    """One message is sent alone, so that it may be compressed."""
+    return Single(messages[0], unit_mode=unit_mode) if len(messages) == 1 else Batch.of(messages, unit_mode=unit_mode)

@@ -1,4 +1,4 @@
-"""What a send came to."""
+"""The result of a send, and user callbacks for results."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ariane.wire.requests.send import SendResponse
 
 
 class SendStatus(StrEnum):
-    """Stored in every case; how safely is the difference. Named as in Apache's clients."""
+    """The message is stored in every case; the difference is how safely. Names are those of Apache's clients."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -35,7 +35,7 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     message_id: str
     """The unique key, made by the producer: the same in every attempt and for every consumer."""
     offset_message_id: str
-    """Where the broker stored the message; empty when the broker did not say."""
+    """Where the broker stored the message; empty if the broker did not return it."""
     queue: MessageQueue
     queue_offset: QueueOffset
     transaction_id: str | None = None
@@ -44,12 +44,12 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_ok(self) -> bool:
-        """Whether it is stored as safely as the broker was told to store it."""
+        """Whether it is stored as safely as the broker is configured to store it."""
         return self.status is SendStatus.SEND_OK
 
 
 def result_of(response: SendResponse, queue: MessageQueue, unique_key: str) -> SendResult:
-    """The result of a message that was sent alone: as `results_of`, without its lists."""
+    """The result of a single message: as `results_of`, without its lists."""
     return SendResult(
         _STATUS_BY_CODE[response.code],
         unique_key,
@@ -63,12 +63,12 @@ def result_of(response: SendResponse, queue: MessageQueue, unique_key: str) -> S
 
 
 def results_of(response: SendResponse, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
-    """A result for each message of a send. A batch is stored in one go: ids in order, offsets one after the other.
+    """A result for each message of a send. A batch is stored in one append: ids in order, consecutive offsets.
 
-    By `map` over columns: half the time of a loop.
+    With `map` over columns: half the time of a loop.
     """
     ids = response.msg_id.split(",")[: len(unique_keys)]
-    ids += repeat("", len(unique_keys) - len(ids))  # a broker with batches of its own kind (5.x) gives one id for all
+    ids += repeat("", len(unique_keys) - len(ids))  # brokers of 5.x may return one id for the batch
     return list(
         map(
             SendResult,
@@ -85,13 +85,11 @@ def results_of(response: SendResponse, queue: MessageQueue, unique_keys: list[st
 
 
 def _stored_in(queue: MessageQueue, queue_id: int) -> MessageQueue:
-    """The broker may choose another queue than it was asked for."""
+    """The broker may choose another queue than the requested one."""
     return queue if queue_id == queue.queue_id else msgspec.structs.replace(queue, queue_id=queue_id)
 
 
 # --- callbacks ---
-#
-# The functions of users that are told what a send came to.
 
 log = logging.getLogger(__name__)
 

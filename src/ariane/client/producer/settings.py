@@ -1,4 +1,4 @@
-"""How a producer sends. Each default is Apache's, or comes with its reason."""
+"""Producer settings. Each default is Apache's, or comes with its reason."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -12,7 +12,7 @@ MiB = 1024 * KiB
 
 
 class ProducerOptions(TypedDict, total=False):
-    """The options of a producer that few need, for its keyword arguments; described below."""
+    """The less common options of a producer, for its keyword arguments; described below."""
 
     retry_when_not_ok: bool
     message_bytes_max: int
@@ -33,23 +33,23 @@ class ProducerSettings:
     retries: int = 2
     """Attempts after the first, on another broker where there is one."""
     retry_when_not_ok: bool = False
-    """Whether a message that was stored, though not as safely as asked for, is sent again elsewhere. May duplicate."""
+    """Whether a message that was stored less safely than required is sent again to another broker. May duplicate."""
     message_bytes_max: int = 4 * MiB
     compress_over_bytes: int = 4 * KiB
     compress_level: int = 5
     latency_fault: bool = False
-    """Whether brokers that were slow or failed are left alone for a while (sendLatencyFaultEnable)."""
+    """Whether brokers that were slow or failed are avoided for a while (sendLatencyFaultEnable)."""
     in_flight_max: int = 10_000
-    """How many messages given to `send_nowait` may wait for their results."""
+    """How many messages of `send_nowait` may wait for their results."""
     batch_linger_ms: float = 0.0
-    """Above 0: how long a message waits for others of its topic to leave with it in one batch."""
+    """Above 0: how long a message waits for others of its topic, to be sent with them in one batch."""
     batch_bytes_max: int = 1 * MiB
-    """A gathered batch leaves at the latest when it is this large. Below what brokers take, for even latencies."""
+    """A batch is sent at the latest when it has this size. Below what brokers accept, for even latencies."""
     trace: bool = False
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
     template_topic: str = AUTO_CREATE_TEMPLATE
     template_queues: int = 4
-    """How many queues a topic gets that the first send creates, where brokers create topics by themselves."""
+    """How many queues a topic gets that the first send creates, where brokers create topics automatically."""
 
     def __post_init__(self) -> None:
         fault = group_name_problem(self.group)

@@ -1,4 +1,4 @@
-"""Traces on their way to the trace topic: beside the real work, never in its way. If there are too many, some are lost.
+"""Sends message traces to the trace topic in the background. Drops traces if the buffer is full; never waits.
 
 Tracer.open(instance, group, "PRODUCE") -> tracer.add(trace)        a consumer opens its own with "CONSUME"
 """
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
-_KEPT_MAX = 2048
-_TOGETHER_MAX = 100
+_BUFFER_MAX = 2048
+_BATCH_MAX = 100
 _TEXT_BYTES_MAX = 118_000
 _KEYS_BYTES_MAX = 16_000  # half of what the properties of a message may take
 _INTERVAL_S = 0.5
@@ -41,7 +41,7 @@ class Tracer:
         self._settings = ProducerSettings(group=name, send_timeout_s=_TIMEOUT_S)
         self._delivery = Delivery(instance, self._settings)
         self._next_key = unique_keys_for(instance).next
-        self._kept: deque[Trace] = deque()
+        self._buffer: deque[Trace] = deque()
         self.topic = topic
         self.lost = 0
 
@@ -58,15 +58,15 @@ class Tracer:
             await tracer.flush()
 
     def add(self, trace: Trace) -> None:
-        """Never waits and never fails; counts in `lost` what there was no room for."""
-        if len(self._kept) >= _KEPT_MAX:
+        """Never waits and never fails; counts in `lost` the traces that did not fit the buffer."""
+        if len(self._buffer) >= _BUFFER_MAX:
             self.lost += 1
             return
-        self._kept.append(trace)
+        self._buffer.append(trace)
 
     async def flush(self) -> None:
-        """Sends everything that was there at the call. A failure loses the traces in hand."""
-        for _ in range(-(-len(self._kept) // _TOGETHER_MAX)):
+        """Sends the traces that are buffered at the call. A failure loses the traces of that message."""
+        for _ in range(-(-len(self._buffer) // _BATCH_MAX)):
             traces = self._take()
             if not traces:
                 return
@@ -78,20 +78,20 @@ class Tracer:
 
     def _take(self) -> list[Trace]:
         """As many as fit one message."""
-        taken: list[Trace] = []
+        traces: list[Trace] = []
         text_bytes = keys_bytes = 0
-        while self._kept and len(taken) < _TOGETHER_MAX:
-            trace = self._kept[0]
+        while self._buffer and len(traces) < _BATCH_MAX:
+            trace = self._buffer[0]
             text_bytes += len(trace.text.encode())
             keys_bytes += sum(len(key.encode()) + 1 for key in trace.keys)
-            if taken and (text_bytes > _TEXT_BYTES_MAX or keys_bytes > _KEYS_BYTES_MAX):
+            if traces and (text_bytes > _TEXT_BYTES_MAX or keys_bytes > _KEYS_BYTES_MAX):
                 break
-            taken.append(self._kept.popleft())
-        return taken
+            traces.append(self._buffer.popleft())
+        return traces
 
     async def _send(self, traces: list[Trace]) -> None:
         keys = frozenset[str]().union(*(trace.keys for trace in traces))
         body = "".join(trace.text for trace in traces).encode()
         message = Message(topic=self.topic, body=body, keys=sorted(keys))
-        envelope = await prepare(message, self._next_key(), self._settings)
-        await self._delivery.send(Single(envelope))
+        prepared = await prepare(message, self._next_key(), self._settings)
+        await self._delivery.send(Single(prepared))

@@ -1,13 +1,14 @@
-"""Two-phase sends: the message becomes visible when, and only when, a transaction of the application succeeded.
+"""Transactional messages: a message becomes visible if, and only if, a local transaction of the application succeeds.
 
     async def pay(message, order): ...            the local transaction; returns COMMIT, ROLLBACK or UNKNOWN
-    async def is_paid(message): ...               asked by the broker when nobody told: what became of it?
+    async def is_paid(message): ...               called when the broker checks a transaction without an outcome
 
     async with TransactionProducer("127.0.0.1:9876", group="pay", execute=pay, check=is_paid) as producer:
         result = await producer.send_in_transaction("orders", b"...", arg=order)
 
-A half message is stored first, then the local transaction runs, then the broker is told. A crash between any two of
-these steps ends in a check. Functions may be plain or `async`; a plain one runs on the event loop, so it must be quick.
+A half message is stored first, then the local transaction runs, then the broker gets its outcome. After a crash between
+two of these steps the broker checks. Functions may be plain or `async`; a plain one runs on the event loop, so it must
+be quick.
 """
 
 import inspect
@@ -49,7 +50,7 @@ class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Of the half message."""
     decision: Decision
     error: Exception | None = None
-    """What the local transaction raised; the decision is UNKNOWN then, and the broker will ask."""
+    """What the local transaction raised; then the decision is UNKNOWN, and the broker will check."""
 
 
 class TransactionProducer(Producer):
@@ -80,8 +81,8 @@ class TransactionProducer(Producer):
         self._check = check
         self._execute = execute
 
-    def _part(self, sender: Sender) -> RegisteredProducer:
-        return _TransactionPart(sender, self._check)
+    def _registration(self, sender: Sender) -> RegisteredProducer:
+        return _TransactionChecker(sender, self._check)
 
     async def send_in_transaction(
         self,
@@ -94,25 +95,25 @@ class TransactionProducer(Producer):
         timeout_s: float | None = None,
         **fields: Unpack[MessageFields],
     ) -> TransactionResult:
-        """Stores the half message, runs the local transaction, tells the broker what it came to."""
+        """Stores the half message, runs the local transaction, sends its outcome to the broker."""
         run = execute or self._execute
-        whole = message_of(message, body, fields)
+        half = message_of(message, body, fields)
         if run is None:
             raise MessageRejected("there is no local transaction: give execute= here or to the producer")
-        if whole.delay_level or whole.deliver_at is not None:
+        if half.delay_level or half.deliver_at is not None:
             raise MessageRejected("a transaction cannot be delayed: leave out delay_level and deliver_at")
         sender = self._lifetime.value
         extra = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self.settings.group}
-        sent = await sender.send(whole, queue, timeout_s, extra=extra, sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+        sent = await sender.send(half, queue, timeout_s, extra=extra, sys_flag=int(SysFlag.TRANSACTION_PREPARED))
         if sent.transaction_id is None:  # brokers of 4.x leave it out: it is the unique key
             sent = msgspec.structs.replace(sent, transaction_id=sent.message_id)
-        decision, error = (ROLLBACK, None) if not sent.is_ok else await _decide(run, whole, arg)
-        await _tell_after_send(sender, whole, sent, decision)
+        decision, error = (ROLLBACK, None) if not sent.is_ok else await _decide(run, half, arg)
+        await _end_transaction(sender, half, sent, decision)
         return TransactionResult(sent=sent, decision=decision, error=error)
 
 
-class _TransactionPart:
-    """Answers the broker's checks."""
+class _TransactionChecker:
+    """Handles the broker's transaction checks."""
 
     def __init__(self, sender: Sender, check: Check) -> None:
         self._sender = sender
@@ -138,14 +139,14 @@ class _TransactionPart:
 
 
 async def _decide(function: Callable[..., Any], *arguments: Any) -> tuple[Decision, Exception | None]:
-    """The edge of the user's functions: whatever they raise, the transaction's state is unknown, and the log knows."""
+    """The edge of the user's functions: if they raise, the error is logged, and the outcome is unknown."""
     try:
         outcome = function(*arguments)
         if inspect.isawaitable(outcome):
             outcome = await outcome
         return _decision(outcome), None
     except Exception as error:
-        log.exception("a transaction function failed: its outcome is unknown, and the broker will ask again")
+        log.exception("a transaction function failed: the outcome is unknown, and the broker will check again")
         return UNKNOWN, error
 
 
@@ -157,8 +158,8 @@ def _decision(outcome: object) -> Decision:
     raise TypeError(f"a transaction function returned {outcome!r}: it must return COMMIT, ROLLBACK or UNKNOWN")
 
 
-async def _tell_after_send(sender: Sender, message: Message, sent: SendResult, decision: Decision) -> None:
-    """To the master that has the half message. A failure here is mended by the check."""
+async def _end_transaction(sender: Sender, message: Message, sent: SendResult, decision: Decision) -> None:
+    """Sends the outcome to the master that has the half message. If that fails, the broker will check."""
     try:
         address = sender.instance.routes.master_of(sent.queue.broker_name)
         if address is None:
@@ -168,7 +169,7 @@ async def _tell_after_send(sender: Sender, message: Message, sent: SendResult, d
         _trace(sender, message.topic, message.tags, message.key_list, end, address)
     except ArianeError as error:
         log.warning(
-            "the broker could not be told the outcome of a transaction; it will ask",
+            "outcome of a transaction not sent; the broker will check it",
             extra={"message": sent.message_id, "decision": decision.name, "reason": str(error)},
         )
 

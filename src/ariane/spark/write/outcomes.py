@@ -223,13 +223,13 @@ class CheckResponder:
         self._producer = TransactionProducer(group=options.group, check=self._check, settings=options.client_settings())
 
     def start(self) -> None:
-        SHARED.take().run(self._start(), lambda nothing: nothing)
+        SHARED.acquire().run(self._start(), lambda nothing: nothing)
 
     def close(self) -> None:
         thread = SHARED.thread
         assert thread is not None, "start() took it"
         thread.run(self._producer.close(), lambda nothing: nothing)
-        SHARED.give_back()
+        SHARED.release()
         self._answers.close()
 
     async def _start(self) -> None:
