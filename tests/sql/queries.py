@@ -6,12 +6,12 @@ from typing import Any
 
 from ariane.client.settings import ClientSettings
 from ariane.sql.catalog import ClusterCatalog, StoreCatalog
-from ariane.sql.duckdb_engine import answer_by_duckdb
+from ariane.sql.duckdb_engine import run_duckdb_query
 from ariane.sql.tables import Catalog, ScanFilter
 
 
 @dataclass(frozen=True)
-class Told:
+class QueryOutput:
     rows: list[dict[str, Any]]
     columns: list[str]
     sentences: list[str]
@@ -23,10 +23,10 @@ class Told:
         return value
 
 
-def request(sql: str, catalog: Catalog) -> Told:
-    with answer_by_duckdb(sql, catalog) as response:
+def run_query(sql: str, catalog: Catalog) -> QueryOutput:
+    with run_duckdb_query(sql, catalog) as response:
         rows = list(response.rows)
-        return Told(rows, list(response.columns), response.sentences())
+        return QueryOutput(rows, list(response.columns), response.sentences())
 
 
 def cluster(namesrv: str, **wanted: Any) -> ClusterCatalog:

@@ -53,7 +53,7 @@ def namesrv() -> Iterator[str]:
         yield broker.namesrv
 
 
-class Asked:
+class SqlCommand:
     """`ariane sql ... -o json`."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], engine: str, *arguments: str) -> None:
@@ -70,26 +70,26 @@ class Asked:
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_a_topic_gives_one_answer(namesrv: str, capsys: pytest.CaptureFixture[str], sql: str) -> None:
-    told = Asked(capsys, "duckdb", sql, "-n", namesrv)
-    by_spark = Asked(capsys, "spark", sql, "-n", namesrv)
-    assert by_spark.rows == told.rows != []
+    output = SqlCommand(capsys, "duckdb", sql, "-n", namesrv)
+    by_spark = SqlCommand(capsys, "spark", sql, "-n", namesrv)
+    assert by_spark.rows == output.rows != []
     assert by_spark.err == f"scanned up to {COUNT} messages of orders (2 queues) by Spark, complete\n"
-    assert told.err == f"scanned {COUNT} messages of orders (2 queues), complete\n"
+    assert output.err == f"scanned {COUNT} messages of orders (2 queues), complete\n"
 
 
 def test_a_store_gives_one_answer_and_several_are_one_table(
     store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    told = Asked(capsys, "duckdb", ALL, "--store", str(store))
-    by_spark = Asked(capsys, "spark", ALL, "--store", str(store))
-    assert by_spark.rows == told.rows != []
+    output = SqlCommand(capsys, "duckdb", ALL, "--store", str(store))
+    by_spark = SqlCommand(capsys, "spark", ALL, "--store", str(store))
+    assert by_spark.rows == output.rows != []
     assert by_spark.err == f"scanned up to {COUNT} messages of orders (2 queues) by Spark, complete\n"
     other = tmp_path / "other"
     with running_broker(other) as broker:
         fill(broker)
     both = ("select count(*) as n from orders", "--store", str(store), "--store", str(other), "--tags", "even")
-    by_spark = Asked(capsys, "spark", *both)
-    assert by_spark.rows == Asked(capsys, "duckdb", *both).rows == [{"n": COUNT}]
+    by_spark = SqlCommand(capsys, "spark", *both)
+    assert by_spark.rows == SqlCommand(capsys, "duckdb", *both).rows == [{"n": COUNT}]
     assert by_spark.err == f"scanned up to {2 * COUNT} messages of orders (4 queues) by Spark, complete\n"
 
 
@@ -97,13 +97,13 @@ def test_a_store_gives_one_answer_and_several_are_one_table(
 def test_a_store_of_apaches_gives_one_answer(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layout = unpack(name, tmp_path)
     topic = max(
-        topics_with_queues(layout), key=lambda one: int(Asked(capsys, "duckdb", *_count(layout, one)).rows[0]["n"])
+        topics_with_queues(layout), key=lambda one: int(SqlCommand(capsys, "duckdb", *_count(layout, one)).rows[0]["n"])
     )
     columns = "queueId, queueOffset, msgId, tags, keys, body, bornTimestamp, storeTimestamp, properties"
     responses = []
     for engine, quote in (("duckdb", '"'), ("spark", "`")):
         sql = f"select {columns} from {quote}{topic}{quote} order by queueId, queueOffset"
-        responses.append(Asked(capsys, engine, sql, "--store", str(layout.root)))
+        responses.append(SqlCommand(capsys, engine, sql, "--store", str(layout.root)))
     assert responses[1].rows == responses[0].rows != []
     assert responses[1].err.endswith("by Spark, complete\n")
 
@@ -121,7 +121,7 @@ def test_spark_gives_no_answer_from_a_damaged_store_and_names_the_engine_that_do
     split = plan_log(root, topics=["orders"]).splits[0]
     places = [place for batch in read_split(split, ["physicalOffset"]) for place in batch.column(0).to_pylist()]
     overwrite(next((root / "commitlog").iterdir()), places[3] + 4, b"\0\0\0\0")  # the magic number of one record
-    asked = Asked(capsys, "spark", "select count(*) from orders", "--store", str(root))
+    asked = SqlCommand(capsys, "spark", "select count(*) from orders", "--store", str(root))
     assert (asked.status, asked.out) == (1, "")
     assert f"at {places[3]} are no message that can be read" in asked.err
     assert asked.err.endswith("--engine duckdb gives it without them, and says so\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ariane.sql.rows import once_each, printable, rows_of
+from ariane.sql.rows import printable, rows_of, unique_names
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_an_empty_map_is_an_object() -> None:
 
 
 def test_no_two_columns_have_one_name() -> None:
-    assert once_each(["a", "b", "a", "a"]) == ["a", "b", "a_1", "a_2"]
-    assert len(set(once_each(["a", "a", "a_1"]))) == 3
+    assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a_1", "a_2"]
+    assert len(set(unique_names(["a", "a", "a_1"]))) == 3

@@ -9,7 +9,7 @@ import pytest
 from ariane.arrow.schema import DEFAULT_COLUMNS
 from ariane.errors import ClientError, ExpressionError, NoRoute, SettingsError
 from ariane.testing import BrokerForTests, running_broker
-from tests.sql.queries import cluster, request
+from tests.sql.queries import cluster, run_query
 
 COUNT = 60
 
@@ -30,21 +30,21 @@ def broker() -> Iterator[BrokerForTests]:
 
 
 def test_a_topic_is_a_table_with_the_columns_of_spark(broker: BrokerForTests) -> None:
-    told = request("select * from orders", cluster(broker.namesrv))
-    assert told.columns == list(DEFAULT_COLUMNS)
+    output = run_query("select * from orders", cluster(broker.namesrv))
+    assert output.columns == list(DEFAULT_COLUMNS)
     stored = {(one.queue.queue_id, one.queue_offset): one for one in broker.messages("orders")}
-    assert len(told.rows) == COUNT
-    for row in told.rows:
+    assert len(output.rows) == COUNT
+    for row in output.rows:
         message = stored[row["queueId"], row["queueOffset"]]
         assert row["msgId"] == message.message_id
         assert (row["tags"], row["keys"]) == (message.tags, list(message.keys))
-    assert told.sentences == [f"scanned {COUNT} messages of orders (3 queues), complete"]
+    assert output.sentences == [f"scanned {COUNT} messages of orders (3 queues), complete"]
 
 
 def test_json_in_bodies_can_be_asked_and_what_is_none_is_null(broker: BrokerForTests) -> None:
     sql = "select sum((body_json->>'n')::int) as s, count(body_text) as texts, count(*) as n from orders"
-    told = request(sql, cluster(broker.namesrv))
-    assert told.rows == [{"s": sum(range(COUNT)) - 7, "texts": COUNT - 1, "n": COUNT}]
+    output = run_query(sql, cluster(broker.namesrv))
+    assert output.rows == [{"s": sum(range(COUNT)) - 7, "texts": COUNT - 1, "n": COUNT}]
 
 
 def test_topics_are_joined_with_each_other_and_with_themselves(broker: BrokerForTests) -> None:
@@ -53,81 +53,81 @@ def test_topics_are_joined_with_each_other_and_with_themselves(broker: BrokerFor
         from orders o join users u on o.body_json->>'user' = u.body_json->>'id'
         group by name order by name
     """
-    told = request(sql, cluster(broker.namesrv))
-    assert [row["name"] for row in told.rows] == [f"name {number}" for number in range(4)]
-    assert sum(row["orders"] for row in told.rows) == COUNT - 1
-    assert len(told.sentences) == 2
-    told = request("select count(*) from orders a join orders b using (msgId)", cluster(broker.namesrv))
-    assert told.value == COUNT
-    assert told.sentences == [f"scanned {COUNT} messages of orders (3 queues), each 2 times, complete"]
+    output = run_query(sql, cluster(broker.namesrv))
+    assert [row["name"] for row in output.rows] == [f"name {number}" for number in range(4)]
+    assert sum(row["orders"] for row in output.rows) == COUNT - 1
+    assert len(output.sentences) == 2
+    output = run_query("select count(*) from orders a join orders b using (msgId)", cluster(broker.namesrv))
+    assert output.value == COUNT
+    assert output.sentences == [f"scanned {COUNT} messages of orders (3 queues), each 2 times, complete"]
 
 
 def test_columns_that_are_named_are_there(broker: BrokerForTests) -> None:
     sql = "select properties['region'] as region, min(storeSize) as least from orders group by region"
-    (row,) = request(sql, cluster(broker.namesrv)).rows
+    (row,) = run_query(sql, cluster(broker.namesrv)).rows
     assert row["region"] == "eu"
     assert row["least"] > 100
 
 
 def test_conditions_on_columns_that_are_not_shown_hold(broker: BrokerForTests) -> None:
     sql = "select keys from orders where tags = 'even' and storeTimestamp > now() - interval 1 day and queueId = 0"
-    found = {tuple(row["keys"]) for row in request(sql, cluster(broker.namesrv)).rows}
+    found = {tuple(row["keys"]) for row in run_query(sql, cluster(broker.namesrv)).rows}
     wanted = {one.keys for one in broker.messages("orders") if one.tags == "even" and one.queue.queue_id == 0}
     assert found == {tuple(keys) for keys in wanted}
 
 
 def test_a_query_with_a_limit_does_not_read_everything(broker: BrokerForTests) -> None:
-    told = request("select msgId from orders limit 1", cluster(broker.namesrv))
-    assert len(told.rows) == 1
-    assert told.sentences[0].endswith(f" of {COUNT} messages of orders (3 queues): the query needed no more")
+    output = run_query("select msgId from orders limit 1", cluster(broker.namesrv))
+    assert len(output.rows) == 1
+    assert output.sentences[0].endswith(f" of {COUNT} messages of orders (3 queues): the query needed no more")
 
 
 def test_a_limited_scan_says_that_it_is_not_complete(broker: BrokerForTests) -> None:
-    told = request("select count(*), count(distinct queueId) q from orders", cluster(broker.namesrv, limit=10))
-    assert told.rows == [{"count_star()": 10, "q": 3}]
-    assert told.sentences == [
+    output = run_query("select count(*), count(distinct queueId) q from orders", cluster(broker.namesrv, limit=10))
+    assert output.rows == [{"count_star()": 10, "q": 3}]
+    assert output.sentences == [
         f"scanned 10 of {COUNT} messages of orders (3 queues), stopped at --limit-scan: not complete"
     ]
 
 
 def test_tags_keys_and_times_choose_before_sql_does(broker: BrokerForTests) -> None:
     count = "select count(*) from orders"
-    assert request(count, cluster(broker.namesrv, tags=frozenset({"even"}))).value == COUNT // 2
-    assert request(count, cluster(broker.namesrv, keys=frozenset({"k1", "k2", "none"}))).value == 2
+    assert run_query(count, cluster(broker.namesrv, tags=frozenset({"even"}))).value == COUNT // 2
+    assert run_query(count, cluster(broker.namesrv, keys=frozenset({"k1", "k2", "none"}))).value == 2
     times = sorted(one.store_timestamp_ms for one in broker.messages("orders"))
     middle = times[COUNT // 2]
     before, since = cluster(broker.namesrv, until_ms=middle), cluster(broker.namesrv, since_ms=middle)
-    assert request(count, before).value == sum(time < middle for time in times)
-    assert request(count, since).value == sum(time >= middle for time in times)
+    assert run_query(count, before).value == sum(time < middle for time in times)
+    assert run_query(count, since).value == sum(time >= middle for time in times)
 
 
 def test_odd_names_go_in_quotes_and_case_does_not_matter_when_there_is_one(broker: BrokerForTests) -> None:
-    assert request('select count(*) from "%RETRY%billing"', cluster(broker.namesrv)).value == 0
-    assert request("select count(*) from Orders", cluster(broker.namesrv)).value == COUNT
+    assert run_query('select count(*) from "%RETRY%billing"', cluster(broker.namesrv)).value == 0
+    assert run_query("select count(*) from Orders", cluster(broker.namesrv)).value == COUNT
 
 
 def test_the_cluster_can_be_asked_about_itself(broker: BrokerForTests) -> None:
     sql = "select t.messages, count(*) n from topics t join queues q using (topic) where topic = 'orders' group by 1"
-    told = request(sql, cluster(broker.namesrv))
-    assert told.rows == [{"messages": COUNT, "n": 3}]
-    assert told.sentences == []
-    groups = request('select "group", members, lag from groups', cluster(broker.namesrv))
+    output = run_query(sql, cluster(broker.namesrv))
+    assert output.rows == [{"messages": COUNT, "n": 3}]
+    assert output.sentences == []
+    groups = run_query('select "group", members, lag from groups', cluster(broker.namesrv))
     assert all(row["members"] == 0 and row["lag"] is None for row in groups.rows)
 
 
 def test_a_result_can_be_kept_as_a_file_and_joined_again(broker: BrokerForTests, tmp_path: Path) -> None:
     file = tmp_path / "orders.parquet"
-    told = request(f"copy (select msgId, tags from orders) to '{file}'", cluster(broker.namesrv))
-    assert told.value == COUNT
+    output = run_query(f"copy (select msgId, tags from orders) to '{file}'", cluster(broker.namesrv))
+    assert output.value == COUNT
     sql = f"select count(*) from orders join '{file}' f using (msgId) where f.tags = 'odd'"
-    assert request(sql, cluster(broker.namesrv)).value == COUNT // 2
+    assert run_query(sql, cluster(broker.namesrv)).value == COUNT // 2
 
 
 def test_a_name_that_no_topic_has_is_told_with_the_nearest(broker: BrokerForTests) -> None:
     with pytest.raises(ClientError, match=r"there is no topic oders at .*: did you mean orders\?"):
-        request("select * from oders", cluster(broker.namesrv))
+        run_query("select * from oders", cluster(broker.namesrv))
     with pytest.raises(ClientError, match=r'did you mean "%RETRY%billing"\?'):
-        request('select * from "%RETRY%biling"', cluster(broker.namesrv))
+        run_query('select * from "%RETRY%biling"', cluster(broker.namesrv))
 
 
 @pytest.mark.parametrize(
@@ -140,24 +140,24 @@ def test_a_name_that_no_topic_has_is_told_with_the_nearest(broker: BrokerForTest
 )
 def test_a_mistake_is_told_with_its_place(broker: BrokerForTests, sql: str, reason: str, position: int) -> None:
     with pytest.raises(ExpressionError, match=reason) as caught:
-        request(sql, cluster(broker.namesrv))
+        run_query(sql, cluster(broker.namesrv))
     assert caught.value.position == position
 
 
 def test_a_query_that_fails_on_the_data_says_why(broker: BrokerForTests) -> None:
     with pytest.raises(ClientError, match="the query failed: Could not convert"):
-        request("select body_text::int from orders", cluster(broker.namesrv))
+        run_query("select body_text::int from orders", cluster(broker.namesrv))
 
 
 def test_one_statement_at_a_time(broker: BrokerForTests) -> None:
     with pytest.raises(SettingsError, match="2 statements"):
-        request("select 1; select 2", cluster(broker.namesrv))
+        run_query("select 1; select 2", cluster(broker.namesrv))
 
 
 def test_a_nameserver_that_does_not_answer_is_told_as_itself() -> None:
     with pytest.raises(NoRoute, match="no nameserver answers"):
-        request("select * from orders", cluster("127.0.0.1:1"))
+        run_query("select * from orders", cluster("127.0.0.1:1"))
 
 
 def test_a_query_without_a_topic_asks_nobody() -> None:
-    assert request("select 6 * 7", cluster("127.0.0.1:1")).value == 42
+    assert run_query("select 6 * 7", cluster("127.0.0.1:1")).value == 42

@@ -8,7 +8,7 @@ from ariane.arrow.log.plan import plan_log
 from ariane.arrow.log.read import read_split
 from ariane.errors import ClientError, StoreMismatch
 from ariane.testing import BrokerForTests, running_broker
-from tests.sql.queries import cluster, request, stores
+from tests.sql.queries import cluster, run_query, stores
 from tests.store.golden_stores import overwrite, unpack
 
 COUNT = 40
@@ -34,40 +34,45 @@ def test_a_store_answers_as_its_broker_does(tmp_path: Path) -> None:
     sql = "select queueId, queueOffset, msgId, tags, keys, body, storeTimestamp from orders order by 1, 2"
     with running_broker(tmp_path) as broker:
         fill(broker)
-        told = request(sql, cluster(broker.namesrv))
-    assert len(told.rows) == COUNT
-    assert request(sql, stores(tmp_path)).rows == told.rows
+        output = run_query(sql, cluster(broker.namesrv))
+    assert len(output.rows) == COUNT
+    assert run_query(sql, stores(tmp_path)).rows == output.rows
 
 
 def test_what_was_scanned_is_said_and_limits_and_choices_hold(store: Path) -> None:
     count = "select count(*) from orders"
-    told = request(count, stores(store))
-    assert (told.value, told.sentences) == (COUNT, [f"scanned {COUNT} messages of orders (2 queues), complete"])
-    told = request(count, stores(store, limit=6))
-    assert told.value == 6
-    assert told.sentences == [
+    output = run_query(count, stores(store))
+    assert (output.value, output.sentences) == (COUNT, [f"scanned {COUNT} messages of orders (2 queues), complete"])
+    output = run_query(count, stores(store, limit=6))
+    assert output.value == 6
+    assert output.sentences == [
         f"scanned 6 of {COUNT} messages of orders (2 queues), stopped at --limit-scan: not complete"
     ]
-    told = request(count, stores(store, tags=frozenset({"even"})))
-    assert told.value == COUNT // 2
-    told = request("select body_json->>'n' from orders", stores(store, keys=frozenset({"k17"})))
-    assert told.value == "17"
-    assert "complete" in told.sentences[0]
+    output = run_query(count, stores(store, tags=frozenset({"even"})))
+    assert output.value == COUNT // 2
+    output = run_query("select body_json->>'n' from orders", stores(store, keys=frozenset({"k17"})))
+    assert output.value == "17"
+    assert "complete" in output.sentences[0]
 
 
 def test_several_stores_are_one_table(store: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     with running_broker(other) as broker:
         fill(broker)
-    told = request("select count(*) from orders", stores(store, other))
-    assert (told.value, told.sentences) == (2 * COUNT, [f"scanned {2 * COUNT} messages of orders (4 queues), complete"])
+    output = run_query("select count(*) from orders", stores(store, other))
+    assert (output.value, output.sentences) == (
+        2 * COUNT,
+        [f"scanned {2 * COUNT} messages of orders (4 queues), complete"],
+    )
 
 
 def test_queues_are_a_table_and_a_wrong_name_is_told_with_the_nearest(store: Path) -> None:
-    rows = request("select topic, sum(messages) as n from queues where topic = 'orders' group by 1", stores(store)).rows
+    rows = run_query(
+        "select topic, sum(messages) as n from queues where topic = 'orders' group by 1", stores(store)
+    ).rows
     assert rows == [{"topic": "orders", "n": COUNT}]
     with pytest.raises(ClientError, match="did you mean orders"):
-        request("select * from ordres", stores(store))
+        run_query("select * from ordres", stores(store))
 
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
@@ -80,11 +85,11 @@ def test_the_stores_of_apache_are_read_too(name: str, tmp_path: Path) -> None:
             wanted[topic] = wanted.get(topic, 0) + 1
     assert wanted
     for topic, count in wanted.items():
-        assert request(f'select count(*) from "{topic}"', stores(root)).value == count
+        assert run_query(f'select count(*) from "{topic}"', stores(root)).value == count
 
 
 def test_a_directory_that_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(StoreMismatch, match="is no store"):
+    with pytest.raises(StoreMismatch, match="is not a store"):
         stores(tmp_path)
 
 
@@ -93,7 +98,7 @@ def test_damaged_records_are_counted_and_make_the_answer_incomplete(store: Path)
     split = plan_log(store, topics=["orders"]).splits[0]
     places = [place for batch in read_split(split, ["physicalOffset"]) for place in batch.column(0).to_pylist()]
     overwrite(log, places[3] + 4, b"\0\0\0\0")  # the magic number of one record
-    told = request("select count(*) from orders", stores(store))
-    assert told.value == COUNT - 1
-    assert any(sentence.startswith("incomplete: ") for sentence in told.sentences)
-    assert told.sentences[-1].endswith("not complete")
+    output = run_query("select count(*) from orders", stores(store))
+    assert output.value == COUNT - 1
+    assert any(sentence.startswith("incomplete: ") for sentence in output.sentences)
+    assert output.sentences[-1].endswith("not complete")

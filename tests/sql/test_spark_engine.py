@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from ariane.client.settings import ClientSettings
 from ariane.errors import ClientError, ExpressionError, SettingsError
-from ariane.sql.spark_engine import SparkPlace, answer_by_spark
+from ariane.sql.spark_engine import SparkTables, run_spark_query
 from ariane.sql.tables import ScanFilter
 from ariane.testing import BrokerForTests, running_broker
 
@@ -40,33 +40,33 @@ def broker() -> Iterator[BrokerForTests]:
         yield broker
 
 
-def request(
+def run_query(
     sql: str, broker: BrokerForTests, *stores: Path, **wanted: Any
 ) -> tuple[list[dict[str, object]], list[str]]:
-    place = SparkPlace(ClientSettings(nameservers=broker.namesrv), stores, ScanFilter(**wanted))
-    with answer_by_spark(sql, place, "local[1]") as response:
+    tables = SparkTables(ClientSettings(nameservers=broker.namesrv), stores, ScanFilter(**wanted))
+    with run_spark_query(sql, tables, "local[1]") as response:
         return list(response.rows), response.sentences()
 
 
 def test_spark_answers_and_says_what_it_reads(broker: BrokerForTests) -> None:
     last = "max(get_json_object(body_text, '$.n'))"
     sql = f"select tags, count(*) as n, {last} as last from orders group by tags order by 1"
-    rows, sentences = request(sql, broker)
+    rows, sentences = run_query(sql, broker)
     assert rows == [{"tags": "even", "n": 10, "last": "8"}, {"tags": "odd", "n": 10, "last": "9"}]
     assert sentences == [f"scanned up to {COUNT} messages of orders (2 queues) by Spark, complete"]
 
 
 def test_mistakes_are_told_with_their_place_and_the_nearest_topic(broker: BrokerForTests) -> None:
     with pytest.raises(ClientError, match="did you mean orders"):
-        request("select * from ordres", broker)
+        run_query("select * from ordres", broker)
     with pytest.raises(ExpressionError, match="pric") as caught:
-        request("select pric from orders", broker, tags=frozenset({"even"}))
+        run_query("select pric from orders", broker, tags=frozenset({"even"}))
     assert caught.value.position == 8
     with pytest.raises(ExpressionError) as caught:
-        request("select 1\nfrom orders where (", broker)
+        run_query("select 1\nfrom orders where (", broker)
     assert caught.value.position > 10
 
 
 def test_a_scan_with_a_limit_is_not_for_spark(broker: BrokerForTests) -> None:
     with pytest.raises(SettingsError, match="--limit-scan"):
-        request("select 1", broker, limit=5)
+        run_query("select 1", broker, limit=5)

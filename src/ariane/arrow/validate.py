@@ -146,12 +146,7 @@ def _varying_suffixes(source: ByteGatherer, body_end: Int64s, ends: Int64s) -> S
     return Suffixes(TopicSpans(source, topic_position, topic_length), ends - properties_length, properties_length)
 
 
-# --- simple_rows ---
-#
-# The fast way for the usual case, which is nearly every case: whole records with two IPv4 hosts and a short topic.
-#
-# The checks are those of row_checks.py. Here the smallest value answers for all, or every bit that some value has;
-# if one of them says no, nothing is known of the others, and each record is looked at there.
+# --- fast path ---
 
 _maximum = np.maximum.reduce
 _any_bits, _all_bits = np.bitwise_or.reduce, np.bitwise_and.reduce

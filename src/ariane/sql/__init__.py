@@ -1,9 +1,9 @@
-"""SQL over topics and store directories, on this machine: duckdb over the Arrow decoder, or Spark for what is large.
+"""SQL over topics and store directories, on this machine: duckdb over the Arrow decoder, or Spark for large data.
 
-wanted.py    which messages of a topic are looked at, before any SQL
-progress.py  how many of them were scanned, and whether that is all
-broker_table.py, store_table.py  a topic as batches: pulled from its brokers, or read from the files of a store
-catalogs.py  which names a query may use: topics, and what is known about the cluster (cluster_tables.py)
-dataset.py   such a topic as duckdb sees it: it asks for columns and conditions, and may ask more than once
-duckdb_engine.py, spark_engine.py  a query to its rows
+tables.py         interfaces of tables and catalogs, scan filters, scan progress, column names
+sources.py        a topic as batches: pulled from its brokers, or read from the files of a store
+catalog.py        the table names of a query: topics, and metadata of the cluster
+duckdb_engine.py  runs a query with duckdb, which scans tables with the columns and conditions that it needs
+spark_engine.py   runs a query with Spark
+rows.py           query results, and their values as JSON
 """

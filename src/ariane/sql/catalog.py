@@ -1,4 +1,4 @@
-"""The names that a query may use: of a cluster, or of store directories."""
+"""Catalogs: the tables that a query may use, of a cluster or of store directories."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,9 +20,7 @@ from ariane.sql.tables import ScanFilter
 from ariane.store.layout import Layout
 from ariane.wire.requests.topics import ListTopics
 
-# --- cluster_tables ---
-#
-# What brokers know about topics, queues and groups, as tables that can be joined with messages.
+# --- metadata tables of a cluster: topics, queues and groups, which can be joined with messages ---
 
 QUEUES = pa.schema(
     [
@@ -56,7 +54,7 @@ Rows = list[dict[str, object]]
 
 
 def cluster_table(settings: ClientSettings, name: str) -> pa.Table:
-    """`topics`, `queues` or `groups`. ClientError when a broker does not answer: a part would look like the whole."""
+    """`topics`, `queues` or `groups`. ClientError if a broker does not respond: a partial table would be misleading."""
     schema, rows_of = CLUSTER_TABLES[name]
 
     async def work() -> Rows:
@@ -74,14 +72,14 @@ async def _queues(admin: Admin) -> Rows:
         rows += [
             {
                 "topic": topic,
-                "brokerName": one.queue.broker_name,
-                "queueId": one.queue.queue_id,
-                "minOffset": one.min_offset,
-                "maxOffset": one.max_offset,
-                "messages": one.count,
-                "lastStored": _moment_us(one.last_stored_ms),
+                "brokerName": queue_stats.queue.broker_name,
+                "queueId": queue_stats.queue.queue_id,
+                "minOffset": queue_stats.min_offset,
+                "maxOffset": queue_stats.max_offset,
+                "messages": queue_stats.count,
+                "lastStored": _microseconds(queue_stats.last_stored_ms),
             }
-            for one in stats.queues
+            for queue_stats in stats.queues
         ]
     return rows
 
@@ -91,9 +89,12 @@ async def _topics(admin: Admin) -> Rows:
     for topic in await admin.topics.names():
         stats = await admin.topics.stats(topic)
         _check_complete(stats.failures, "topics")
-        last = max((one.last_stored_ms for one in stats.queues if one.last_stored_ms is not None), default=None)
+        last = max(
+            (queue_stats.last_stored_ms for queue_stats in stats.queues if queue_stats.last_stored_ms is not None),
+            default=None,
+        )
         count = {"queues": len(stats.queues), "messages": stats.count}
-        rows.append({"topic": topic, **count, "lastStored": _moment_us(last)})
+        rows.append({"topic": topic, **count, "lastStored": _microseconds(last)})
     return rows
 
 
@@ -105,15 +106,15 @@ async def _groups(admin: Admin) -> Rows:
         rows += [
             {
                 **group,
-                "topic": one.queue.topic,
-                "brokerName": one.queue.broker_name,
-                "queueId": one.queue.queue_id,
-                "brokerOffset": one.end,
-                "consumerOffset": one.offset,
-                "lag": one.lag,
-                "lastConsumed": _moment_us(one.last_consumed_ms),
+                "topic": queue_lag.queue.topic,
+                "brokerName": queue_lag.queue.broker_name,
+                "queueId": queue_lag.queue.queue_id,
+                "brokerOffset": queue_lag.end,
+                "consumerOffset": queue_lag.offset,
+                "lag": queue_lag.lag,
+                "lastConsumed": _microseconds(queue_lag.last_consumed_ms),
             }
-            for one in summary.lag.queues
+            for queue_lag in summary.lag.queues
         ] or [group]
     return rows
 
@@ -125,7 +126,7 @@ CLUSTER_TABLES: Mapping[str, tuple[pa.Schema, Callable[[Admin], Awaitable[Rows]]
 }
 
 
-def _moment_us(ms: int | None) -> int | None:
+def _microseconds(ms: int | None) -> int | None:
     return None if ms is None else ms * 1000
 
 
@@ -134,53 +135,53 @@ def _check_complete(failures: tuple[Failure, ...], name: str) -> None:
         raise ClientError(f"the table {name} would not be complete: {failure}") from failure.error
 
 
-# ---
+# --- catalogs ---
 
 
 class ClusterCatalog:
-    def __init__(self, settings: ClientSettings, wanted: ScanFilter) -> None:
+    def __init__(self, settings: ClientSettings, scan_filter: ScanFilter) -> None:
         self._settings = settings
-        self._wanted = wanted
-        self.place = settings.nameservers
+        self._filter = scan_filter
+        self.location = settings.nameservers
 
     def topics(self) -> list[str]:
         cluster = Cluster(self._settings)
         with closing(cluster.calls):
             try:
                 return sorted(cluster.ask_nameserver(ListTopics()).body.topic_list)
-            except NoRoute as error:  # whose text is for those who give options to Spark
+            except NoRoute as error:  # its text names an option of Spark
                 raise NoRoute(str(error).replace("the option nameServer", "the address given with -n")) from error
 
     def messages(self, topic: str) -> BrokerTable:
-        return BrokerTable(self._settings, topic, self._wanted)
+        return BrokerTable(self._settings, topic, self._filter)
 
-    def facts(self, name: str) -> pa.Table | None:
+    def metadata(self, name: str) -> pa.Table | None:
         return cluster_table(self._settings, name) if name in CLUSTER_TABLES else None
 
-    def fact_names(self) -> tuple[str, ...]:
+    def metadata_names(self) -> tuple[str, ...]:
         return tuple(CLUSTER_TABLES)
 
 
 class StoreCatalog:
-    def __init__(self, roots: Sequence[Path], wanted: ScanFilter) -> None:
+    def __init__(self, roots: Sequence[Path], scan_filter: ScanFilter) -> None:
         self._roots = roots
-        self._wanted = wanted
-        self.place = ", ".join(map(str, roots))
+        self._filter = scan_filter
+        self.location = ", ".join(map(str, roots))
         for root in roots:
             if not (root / "commitlog").is_dir():
-                raise StoreMismatch(f"{root} is no store: name the directory that holds `commitlog`")
+                raise StoreMismatch(f"{root} is not a store: give the directory that contains `commitlog`")
 
     def topics(self) -> list[str]:
         return sorted({topic for root in self._roots for topic in topics_with_queues(Layout.under(root))})
 
     def messages(self, topic: str) -> StoreTable:
-        return StoreTable(self._roots, topic, self._wanted)
+        return StoreTable(self._roots, topic, self._filter)
 
-    def facts(self, name: str) -> pa.Table | None:
-        """Queues as the files have them. Groups are not in there: offsets are the broker's own file."""
+    def metadata(self, name: str) -> pa.Table | None:
+        """Queues as in the files. There are no groups: their offsets are in files of the broker, not of the store."""
         return pa.Table.from_pylist(self._queues(), schema=_STORE_QUEUES) if name == "queues" else None
 
-    def fact_names(self) -> tuple[str, ...]:
+    def metadata_names(self) -> tuple[str, ...]:
         return ("queues",)
 
     def _queues(self) -> list[dict[str, object]]:
@@ -210,39 +211,37 @@ _STORE_QUEUES = pa.schema(
 )
 
 
-# --- missing_tables ---
-#
-# A name that no topic has: told with the nearest one that there is.
+# --- missing tables, reported with the nearest name ---
 
 
 class MissingTable(ClientError):
-    """An engine does not find a table. It knows its own tables only, and not which topics there are."""
+    """An engine does not find a table. The engine knows only its own tables, and not the topics."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no table {name}")
         self.name = name
 
-    def explained(self, topics: Sequence[str], facts: Sequence[str], place: str) -> ClientError:
-        known = [*topics, *facts]
-        near = get_close_matches(self.name, known, n=1, cutoff=0.5) or _ignoring_case(self.name, known)
+    def with_hint(self, topics: Sequence[str], metadata: Sequence[str], location: str) -> ClientError:
+        names = [*topics, *metadata]
+        near = get_close_matches(self.name, names, n=1, cutoff=0.5) or _ignoring_case(self.name, names)
         if near:
             hint = f"did you mean {quoted(near[0])}?"
         elif topics:
             hint = f"topics there: {', '.join(topics[:_SHOWN])}{', ...' if len(topics) > _SHOWN else ''}"
         else:
-            hint = "there is no topic at all"
-        return ClientError(f"there is no topic {self.name} at {place}: {hint}")
+            hint = "there are no topics"
+        return ClientError(f"there is no topic {self.name} at {location}: {hint}")
 
 
 _SHOWN = 10
 
 
 def quoted(name: str) -> str:
-    """As SQL wants it: plain names as they are, others in quotes."""
+    """As an SQL identifier: in quotes unless it is a plain name."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
     return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
-def _ignoring_case(name: str, known: Sequence[str]) -> list[str]:
-    lower = {one.lower(): one for one in known}
+def _ignoring_case(name: str, names: Sequence[str]) -> list[str]:
+    lower = {known.lower(): known for known in names}
     return [lower[near] for near in get_close_matches(name.lower(), lower, n=1, cutoff=0.5)]

@@ -1,4 +1,8 @@
-"""A query, run by duckdb in this process. Nothing is loaded beforehand: it reads as far as the query needs."""
+"""Runs a query with duckdb in this process. No data is loaded beforehand: tables are scanned as far as needed.
+
+Tables appear to duckdb as Arrow datasets. It scans a dataset once for each place where a query names the table, from
+any of its threads, with the columns and conditions of the query.
+"""
 
 import json
 import re
@@ -15,7 +19,7 @@ import pyarrow.dataset as ds
 from ariane.arrow.schema import message_schema
 from ariane.errors import ArianeError, ClientError, ExpressionError, SettingsError
 from ariane.sql.catalog import MissingTable
-from ariane.sql.rows import QueryResult, once_each, rows_of
+from ariane.sql.rows import QueryResult, rows_of, unique_names
 from ariane.sql.tables import (
     BODY_JSON,
     BODY_TEXT,
@@ -27,39 +31,37 @@ from ariane.sql.tables import (
     named_columns,
 )
 
-# --- duckdb_faults ---
+# --- errors of duckdb, as errors of ariane.errors with one sentence and the position in the query ---
 #
-# What duckdb says about a query that it cannot run, in one sentence with the place, and with our exit codes.
-#
-# Its errors are asked for as JSON, because in its texts a long line is cut and the place is lost.
+# duckdb reports them as JSON, because its plain texts truncate long lines and lose the position.
 
 _WRONG_QUERY = frozenset({"Parser", "Binder", "Catalog"})
 _KIND = re.compile(r"^(\w+(?: \w+)?) Error: ")
 
 
-def as_ours(error: Exception, sql: str) -> ArianeError:
-    """ExpressionError for a query that no data can make right, ClientError when it fails on this data."""
-    told = _told(str(error))
-    reason, kind = _sentence(told["exception_message"]), told.get("exception_type", "")
-    if kind == "Catalog" and told.get("type") == "Table":
-        return MissingTable(told.get("name", "?"))
-    if kind in _WRONG_QUERY and told.get("position", "").isdigit():
-        position = int(told["position"])
+def to_ariane_error(error: Exception, sql: str) -> ArianeError:
+    """ExpressionError for a query that is wrong for any data, ClientError when it fails on this data."""
+    details = _parse_error(str(error))
+    reason, kind = _sentence(details["exception_message"]), details.get("exception_type", "")
+    if kind == "Catalog" and details.get("type") == "Table":
+        return MissingTable(details.get("name", "?"))
+    if kind in _WRONG_QUERY and details.get("position", "").isdigit():
+        position = int(details["position"])
         return ExpressionError(f"{reason}{_line(sql, position)}", position + 1)
     if kind in _WRONG_QUERY:
         return SettingsError(f"the query is wrong: {reason}")
     return ClientError(f"the query failed: {reason}")
 
 
-def _told(text: str) -> Mapping[str, str]:
-    """Also when it comes through Arrow, which puts words before it, or when it is no JSON."""
+def _parse_error(text: str) -> Mapping[str, str]:
+    """Accepts an error that comes through Arrow, which adds a prefix, and one that is not JSON."""
     start = text.find("{")
     try:
-        told = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
+        details = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
     except ValueError:
-        told = None
-    if isinstance(told, dict) and "exception_message" in told:
-        return {name: str(value) for name, value in told.items()}
+        details = None
+    if isinstance(details, dict) and "exception_message" in details:
+        return {name: str(value) for name, value in details.items()}
     kind = _KIND.match(text)
     return {"exception_message": text, "exception_type": kind[1] if kind else ""}
 
@@ -69,7 +71,7 @@ def _sentence(text: str) -> str:
 
 
 def _line(sql: str, position: int) -> str:
-    """Which line, in a query of several."""
+    """Line and column, if the query has several lines."""
     if "\n" not in sql.strip():
         return ""
     before = sql[:position]
@@ -77,34 +79,30 @@ def _line(sql: str, position: int) -> str:
     return f" (line {line}, column {column})"
 
 
-# --- dataset ---
-#
-# A table of messages as duckdb sees it: a dataset of Arrow, which it asks for columns and for rows that fit.
-#
-# It asks once for each place where a query names the table, in whatever thread is free; every time a new scan begins.
+# --- a table of messages as an Arrow dataset ---
 
 _WORD = re.compile(r"\w+")
 
 
 class MessageDataset(ds.Dataset):  # type: ignore[misc]
-    """Derived from Arrow's own class because duckdb looks for it; nothing of it is used."""
+    """Derived from Arrow's class because duckdb checks for it; nothing is inherited."""
 
     def __init__(self, table: MessageTable, columns: Sequence[str]) -> None:
         self._table = table
         self._columns = list(columns)
         self.failure: BaseException | None = None
-        """What ended a scan: duckdb only keeps its text."""
+        """The exception that ended a scan: duckdb keeps only its text."""
 
     @property
     def schema(self) -> pa.Schema:
         return message_schema(self._columns)
 
     def scanner(self, columns: Sequence[str] | None = None, filter: ds.Expression = None, **_: object) -> "Scanner":
-        given = self._columns if columns is None else list(columns)
-        return Scanner(message_schema(given), self._batches(given, filter))
+        names = self._columns if columns is None else list(columns)
+        return Scanner(message_schema(names), self._batches(names, filter))
 
     def _batches(self, columns: list[str], condition: ds.Expression) -> Iterator[pa.RecordBatch]:
-        """A column may be needed for the condition alone."""
+        """Columns that only the condition needs are read too."""
         words = set(_WORD.findall(str(condition))) if condition is not None else set()
         read = [name for name in self._columns if name in columns or name in words]
         try:
@@ -118,7 +116,7 @@ class MessageDataset(ds.Dataset):  # type: ignore[misc]
 
 
 class Scanner:
-    """The one method of Arrow's scanner that is called. Arrow's own would read far ahead of a query with a limit."""
+    """Has the only method of Arrow's scanner that duckdb calls. Arrow's own reads far ahead of a query with a limit."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         self.projected_schema = schema
@@ -128,30 +126,30 @@ class Scanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self._batches)
 
 
-# --- interruptible ---
-#
-# Long calls into an engine, in a thread of their own, so that Ctrl-C ends them.
-#
-# Python runs signal handlers between its own steps in the main thread. An engine that computes for minutes takes none.
+# --- interruptible calls ---
 
 T = TypeVar("T")
 
 
 class Interruptible:
-    """All calls run in one thread, one after the other. `interrupt` makes the one that is under way end."""
+    """Runs long calls into an engine one after the other in another thread, so that Ctrl-C can end them.
+
+    Python runs signal handlers only between Python instructions of the main thread, so a call that computes for minutes
+    would block them. `interrupt` makes the running call end.
+    """
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self._interrupt = interrupt
         self._thread = ThreadPoolExecutor(1, "ariane-sql")
 
     def call(self, work: Callable[[], T]) -> T:
-        under_way = self._thread.submit(work)
+        future = self._thread.submit(work)
         try:
-            return under_way.result()
+            return future.result()
         finally:
-            if not under_way.done():  # Ctrl-C: not the call has ended, but the wait for it
+            if not future.done():  # Ctrl-C ended the wait, but not the call
                 self._interrupt()
-                wait([under_way])
+                wait([future])
 
     def __enter__(self) -> Self:
         return self
@@ -159,18 +157,18 @@ class Interruptible:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:  # it may have come before anybody waited
+        if error is not None:  # it may have come before the wait began
             self._interrupt()
         self._thread.shutdown()
 
 
-# ---
+# --- queries ---
 
 _SETTINGS = (
     "SET errors_as_json = true",
     "SET TimeZone = 'UTC'",
-    "SET python_enable_replacements = false",  # a table must not be some variable of ours that has its name
-    "SET autoinstall_known_extensions = false",  # nothing is fetched from the network unasked
+    "SET python_enable_replacements = false",  # a table name must not resolve to a Python variable
+    "SET autoinstall_known_extensions = false",  # no downloads
     "SET preserve_insertion_order = true",
 )
 _TABLES_MAX = 64
@@ -182,16 +180,16 @@ _BODY_COLUMNS = {
 
 
 @contextmanager
-def answer_by_duckdb(sql: str, catalog: Catalog, watch: Watch = lambda progress: None) -> Iterator[QueryResult]:
-    """The rows must be read inside. Errors are those of errors.py, also while rows are read.
+def run_duckdb_query(sql: str, catalog: Catalog, watch: Watch = lambda progress: None) -> Iterator[QueryResult]:
+    """Rows must be read inside the block. Errors are those of ariane.errors, also while rows are read.
 
-    `watch` gets the progress of each table when it is known, which is before anything of it is read.
+    `watch` is called with the progress of each table before the table is read.
     """
     with tempfile.TemporaryDirectory(prefix="ariane-sql-") as spill:
         connection = _connect(spill)
         try:
             with Interruptible(connection.interrupt) as engine:
-                yield _Query(connection, engine, sql, catalog, watch).answer()
+                yield _Query(connection, engine, sql, catalog, watch).run()
         finally:
             connection.close()
 
@@ -217,37 +215,37 @@ class _Query:
         self._catalog = catalog
         self._watch = watch
         self._datasets: list[MessageDataset] = []
-        self._answer = QueryResult((), iter(()))
+        self._result = QueryResult((), iter(()))
 
-    def answer(self) -> QueryResult:
-        with self._our_errors():
+    def run(self) -> QueryResult:
+        with self._ariane_errors():
             self._check_one_statement()
             reader = self._engine.call(self._reader)
             if reader is not None:
-                self._answer.columns = once_each(reader.schema.names)
-                self._answer.rows = self._rows(reader)
-        return self._answer
+                self._result.columns = unique_names(reader.schema.names)
+                self._result.rows = self._rows(reader)
+        return self._result
 
     def _reader(self) -> pa.RecordBatchReader | None:
-        """None for a statement that has no rows: it is done."""
+        """None for a statement without rows, which has been executed."""
         relation = self._relation()
         return None if relation is None else pa.RecordBatchReader.from_stream(relation)
 
     def _check_one_statement(self) -> None:
         count = len(self._connection.extract_statements(self._sql))
         if count != 1:
-            raise SettingsError(f"the query has {count} statements: give one, or run the command for each")
+            raise SettingsError(f"the query has {count} statements: give one, or run the command once for each")
 
     def _rows(self, reader: pa.RecordBatchReader) -> Iterator[dict[str, object]]:
-        columns = list(self._answer.columns)
-        with self._our_errors():
+        columns = list(self._result.columns)
+        with self._ariane_errors():
             while (batch := self._engine.call(lambda: next(reader, None))) is not None:
                 yield from rows_of(batch, columns)
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _our_errors(self) -> Iterator[None]:
+    def _ariane_errors(self) -> Iterator[None]:
         import duckdb
 
         try:
@@ -256,14 +254,14 @@ class _Query:
             raise self._cause(error) from error
 
     def _cause(self, error: Exception) -> BaseException:
-        """A scan's own failure where there is one: duckdb only tells that reading failed."""
-        failures = [one.failure for one in self._datasets if one.failure is not None]
-        return failures[0] if failures else as_ours(error, self._sql)
+        """The exception of a scan if there is one: duckdb only reports that reading failed."""
+        failures = [dataset.failure for dataset in self._datasets if dataset.failure is not None]
+        return failures[0] if failures else to_ariane_error(error, self._sql)
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
     def _relation(self) -> Any:
-        """duckdb names one table that it misses; it is made, and the query tried again."""
+        """duckdb reports one missing table at a time; add it, and try the query again."""
         topics: list[str] | None = None
         for _ in range(_TABLES_MAX):
             try:
@@ -271,8 +269,8 @@ class _Query:
             except MissingTable as missing:
                 topics = self._catalog.topics() if topics is None else topics
                 if not self._add(missing.name, topics):
-                    raise missing.explained(topics, self._catalog.fact_names(), self._catalog.place) from None
-        raise SettingsError(f"the query has more than {_TABLES_MAX} tables: ask for less at a time")
+                    raise missing.with_hint(topics, self._catalog.metadata_names(), self._catalog.location) from None
+        raise SettingsError(f"the query has more than {_TABLES_MAX} tables: split it into smaller ones")
 
     def _bound(self) -> Any:
         import duckdb
@@ -280,10 +278,10 @@ class _Query:
         try:
             return self._connection.sql(self._sql)
         except (duckdb.BinderException, duckdb.CatalogException) as error:
-            raise as_ours(self._with_place(error), self._sql) from error
+            raise to_ariane_error(self._with_position(error), self._sql) from error
 
-    def _with_place(self, error: Exception) -> Exception:
-        """`sql` streams and `execute` does not, but only the latter tells where a mistake is. It runs in neither."""
+    def _with_position(self, error: Exception) -> Exception:
+        """`sql` streams its result, but only the error of `execute` has a position. The query fails in both."""
         import duckdb
 
         try:
@@ -293,30 +291,30 @@ class _Query:
         return error
 
     def _add(self, name: str, topics: list[str]) -> bool:
-        """Whether there is such a table."""
+        """Registers a table; False when there is none of this name."""
         topic = _find(name, topics)
         if topic is not None:
             self._add_messages(name, topic)
             return True
-        facts = self._catalog.facts(name.lower())
-        if facts is not None:
-            self._connection.register(name, facts)
-        return facts is not None
+        metadata = self._catalog.metadata(name.lower())
+        if metadata is not None:
+            self._connection.register(name, metadata)
+        return metadata is not None
 
     def _add_messages(self, name: str, topic: str) -> None:
         table, columns, source = self._catalog.messages(topic), named_columns(self._sql), f"scan {len(self._datasets)}"
         dataset = MessageDataset(table, cheapest_first(columns))
         self._datasets.append(dataset)
-        self._answer.scanned.append(table.progress)
+        self._result.scanned.append(table.progress)
         self._watch(table.progress)
         self._connection.register(source, dataset)
-        shown = ", ".join([*columns, *(_BODY_COLUMNS[one] for one in named_body_columns(self._sql))])
+        shown = ", ".join([*columns, *(_BODY_COLUMNS[name] for name in named_body_columns(self._sql))])
         view = name.replace('"', '""')
         self._connection.execute(f'CREATE TEMP VIEW "{view}" AS SELECT {shown} FROM "{source}"')  # noqa: S608 - quoted
 
 
 def _find(name: str, topics: list[str]) -> str | None:
-    """The topic itself, or the only one that differs by case alone: SQL's names do not know it."""
+    """The topic of this name, or the only one that differs in case: SQL names are not case-sensitive."""
     if name in topics:
         return name
     alike = [topic for topic in topics if topic.lower() == name.lower()]

@@ -1,4 +1,4 @@
-"""What a query gave: rows as they come, and how they came about."""
+"""Query results: the rows, what was scanned for them, and the conversion of Arrow values to JSON values."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ from ariane.sql.tables import Progress
 class QueryResult:
     columns: Sequence[str]
     rows: Iterator[dict[str, object]]
-    """Read once. What was scanned is known when they are at their end."""
+    """Can be read once. What was scanned is complete when they have been read."""
     scanned: list[Progress] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -27,19 +27,17 @@ class QueryResult:
         return [*self.notes, *(sentence for progress in self.scanned for sentence in progress.sentences())]
 
     @property
-    def is_whole(self) -> bool:
-        return all(progress.is_whole for progress in self.scanned)
+    def is_complete(self) -> bool:
+        return all(progress.is_complete for progress in self.scanned)
 
 
-# --- values ---
-#
-# Values of Arrow as JSON has them: what cannot be a number, a word or a list there becomes text.
+# --- Arrow values as JSON values: what JSON has no type for becomes text ---
 
 Convert = Callable[[Any], object]
 
 
 def rows_of(batch: pa.RecordBatch, names: list[str]) -> Iterator[dict[str, object]]:
-    """`names` are those of the columns, each one once."""
+    """`names` are unique names of the columns."""
     converts = [converter(field.type) for field in batch.schema]
     columns = [
         [convert(value) for value in column.to_pylist()]
@@ -49,12 +47,12 @@ def rows_of(batch: pa.RecordBatch, names: list[str]) -> Iterator[dict[str, objec
         yield dict(zip(names, values, strict=True))
 
 
-def once_each(names: list[str]) -> list[str]:
-    """`select a, a` has two columns of one name, and a row of JSON cannot."""
+def unique_names(names: list[str]) -> list[str]:
+    """`select a, a` has two columns of one name, which a JSON object cannot have."""
     result: list[str] = []
     for name in names:
         others = (f"{name}_{number}" for number in count(1))
-        result.append(next(one for one in chain([name], others) if one not in result))
+        result.append(next(candidate for candidate in chain([name], others) if candidate not in result))
     return result
 
 
@@ -72,7 +70,7 @@ def converter(kind: pa.DataType) -> Convert:
 
 
 def printable(value: Any) -> object:
-    """Of a scalar."""
+    """A scalar as a JSON value."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -87,7 +85,7 @@ def printable(value: Any) -> object:
 
 
 def _number(value: Decimal) -> object:
-    """As a number where that loses nothing. Sums of integers come as decimals."""
+    """As a number if that loses no precision. Sums of integers come as decimals."""
     if not value.is_finite():
         return str(value)
     if value == value.to_integral_value():
@@ -96,7 +94,7 @@ def _number(value: Decimal) -> object:
 
 
 def body_text(body: bytes) -> str:
-    """Text where it is some; else base64, which says so."""
+    """The body as text if it is UTF-8, else as base64 with the prefix `base64:`."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""A topic, pulled from its brokers."""
+"""Tables of messages: a topic that is pulled from its brokers, or read from the files of stores."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,20 +21,19 @@ from ariane.spark.offsets import QueueRange
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.planning import Planner
 from ariane.spark.read.range_pull import PullSettings, RangePull
-from ariane.sql.tables import Progress, Scan, ScanFilter, shares
+from ariane.sql.tables import Progress, Scan, ScanFilter, limit_per_queue
 from ariane.store.layout import Layout
 
-# --- losses ---
+# --- data loss: messages that retention deleted before a pull reached them ---
 #
-# Messages that were gone before a pull reached them: the readers that Spark uses tell them to a log.
-#
-# A query on the command line goes on, too, but says in the end that it is not complete.
+# The readers that Spark uses report them to a logger. A query on the command line continues, and reports in the end
+# that its result is not complete.
 
 
 @contextmanager
-def capture_data_loss(tell: Callable[[str], None]) -> Iterator[None]:
-    """Calls `tell` with a sentence for every loss inside."""
-    handler = _Teller(tell)
+def capture_data_loss(report: Callable[[str], None]) -> Iterator[None]:
+    """Calls `report` with a sentence for every data loss inside the block."""
+    handler = _LossHandler(report)
     data_loss.log.addHandler(handler)
     try:
         yield
@@ -42,75 +41,76 @@ def capture_data_loss(tell: Callable[[str], None]) -> Iterator[None]:
         data_loss.log.removeHandler(handler)
 
 
-class _Teller(logging.Handler):
-    def __init__(self, tell: Callable[[str], None]) -> None:
+class _LossHandler(logging.Handler):
+    def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._tell(str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.getMessage())
+        self._report(str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.getMessage())
 
 
-# ---
+# --- a topic, pulled from its brokers ---
 
 GROUP = "ariane-sql"
-"""Whom brokers see pulling. No offset of it is ever stored."""
+"""The consumer group of the pulls. Its offsets are never committed."""
 _DECODE_BYTES = 1024 * 1024
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 class BrokerTable:
-    def __init__(self, settings: ClientSettings, topic: str, wanted: ScanFilter) -> None:
+    def __init__(self, settings: ClientSettings, topic: str, scan_filter: ScanFilter) -> None:
         self._settings = settings
-        self._wanted = wanted
-        whole = plan_ranges(settings, topic, wanted)
-        kept = shares([len(one) for one in whole], wanted.limit)
-        self._ranges = [replace(one, end=one.start + count) for one, count in zip(whole, kept, strict=True)]
+        self._filter = scan_filter
+        whole = plan_ranges(settings, topic, scan_filter)
+        counts = limit_per_queue([len(bounds) for bounds in whole], scan_filter.limit)
+        self._ranges = [replace(bounds, end=bounds.start + n) for bounds, n in zip(whole, counts, strict=True)]
         total = sum(map(len, whole))
-        self.progress = Progress(name=topic, queues=len(whole), total=total, left_out=total - sum(kept))
+        self.progress = Progress(name=topic, queues=len(whole), total=total, left_out=total - sum(counts))
 
     def batches(self, columns: Sequence[str], scan: Scan) -> Iterator[pa.RecordBatch]:
-        # A scan has connections of its own: an engine may run several scans in several threads.
+        # Each scan has its own connections: an engine may run several scans in several threads.
         cluster = Cluster(self._settings)
-        with closing(cluster.calls), capture_data_loss(self.progress.trouble):
-            for one in self._ranges:
-                yield from self._of_queue(cluster, one, columns, scan)
+        with closing(cluster.calls), capture_data_loss(self.progress.add_problem):
+            for bounds in self._ranges:
+                yield from self._queue_batches(cluster, bounds, columns, scan)
         scan.is_done = True
 
-    def _of_queue(
-        self, cluster: Cluster, wanted: QueueRange, columns: Sequence[str], scan: Scan
+    def _queue_batches(
+        self, cluster: Cluster, bounds: QueueRange, columns: Sequence[str], scan: Scan
     ) -> Iterator[pa.RecordBatch]:
         before = scan.scanned
-        pull = RangePull(cluster, wanted, self._pull_settings())
-        for data in _gathered(pull):
-            scan.scanned = before + min(pull.offset, wanted.end) - wanted.start
-            yield from self._decoded(data, wanted, columns)
-        scan.scanned = before + len(wanted)
+        pull = RangePull(cluster, bounds, self._pull_settings())
+        for data in _joined(pull):
+            scan.scanned = before + min(pull.offset, bounds.end) - bounds.start
+            yield from self._decode(data, bounds, columns)
+        scan.scanned = before + len(bounds)
 
-    def _decoded(self, data: bytes, wanted: QueueRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Without what a pull with a filter brings from behind the end of its range."""
-        queue = wanted.queue
-        ranges = (OffsetRange(queue.topic, queue.queue_id, wanted.start, wanted.end),)
-        selection, done = replace(self._wanted.selection, ranges=ranges), 0
+    def _decode(self, data: bytes, bounds: QueueRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Without messages past the end of the range, which a pull with a filter may return."""
+        queue = bounds.queue
+        ranges = (OffsetRange(queue.topic, queue.queue_id, bounds.start, bounds.end),)
+        selection, done = replace(self._filter.selection, ranges=ranges), 0
         while done < len(data):
             part = decode_records(data, columns=columns, selection=selection, broker_name=queue.broker_name, start=done)
             for bad in part.bad:
-                self.progress.trouble(f"queue {queue.queue_id} of {queue.topic}: {bad.size} bytes are {bad.reason}")
+                where = f"queue {queue.queue_id} of {queue.topic}"
+                self.progress.add_problem(f"{where}: {bad.size} bytes are not a valid record: {bad.reason}")
             if part.batch.num_rows:
                 yield part.batch
             done = part.end
 
     def _pull_settings(self) -> PullSettings:
-        tags = " || ".join(sorted(self._wanted.tags or {"*"}))
-        return PullSettings(group=GROUP, expression=tags, patience_s=_PATIENCE_S, fail_on_data_loss=False)
+        tags = " || ".join(sorted(self._filter.tags or {"*"}))
+        return PullSettings(group=GROUP, expression=tags, patience_s=_TIMEOUT_S, fail_on_data_loss=False)
 
 
-def plan_ranges(settings: ClientSettings, topic: str, wanted: ScanFilter) -> list[QueueRange]:
-    """The offsets of each queue between the two times, as far as it reaches now."""
+def plan_ranges(settings: ClientSettings, topic: str, scan_filter: ScanFilter) -> list[QueueRange]:
+    """The offsets of each queue between the two times, up to its current end."""
     options = ReadOptions(
         topic=topic,
-        starting_timestamp=None if wanted.since_ms is None else str(wanted.since_ms),
-        ending_timestamp=None if wanted.until_ms is None else str(wanted.until_ms),
+        starting_timestamp=None if scan_filter.since_ms is None else str(scan_filter.since_ms),
+        ending_timestamp=None if scan_filter.until_ms is None else str(scan_filter.until_ms),
         fail_on_data_loss=False,
     )
     cluster = Cluster(settings)
@@ -118,8 +118,8 @@ def plan_ranges(settings: ClientSettings, topic: str, wanted: ScanFilter) -> lis
         return Planner(cluster, options).batch_ranges()
 
 
-def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:
-    """Answers joined to pieces that are worth a call of the decoder. The first is given at once, for short queries."""
+def _joined(bodies: Iterable[bytes]) -> Iterator[bytes]:
+    """Joins responses to pieces that are worth a call of the decoder. The first is not delayed, for short queries."""
     pieces: list[bytes] = []
     size = 0
     enough = 0
@@ -133,17 +133,15 @@ def _gathered(bodies: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(pieces)
 
 
-# --- store_table ---
-#
-# A topic, read from the files of one store directory or of several, ours or Apache's. A broker may run there.
+# --- a topic, read from the files of one or several store directories, of Ariane or Apache; a broker may be running ---
 
 _BATCH_BYTES = 1024 * 1024
 
 
 class StoreTable:
-    def __init__(self, roots: Sequence[Path], topic: str, wanted: ScanFilter) -> None:
+    def __init__(self, roots: Sequence[Path], topic: str, scan_filter: ScanFilter) -> None:
         self._topic = topic
-        self._wanted = wanted
+        self._filter = scan_filter
         queues = {root: list(open_queues(Layout.under(root), [topic])) for root in roots}
         self.progress = Progress(
             name=topic,
@@ -155,17 +153,17 @@ class StoreTable:
     def _plan(self, root: Path, queues: Sequence[QueueEntries]) -> LogPlan:
         plan = self._plan_log(root)
         for begin, end in plan.gaps:
-            self.progress.trouble(f"the log in {root} has no file for its bytes {begin} to {end}")
-        if self._wanted.limit is None or not plan.splits:
+            self.progress.add_problem(f"the log in {root} has no file for its bytes {begin} to {end}")
+        if self._filter.limit is None or not plan.splits:
             return plan
-        return self._plan_log(root, self._limited(plan, queues, self._wanted.limit))
+        return self._plan_log(root, self._limited(plan, queues, self._filter.limit))
 
     def _limited(self, plan: LogPlan, queues: Sequence[QueueEntries], limit: int) -> list[OffsetRange]:
-        """The oldest of every queue, in the stretch of the log that was to be read."""
+        """The oldest messages of every queue, in the part of the log that is to be read."""
         begin, end = plan.splits[0].begin, plan.splits[-1].end
         inside = [(queue, queue.offset_at(begin), queue.offset_at(end)) for queue in queues]
         lengths = [last - first for _, first, last in inside]
-        counts = shares(lengths, limit)
+        counts = limit_per_queue(lengths, limit)
         self.progress.left_out += sum(lengths) - sum(counts)
         return [
             OffsetRange(queue.topic, queue.queue_id, first, first + count)
@@ -174,15 +172,15 @@ class StoreTable:
         ]
 
     def _plan_log(self, root: Path, ranges: Sequence[OffsetRange] | None = None) -> LogPlan:
-        wanted = self._wanted
+        scan_filter = self._filter
         return plan_log(
             root,
             topics=[self._topic],
             queues=ranges,
-            starting_timestamp_ms=wanted.since_ms,
-            ending_timestamp_ms=wanted.until_ms,
-            tags=wanted.tags,
-            keys=wanted.keys,
+            starting_timestamp_ms=scan_filter.since_ms,
+            ending_timestamp_ms=scan_filter.until_ms,
+            tags=scan_filter.tags,
+            keys=scan_filter.keys,
         )
 
     def batches(self, columns: Sequence[str], scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -193,13 +191,14 @@ class StoreTable:
                     for batch in read_split(split, columns, batch_bytes=_BATCH_BYTES, report=report):
                         scan.scanned = min(report.records, self.progress.total)
                         yield batch
-                except StoreMismatch as error:  # retention was faster
-                    self.progress.trouble(str(error))
-                self._tell_bad(report, split.commit_log)
+                except StoreMismatch as error:  # retention removed a file
+                    self.progress.add_problem(str(error))
+                self._report_bad(report, split.commit_log)
         scan.scanned = min(report.records, self.progress.total)
         scan.is_done = True
 
-    def _tell_bad(self, report: ReadReport, place: str) -> None:
+    def _report_bad(self, report: ReadReport, commit_log: str) -> None:
         for bad in report.bad:
-            self.progress.trouble(f"{place}: {bad.size} bytes at {bad.position} are {bad.reason}")
+            where = f"{commit_log}: {bad.size} bytes at {bad.position}"
+            self.progress.add_problem(f"{where} are not a valid record: {bad.reason}")
         report.bad.clear()

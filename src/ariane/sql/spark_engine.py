@@ -1,4 +1,4 @@
-"""A query, run by Spark: for what is too large for one process. The same tables, in Spark's SQL."""
+"""Runs a query with Spark, for data that is too large for one process. The same tables, in Spark's SQL dialect."""
 
 import json
 import logging
@@ -19,79 +19,80 @@ from ariane.errors import ArianeError, ExpressionError, SettingsError, StoreErro
 from ariane.settings import Secret
 from ariane.spark.offsets import QueueRange
 from ariane.sql.catalog import ClusterCatalog, MissingTable, StoreCatalog
-from ariane.sql.rows import QueryResult, once_each
+from ariane.sql.rows import QueryResult, unique_names
 from ariane.sql.sources import plan_ranges
 from ariane.sql.tables import BODY_JSON, BODY_TEXT, Catalog, ScanFilter, counted, named_body_columns, named_columns
 from ariane.store.layout import Layout
 
-# --- spark_options ---
-#
-# Where Spark finds a table, as the options of its data source; and what it will be told to read.
-#
-# From brokers the offsets are settled here, so that what is said about a scan is what Spark reads, and every task reads
-# the same however many messages come meanwhile.
+# --- tables as options of the Spark data source ---
 
 Options = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SparkPlace:
+class SparkTables:
+    """The topics of a cluster or of stores, as options of the data source.
+
+    The offsets of a topic on brokers are fixed here, so that the reported scan is what Spark reads and every task reads
+    the same messages, however many arrive in between.
+    """
+
     settings: ClientSettings
     stores: Sequence[Path]
-    wanted: ScanFilter
+    scan_filter: ScanFilter
 
     def __post_init__(self) -> None:
-        if self.wanted.limit is not None:
-            raise SettingsError("--limit-scan is for the embedded engine: Spark is for reading all; leave it out")
+        if self.scan_filter.limit is not None:
+            raise SettingsError("--limit-scan works only with --engine duckdb: Spark reads everything; leave it out")
 
     @property
     def catalog(self) -> Catalog:
         if self.stores:
-            return StoreCatalog(self.stores, self.wanted)
-        return ClusterCatalog(self.settings, self.wanted)
+            return StoreCatalog(self.stores, self.scan_filter)
+        return ClusterCatalog(self.settings, self.scan_filter)
 
     def table(self, topic: str, columns: Sequence[str]) -> tuple[list[Options], str]:
-        """The options of each part of the table, and a sentence on what is scanned, true when no part has failed."""
-        chosen = {"topic": topic, "columns": ",".join(columns), **_chosen(self.wanted)}
+        """The options of each part of the table, and a sentence on what is scanned, which is true if no part fails."""
+        chosen = {"topic": topic, "columns": ",".join(columns), **_chosen(self.scan_filter)}
         if self.stores:
             return self._of_stores(topic, chosen)
-        ranges = plan_ranges(self.settings, topic, self.wanted)
+        ranges = plan_ranges(self.settings, topic, self.scan_filter)
         options = {**chosen, **_connection(self.settings), **_offsets(ranges)}
         return [options], _scanned(topic, sum(map(len, ranges)), len(ranges))
 
     def _of_stores(self, topic: str, chosen: Options) -> tuple[list[Options], str]:
         """One part for each store that has the topic."""
-        times = {"startingTimestamp": self.wanted.since_ms, "endingTimestamp": self.wanted.until_ms}
-        given = {name: str(value) for name, value in times.items() if value is not None}
+        times = {"startingTimestamp": self.scan_filter.since_ms, "endingTimestamp": self.scan_filter.until_ms}
+        bounds = {name: str(value) for name, value in times.items() if value is not None}
         queues = {root: list(open_queues(Layout.under(root), [topic])) for root in self.stores}
-        parts = [{**chosen, **given, "storePath": str(root)} for root, found in queues.items() if found]
-        every = [queue for found in queues.values() for queue in found]
+        parts = [{**chosen, **bounds, "storePath": str(root)} for root, of_root in queues.items() if of_root]
+        every = [queue for of_root in queues.values() for queue in of_root]
         return parts, _scanned(topic, sum(map(len, every)), len(every))
 
 
 def _scanned(topic: str, messages: int, queues: int) -> str:
-    """Spark does not tell how many of them it needed. Had one been gone or damaged, there would be no answer."""
+    """Spark does not report how many messages it needed. If one were lost or damaged, the query would fail."""
     return f"scanned up to {messages:,} messages of {topic} ({counted(queues, 'queue')}) by Spark, complete"
 
 
-def _chosen(wanted: ScanFilter) -> Options:
-    tags = {"tags": " || ".join(sorted(wanted.tags))} if wanted.tags else {}
-    return tags | ({"keys": ",".join(sorted(wanted.keys))} if wanted.keys else {})
+def _chosen(scan_filter: ScanFilter) -> Options:
+    tags = {"tags": " || ".join(sorted(scan_filter.tags))} if scan_filter.tags else {}
+    return tags | ({"keys": ",".join(sorted(scan_filter.keys))} if scan_filter.keys else {})
 
 
 def _offsets(ranges: Sequence[QueueRange]) -> Options:
     starts: dict[str, dict[str, dict[str, int]]] = {}
     ends: dict[str, dict[str, dict[str, int]]] = {}
-    for one in ranges:
-        queue = one.queue
-        for table, offset in ((starts, one.start), (ends, one.end)):
+    for bounds in ranges:
+        queue = bounds.queue
+        for table, offset in ((starts, bounds.start), (ends, bounds.end)):
             table.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
     return {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
 
 
 def _connection(settings: ClientSettings) -> Options:
     tls = settings.tls
-    told: dict[str, object] = {
+    options: dict[str, object] = {
         "nameServer": settings.nameservers,
         "accessKey": settings.access_key,
         "secretKey": settings.secret_key,
@@ -102,60 +103,61 @@ def _connection(settings: ClientSettings) -> Options:
         "tls.client.keyPath": tls.key,
         "tls.client.authServer": None if tls.verify else "false",
     }
-    return {name: _text(value) for name, value in told.items() if value is not None}
+    return {name: _text(value) for name, value in options.items() if value is not None}
 
 
 def _text(value: object) -> str:
     return value.reveal() if isinstance(value, Secret) else str(value)
 
 
-# --- silence ---
-#
-# Java's own words at its start, which nobody asked for: kept from the terminal, and shown if it does not start.
+# --- output of the JVM at its start ---
 
 _STDERR = 2
-_TOLD_BYTES = 4000
+_SHOWN_BYTES = 4000
 
 
 @contextmanager
 def capture_jvm_output() -> Iterator[None]:
-    """What is started inside writes its stderr to a file, for as long as it lives. Ours is restored."""
+    """Redirects stderr to a file while the JVM starts, and prints the end of it only if the start fails.
+
+    The JVM keeps writing to the file as long as it lives; this process gets its stderr back.
+    """
     with tempfile.TemporaryFile() as file:
-        ours = os.dup(_STDERR)
+        stderr = os.dup(_STDERR)
         os.dup2(file.fileno(), _STDERR)
         try:
             yield
         except Exception:
-            os.write(ours, _last_words(file.fileno()))
+            os.write(stderr, _tail_of(file.fileno()))
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(ours, _STDERR)
-            os.close(ours)
+            os.dup2(stderr, _STDERR)
+            os.close(stderr)
 
 
-def _last_words(descriptor: int) -> bytes:
+def _tail_of(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, _TOLD_BYTES, max(0, size - _TOLD_BYTES))
+    return os.pread(descriptor, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES))
 
 
-# ---
+# --- queries ---
 
 _MISSING = "TABLE_OR_VIEW_NOT_FOUND"
 _NAME = re.compile(r"`((?:[^`]|``)*)`$")
-_PLACE = re.compile(r"line (\d+),? pos (\d+)")
+_LINE_AND_POSITION = re.compile(r"line (\d+),? pos (\d+)")
 _TABLES_MAX = 64
 _WRONG_QUERY = ("ParseException", "AnalysisException")
 
 
 @contextmanager
-def answer_by_spark(sql: str, place: SparkPlace, master: str | None) -> Iterator[QueryResult]:
-    """The rows must be read inside. The session stays for the next query of the process."""
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # pyspark's: a page of Java for each table we look for
-    query = _Query(_session(master), sql, place)
+def run_spark_query(sql: str, tables: SparkTables, master: str | None) -> Iterator[QueryResult]:
+    """Rows must be read inside the block. The session stays open for the next query of the process."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # pyspark's: a page of Java trace for each missing table
+    query = _Query(_session(master), sql, tables)
     try:
-        with query.our_errors():
-            yield query.answer()
+        with query.ariane_errors():
+            yield query.run()
     finally:
         query.drop_tables()
 
@@ -175,21 +177,21 @@ def _session(master: str | None) -> Any:
 
 
 class _Query:
-    def __init__(self, spark: Any, sql: str, place: SparkPlace) -> None:
+    def __init__(self, spark: Any, sql: str, tables: SparkTables) -> None:
         self._spark = spark
         self._sql = sql
-        self._place = place
-        self._answer = QueryResult((), iter(()))
+        self._source = tables
+        self._result = QueryResult((), iter(()))
         self._tables: list[str] = []
 
-    def answer(self) -> QueryResult:
+    def run(self) -> QueryResult:
         frame = self._frame()
-        self._answer.columns = once_each(frame.columns)
-        self._answer.rows = self._rows(frame)
-        return self._answer
+        self._result.columns = unique_names(frame.columns)
+        self._result.rows = self._rows(frame)
+        return self._result
 
     def _frame(self) -> Any:
-        """Spark names one table that it misses; it is made, and the query tried again."""
+        """Spark reports one missing table at a time; add it, and try the query again."""
         from pyspark.errors import AnalysisException
 
         for _ in range(_TABLES_MAX):
@@ -199,44 +201,44 @@ class _Query:
                 if error.getCondition() != _MISSING:
                     raise
                 self._add_table(_missing_name(error.getMessageParameters() or {}))
-        raise SettingsError(f"the query has more than {_TABLES_MAX} tables: ask for less at a time")
+        raise SettingsError(f"the query has more than {_TABLES_MAX} tables: split it into smaller ones")
 
     def _add_table(self, name: str) -> None:
-        topics = self._place.catalog.topics()
+        topics = self._source.catalog.topics()
         if name not in topics:
-            raise MissingTable(name).explained(topics, (), self._place.catalog.place)
-        parts, note = self._place.table(name, named_columns(self._sql))
+            raise MissingTable(name).with_hint(topics, (), self._source.catalog.location)
+        parts, note = self._source.table(name, named_columns(self._sql))
         frames = [self._spark.read.format("rocketmq").options(**part).load() for part in parts]
-        frame = _with_body_columns(reduce(lambda one, other: one.union(other), frames), self._sql)
+        frame = _add_body_columns(reduce(lambda left, right: left.union(right), frames), self._sql)
         frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
         self._tables.append(name)
-        self._answer.notes.append(note)
+        self._result.notes.append(note)
 
     def drop_tables(self) -> None:
-        """The session may serve somebody else next, who means another cluster."""
+        """The next query of the session may be for another cluster."""
         for name in self._tables:
             self._spark.catalog.dropTempView(name)
 
     def _rows(self, frame: Any) -> Iterator[dict[str, object]]:
         from ariane.sql.spark_values import converter
 
-        names = list(self._answer.columns)
+        names = list(self._result.columns)
         converts = [converter(field.dataType) for field in frame.schema.fields]
         for row in frame.toLocalIterator():
             yield {name: convert(value) for name, convert, value in zip(names, converts, row, strict=True)}
 
     @contextmanager
-    def our_errors(self) -> Iterator[None]:
+    def ariane_errors(self) -> Iterator[None]:
         from pyspark.errors import PySparkException
 
         try:
             yield
         except PySparkException as error:
-            raise _as_ours(error, self._sql) from error
+            raise _to_ariane_error(error, self._sql) from error
 
 
-def _with_body_columns(frame: Any, sql: str) -> Any:
-    """As text both: Spark's SQL looks into JSON by functions. Null when the body is none, as with the other engine."""
+def _add_body_columns(frame: Any, sql: str) -> Any:
+    """Both as text: Spark reads JSON with functions. Null for a body that is not text or JSON, as with duckdb."""
     from pyspark.sql import functions as F
 
     text = F.try_validate_utf8(frame.body.cast("string"))
@@ -245,34 +247,34 @@ def _with_body_columns(frame: Any, sql: str) -> Any:
 
 
 def _missing_name(parameters: Mapping[str, str]) -> str:
-    found = _NAME.search(parameters.get("relationName", ""))
-    return found[1].replace("``", "`") if found else parameters.get("relationName", "?")
+    match = _NAME.search(parameters.get("relationName", ""))
+    return match[1].replace("``", "`") if match else parameters.get("relationName", "?")
 
 
-def _as_ours(error: Any, sql: str) -> ArianeError:
-    said = str(error)
+def _to_ariane_error(error: Any, sql: str) -> ArianeError:
+    text = str(error)
     if type(error).__name__ not in _WRONG_QUERY:
-        return _failed(error)
-    reason = " ".join(said.split("SQLSTATE", 1)[0].split("\n\n", 1)[0].split()).rstrip(".")
-    position = _position(said, sql)
+        return _task_error(error)
+    reason = " ".join(text.split("SQLSTATE", 1)[0].split("\n\n", 1)[0].split()).rstrip(".")
+    position = _position(text, sql)
     return SettingsError(f"the query is wrong: {reason}") if position is None else ExpressionError(reason, position)
 
 
-def _failed(error: Any) -> ArianeError:
-    """A task's own error, when that was one of ours. Its cure is an option of Spark, which nobody here has given."""
+def _task_error(error: Any) -> ArianeError:
+    """The error of a task if it is an ArianeError. Its hint is a Spark option, which does not apply here."""
     from ariane.spark.pipeline.functions import our_error
 
-    ours = our_error(error, "the query failed")
-    told, is_loss, _ = str(ours).partition(". The query stops because failOnDataLoss is true")
+    cause = our_error(error, "the query failed")
+    reason, is_loss, _ = str(cause).partition(". The query stops because failOnDataLoss is true")
     if not is_loss:
-        return ours
-    return StoreError(f"{told}; the answer would not be complete: --engine duckdb gives it without them, and says so")
+        return cause
+    return StoreError(f"{reason}; the result would be incomplete: --engine duckdb gives it without them, and says so")
 
 
-def _position(said: str, sql: str) -> int | None:
+def _position(text: str, sql: str) -> int | None:
     """Spark counts lines from 1 and the characters in them from 0."""
-    found = _PLACE.search(said)
-    if found is None:
+    match = _LINE_AND_POSITION.search(text)
+    if match is None:
         return None
-    before = sql.splitlines(keepends=True)[: int(found[1]) - 1]
-    return sum(map(len, before)) + int(found[2]) + 1
+    before = sql.splitlines(keepends=True)[: int(match[1]) - 1]
+    return sum(map(len, before)) + int(match[2]) + 1

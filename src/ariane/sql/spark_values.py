@@ -1,4 +1,4 @@
-"""Values of Spark as those of the embedded engine are printed: one query has one answer, whoever gave it."""
+"""Converts Spark values to the form that the embedded engine prints, so that both engines give the same output."""
 
 from collections.abc import Callable
 from datetime import UTC
@@ -12,7 +12,7 @@ Convert = Callable[[Any], object]
 
 
 def converter(kind: DataType) -> Convert:
-    """From the Python objects that pyspark makes of a value of this type."""
+    """Converter for the Python objects that pyspark makes of values of this type."""
     convert = _of_present(kind)
     return lambda value: None if value is None else convert(value)
 

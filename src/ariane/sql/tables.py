@@ -1,4 +1,4 @@
-"""What an engine needs of a table of messages, wherever it comes from."""
+"""Interface between query engines and tables of messages: tables, catalogs, scan filters, progress and columns."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,14 +10,12 @@ import pyarrow as pa
 from ariane.arrow.filter import Selection
 from ariane.arrow.schema import COLUMNS, DEFAULT_COLUMNS
 
-# --- progress ---
-#
-# What was scanned for a query, and whether that is everything: told in sentences, so that nobody has to guess.
+# --- progress: what a query scanned and whether it is complete, reported in sentences ---
 
 
 @dataclass(slots=True)
 class Scan:
-    """One way through a table. A query that joins a topic with itself makes two."""
+    """One scan of a table. A query that joins a topic with itself makes two."""
 
     scanned: int = 0
     is_done: bool = False
@@ -25,40 +23,40 @@ class Scan:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """Of all scans of one table."""
+    """Progress of all scans of one table."""
 
     name: str
     queues: int
     total: int
-    """Messages of the table: those to be scanned, those that the limit leaves out, those that files rule out."""
+    """Messages of the table: scanned ones, those past the limit, and those that queues or the index rule out."""
     left_out: int = 0
-    """Behind --limit-scan."""
+    """Messages past --limit-scan."""
     scans: list[Scan] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-    """What could not be read, one sentence each; the first ones only."""
-    trouble_count: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What could not be read, one sentence each; only the first ones."""
+    problem_count: int = 0
 
     def begin(self) -> Scan:
         self.scans.append(Scan())
         return self.scans[-1]
 
-    def trouble(self, sentence: str) -> None:
-        self.trouble_count += 1
-        if len(self.troubles) < _TROUBLES_TOLD:
-            self.troubles.append(sentence)
+    def add_problem(self, sentence: str) -> None:
+        self.problem_count += 1
+        if len(self.problems) < _PROBLEMS_SHOWN:
+            self.problems.append(sentence)
 
     @property
-    def is_whole(self) -> bool:
-        """Nothing that should have been read is missing. A limit that somebody asked for is no fault."""
-        return not self.trouble_count
+    def is_complete(self) -> bool:
+        """Whether everything that should be read was read. A limit that the user set is not a problem."""
+        return not self.problem_count
 
     def sentences(self) -> list[str]:
         if not self.scans:
             return []
-        told = [f"incomplete: {sentence}" for sentence in self.troubles]
-        if self.trouble_count > len(self.troubles):
-            told.append(f"incomplete: {self.trouble_count - len(self.troubles):,} more such places in {self.name}")
-        return [*told, self._scanned()]
+        problems = [f"incomplete: {sentence}" for sentence in self.problems]
+        if self.problem_count > len(self.problems):
+            problems.append(f"incomplete: {self.problem_count - len(self.problems):,} more problems in {self.name}")
+        return [*problems, self._scanned()]
 
     def _scanned(self) -> str:
         scanned = max(scan.scanned for scan in self.scans)
@@ -68,25 +66,25 @@ class Progress:
             return f"scanned {scanned:,} of {self.total:,} {what}: the query needed no more"
         if self.left_out:
             return f"scanned {scanned:,} of {self.total:,} {what}, stopped at --limit-scan: not complete"
-        if not self.is_whole:
+        if not self.is_complete:
             return f"scanned {scanned:,} of {self.total:,} {what}, not complete"
         if scanned < self.total:
-            return f"scanned {scanned:,} of {self.total:,} {what}, complete: the rest was ruled out unread"
+            return f"scanned {scanned:,} of {self.total:,} {what}, complete: the others were ruled out without reading"
         return f"scanned {scanned:,} {what}, complete"
 
 
-_TROUBLES_TOLD = 5
+_PROBLEMS_SHOWN = 5
 
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-# ---
+# --- tables and catalogs ---
 
 
 class MessageTable(Protocol):
-    """Planned when it is made: every scan reads the same messages, however many come meanwhile."""
+    """Planned when it is made: every scan reads the same messages, however many arrive in between."""
 
     progress: Progress
 
@@ -96,30 +94,28 @@ class MessageTable(Protocol):
 
 
 class Catalog(Protocol):
-    """The names that a query may use."""
+    """The tables that a query may use."""
 
-    place: str
-    """Where the topics are, for a sentence."""
+    location: str
+    """Where the topics are, for messages."""
 
     def topics(self) -> list[str]: ...
 
     def messages(self, topic: str) -> MessageTable: ...
 
-    def facts(self, name: str) -> pa.Table | None:
-        """What is known about topics, queues or groups; None when there is no such table."""
+    def metadata(self, name: str) -> pa.Table | None:
+        """The metadata table of topics, queues or groups; None when there is no such table."""
         ...
 
-    def fact_names(self) -> tuple[str, ...]: ...
+    def metadata_names(self) -> tuple[str, ...]: ...
 
 
-# --- wanted ---
-#
-# Which messages of a topic a query looks at. SQL then chooses among them.
+# --- scan filters: which messages of a topic are scanned, before SQL conditions ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFilter:
-    """What is None does not choose."""
+    """A field that is None matches all messages."""
 
     since_ms: int | None = None
     """Stored at this time or later."""
@@ -128,34 +124,30 @@ class ScanFilter:
     tags: frozenset[str] | None = None
     keys: frozenset[str] | None = None
     limit: int | None = None
-    """At most so many of each topic, the oldest of every queue."""
+    """At most so many messages of each topic, the oldest of every queue."""
 
     @property
     def selection(self) -> Selection:
         return Selection(stored_from_ms=self.since_ms, stored_before_ms=self.until_ms, tags=self.tags, keys=self.keys)
 
 
-def shares(lengths: Sequence[int], limit: int | None) -> list[int]:
-    """How many messages each queue may give: all, or as many as every other, until `limit` is used up."""
+def limit_per_queue(lengths: Sequence[int], limit: int | None) -> list[int]:
+    """How many messages of each queue are read: all, or equal shares of `limit`."""
     if limit is None or sum(lengths) <= limit:
         return list(lengths)
-    given = [0] * len(lengths)
-    left, open_queues = limit, [place for place, length in enumerate(lengths) if length]
+    counts = [0] * len(lengths)
+    left, open_queues = limit, [queue for queue, length in enumerate(lengths) if length]
     while left and open_queues:
         each = max(1, left // len(open_queues))
-        for place in open_queues[: left // each]:
-            more = min(each, lengths[place] - given[place])
-            given[place] += more
+        for queue in open_queues[: left // each]:
+            more = min(each, lengths[queue] - counts[queue])
+            counts[queue] += more
             left -= more
-        open_queues = [place for place in open_queues if given[place] < lengths[place]]
-    return given
+        open_queues = [queue for queue in open_queues if counts[queue] < lengths[queue]]
+    return counts
 
 
-# --- columns ---
-#
-# The columns of a table of messages: those that `select *` gives, and those that a query has to name.
-#
-# They are those of `spark.read` (docs/spark.md), and two that are made from the body.
+# --- columns: those of `spark.read` (docs/spark.md), and two that are made from the body ---
 
 BODY_TEXT, BODY_JSON = "body_text", "body_json"
 
@@ -163,9 +155,9 @@ _WORD = re.compile(r"\w+")
 
 
 def named_columns(sql: str) -> list[str]:
-    """What a query's tables have: the usual columns, and others that the query names somewhere.
+    """The columns of a query's tables: the default columns, and others that the query names anywhere.
 
-    With all of them `select *` would be unreadable, and slow: properties alone halve the speed.
+    With all columns `select *` would be unreadable and slow: properties alone halve the speed.
     """
     words = {word.lower() for word in _WORD.findall(sql)}
     return [name for name in COLUMNS if name in DEFAULT_COLUMNS or name.lower() in words]
@@ -177,5 +169,5 @@ def named_body_columns(sql: str) -> list[str]:
 
 
 def cheapest_first(names: Iterable[str]) -> list[str]:
-    """Numbers before texts: an engine that only counts reads the first column."""
+    """A number before texts: an engine that only counts rows reads the first column."""
     return sorted(names, key=lambda name: name != "queueOffset")

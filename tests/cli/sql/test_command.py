@@ -96,7 +96,7 @@ def test_options_choose_messages(request: Ask, options: tuple[str, ...], count: 
         ((" ",), 2, "the query is empty"),
         (("select 1", "--since", "yesterday"), 2, "is no time"),
         (("select 1", "--master", "local[1]"), 2, "--master is for --engine spark"),
-        (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan is for the embedded engine"),
+        (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan works only with --engine duckdb"),
     ],
 )
 def test_mistakes_are_one_sentence(request: Ask, arguments: tuple[str, ...], status: int, told: str) -> None:

@@ -100,7 +100,7 @@ def print_answer(
         _print(rows, response.columns, form)
     for sentence in response.sentences():
         click.echo(sentence, err=True)
-    return 0 if response.is_whole else INCOMPLETE
+    return 0 if response.is_complete else INCOMPLETE
 
 
 def _first_rows(response: "QueryResult", form: Form) -> Iterator[Row]:
@@ -115,25 +115,25 @@ def _by_duckdb(
 ) -> AbstractContextManager["QueryResult"]:
     try:
         from ariane.sql.catalog import ClusterCatalog, StoreCatalog
-        from ariane.sql.duckdb_engine import answer_by_duckdb
+        from ariane.sql.duckdb_engine import run_duckdb_query
     except ImportError as error:
         raise SettingsError(
             f"SQL needs the package {error.name}, which is not installed: run pip install 'ariane[sql]'"
         ) from None
     catalog = StoreCatalog(stores, wanted) if stores else ClusterCatalog(connection.settings, wanted)
-    return answer_by_duckdb(text, catalog, bar.watch)
+    return run_duckdb_query(text, catalog, bar.watch)
 
 
 def _by_spark(
     text: str, connection: Connection, stores: Sequence[Path], wanted: "ScanFilter", master: str | None, bar: ScanBar
 ) -> AbstractContextManager["QueryResult"]:
     try:
-        from ariane.sql.spark_engine import SparkPlace, answer_by_spark
+        from ariane.sql.spark_engine import SparkTables, run_spark_query
     except ImportError as error:
         raise SettingsError(
             f"--engine spark needs the package {error.name}, which is not installed: run pip install 'ariane[spark]'"
         ) from None
-    return answer_by_spark(text, SparkPlace(connection.settings, stores, wanted), master)
+    return run_spark_query(text, SparkTables(connection.settings, stores, wanted), master)
 
 
 def _print(rows: Iterator[Row], columns: Sequence[str], form: Form) -> None:
