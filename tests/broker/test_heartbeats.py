@@ -137,14 +137,14 @@ async def test_bounds_are_kept_before_anything_is_remembered() -> None:
     async with at_work(parts) as server, speaker(server) as first, speaker(server) as second:
         await first.call(heartbeat("a", consumer("g", ORDERS), producers=("p",)))
         for request, reason in [
-            (heartbeat("b", consumer("g", ORDERS)), "has 1 consumers already"),
-            (heartbeat("b", producers=("p",)), "has 1 producers already"),
+            (heartbeat("b", consumer("g", ORDERS)), "has 1 consumers, at most 1"),
+            (heartbeat("b", producers=("p",)), "has 1 producers, at most 1"),
             (heartbeat("b", producers=("x", "y", "z")), "at most 2 groups"),
             (heartbeat("b", consumer("h", ORDERS, subscription("bills"))), "2 topics, at most 1"),
             (heartbeat("b", consumer("h@x", ORDERS)), "may hold only letters"),
             (heartbeat("b", consumer("h" * 121, ORDERS)), "at most 120"),
             (heartbeat(""), "clientID has 0 characters"),
-            (Heartbeat(), "without a body"),
+            (Heartbeat(), "has no body"),
         ]:
             code, remark = await second.refusal(request)
             assert code == ResponseCode.SYSTEM_ERROR
@@ -157,7 +157,7 @@ async def test_bounds_are_kept_before_anything_is_remembered() -> None:
 async def test_a_giant_heartbeat_is_refused() -> None:
     wanted = [subscription(f"topic-{number}", "x" * 2000) for number in range(600)]
     async with at_work(office()) as server, speaker(server) as client:
-        assert "at most 1048576" in (await client.refusal(heartbeat("c", consumer("g", *wanted))))[1]
+        assert "the limit is 1048576" in (await client.refusal(heartbeat("c", consumer("g", *wanted))))[1]
 
 
 async def test_a_subscription_is_checked_before_the_consumer_starts() -> None:

@@ -1,4 +1,4 @@
-"""Presence: heartbeats, leaving, who is in a group, and whether a subscription would be taken."""
+"""Handlers of client requests: heartbeat, unregister, list group members, and validate a subscription."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from ariane.wire.requests.clients import (
     UnregisterClientResponse,
 )
 
-_HEARTBEAT_BYTES_MAX = 1024 * 1024  # what of it is kept stays in memory for as long as its sender lives
+_HEARTBEAT_BYTES_MAX = 1024 * 1024  # its contents stay in memory while the client is connected
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class ClientHandlers:
     @handles(Heartbeat)
     def heartbeat(self, request: Heartbeat, call: Call) -> Response:
         if request.body is None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a heartbeat without a body names no client")
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "the heartbeat has no body with a client")
         if len(call.command.body) > _HEARTBEAT_BYTES_MAX:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"a heartbeat of {len(call.command.body)} bytes: at most {_HEARTBEAT_BYTES_MAX} are taken",
+                f"a heartbeat of {len(call.command.body)} bytes is too large, the limit is {_HEARTBEAT_BYTES_MAX}",
             )
         command = call.command
         self.clients.heartbeat(
@@ -54,13 +54,13 @@ class ClientHandlers:
         return Response()
 
     def _prepare(self, consumer: ConsumerData) -> None:
-        """The group and its retry topic, before the first message fails."""
+        """Creates the group and its retry topic, before the first message fails."""
         try:
             config = self.groups.find(consumer.group_name)
-        except RequestFailed as refused:
-            if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        except RequestFailed as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
-            return  # the pull refuses such a group in clear words; a heartbeat's refusal no client shows to its user
+            return  # the pull request reports this error; clients do not show errors of heartbeats to users
         if config.retry_queue_nums > 0:
             flag = TopicSysFlag.UNIT if consumer.unit_mode else TopicSysFlag(0)
             topic = RETRY_PREFIX + consumer.group_name
@@ -74,7 +74,7 @@ class ClientHandlers:
     @handles(GetConsumerIds)
     def consumer_ids(self, request: GetConsumerIds, call: Call) -> ConsumerIdsResponse:
         group = self.clients.group(request.consumer_group)
-        if group is None:  # clients expect this very code, and ask again
+        if group is None:  # clients expect this code and retry
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.consumer_group}")
         return ConsumerIdsResponse(body=ConsumerIds(consumer_id_list=group.client_ids()))
 

@@ -1,7 +1,7 @@
-"""One table of the broker as a file: `config/topics.json`, `config/consumerOffset.json` and their like.
+"""Broker tables stored as JSON files (`config/topics.json`, `config/consumerOffset.json` and others), with autosave.
 
-The bytes are what Apache's broker writes and reads. A save replaces the file atomically and keeps the one before it as
-`.bak` (store/config_file.py), so a crash in the middle of a save costs at most the last change.
+The file format is Apache's. A save replaces the file atomically and keeps the previous one as `.bak`
+(store/config_file.py), so a crash during a save loses at most the last change.
 """
 
 import asyncio
@@ -22,38 +22,41 @@ from ariane.wire.json.body import JsonBody
 
 
 class JsonTable:
+    """One table file."""
+
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
         self.path = path
 
     def load(self) -> object | None:
-        """The parsed content; None when there is no file. StoreCorrupt when neither it nor its backup can be read."""
+        """The parsed content; None if there is no file. StoreCorrupt if neither it nor its backup can be read."""
         return load_config(self._disk, self.path)
 
     def save(self, content: JsonBody | bytes) -> None:
-        """Blocks for two small syncs: a table changes rarely, and its change must outlive the answer that tells it."""
+        """Blocks for two small syncs: a table changes rarely, and a change must be durable before its response."""
         save_config(self._disk, self.path, content if isinstance(content, bytes) else content.to_bytes())
 
 
-# --- saving ---
-#
-# Keeping a table in its file: at once, or every few seconds when it has changed, and when the broker stops.
-#
-# Autosave every few seconds must not hold up the event loop: the loop takes a snapshot, a thread encodes and writes it.
-# At a stop such a thread may still be at work, or not have begun, while the loop writes the last state itself; the
-# number that each snapshot gets settles which of them is newer. The file is replaced atomically, so a crash leaves a
-# good one.
+# --- autosave ---
 
 log = logging.getLogger(__name__)
 
 
 class Autosave:
+    """Saves a table immediately on request, every few seconds if it has changed, and when the broker stops.
+
+    The periodic save must not block the event loop: the loop takes a snapshot, a thread encodes and writes it. At the
+    stop such a thread may still be running, or not have started, while the loop writes the final state itself; the
+    version number of each snapshot decides which one is newer. The file is replaced atomically, so a crash leaves a
+    valid one.
+    """
+
     def __init__(
         self, file: JsonTable | None, snapshot: Callable[[], JsonBody], saved: Callable[[], None] = lambda: None
     ) -> None:
-        """`snapshot` gives the table as it is, in values that change no more; `saved` is told when it is durable.
+        """`snapshot` returns the current table as immutable values; `saved` is called when it is durable.
 
-        Without a file nothing is kept.
+        Without a file nothing is saved.
         """
         self._saved = saved
         self._file = file
@@ -64,17 +67,17 @@ class Autosave:
         self._written = 0
 
     def mark_changed(self) -> None:
-        """There is something to save."""
+        """Marks the table as changed, so that the next periodic save writes it."""
         self._changed = True
 
     def save(self) -> None:
-        """Blocks until the table is durable. StoreError when the disk does not take it."""
+        """Blocks until the table is durable. StoreError if it cannot be written."""
         self._write(next(self._versions), self._snapshot())
         self._changed = False
         self._saved()
 
     async def save_if_changed(self) -> None:
-        """Does not block. A disk that fails is reported, and tried again the next time."""
+        """Does not block the event loop. A failure is logged, and the next call tries again."""
         if not self._changed:
             return
         self._changed = False
@@ -85,12 +88,12 @@ class Autosave:
             self._changed = True
             log.error("table not saved", extra={"reason": str(error)})  # noqa: TRY400 - the reason says it all
         except asyncio.CancelledError:
-            self._changed = True  # nobody will learn whether the thread came through
+            self._changed = True  # the result of the thread will not be known
             raise
 
     @asynccontextmanager
     async def run(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
-        """Saves every `interval_s` while the body runs, and a last time when it ends."""
+        """Saves changes every `interval_s` while the body runs, and a last time when it ends."""
         try:
             async with background(partial(every, clock, interval_s, self.save_if_changed, interval_s)):
                 yield

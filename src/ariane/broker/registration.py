@@ -1,8 +1,12 @@
-"""Tells every nameserver that this broker lives and which topics it has.
+"""Registers the broker and its topics with every nameserver, and resolves the address that it advertises.
 
-Each nameserver has a job of its own, so one that is down or slow holds up no other. A registration is due at the start,
-every 30 s, when a topic has changed, and when the connection was lost, for a nameserver drops a broker with its
-connection. Changes that come while one is under way are told together by the next.
+Each nameserver has its own background job, so one that is down or slow does not delay the others. A registration is due
+at the start, every 30 s, after a topic change, and after the connection was lost, because a nameserver removes a broker
+whose connection closes. Changes during a registration are sent together by the next one.
+
+The advertised address is determined if it is not configured, and checked before clients get it. A wrong address is a
+common problem of brokers in containers or with several network interfaces: clients get a route and then cannot connect.
+What can be detected here is rejected or logged.
 """
 
 import asyncio
@@ -51,11 +55,11 @@ class _Nameserver:
     connection: Connection | None = None
     is_registered: bool = False
     failure_logged: bool = False
-    """Its fault was told: once, not with every attempt."""
+    """The failure was logged: once, not at every attempt."""
 
 
 class Registration:
-    """Made by `open`, which registers first and unregisters at its end."""
+    """Create it with `open`, which registers first and unregisters at its end."""
 
     def __init__(self, settings: BrokerSettings, topics: Topics, pool: Pool, clock: Clock) -> None:
         self._settings = settings
@@ -69,7 +73,7 @@ class Registration:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: BrokerSettings, topics: Topics, clock: Clock) -> AsyncIterator["Registration"]:
-        """Begins when each nameserver has been tried once: clients find the topics of a broker that is ready."""
+        """Enters the body after one attempt per nameserver, so that clients find the topics of a ready broker."""
         no_handlers = Dispatcher(HandlerTable.of()).receive
         async with Pool.open(settings.transport, clock, no_handlers) as pool:
             registration = cls(settings, topics, pool, clock)
@@ -89,7 +93,7 @@ class Registration:
 
     @property
     def registered(self) -> list[str]:
-        """The nameservers that know this broker now."""
+        """The nameservers that the broker is registered with now."""
         return [nameserver.address for nameserver in self._nameservers if nameserver.is_registered]
 
     def _jobs(self) -> list[Job]:
@@ -134,13 +138,13 @@ class Registration:
             self._topics.apply_order_configs(response.body.table)
 
     async def _is_outdated(self, nameserver: _Nameserver) -> bool:
-        """Also a sign of life, which is all that a nameserver with our version needs."""
+        """Also serves as a heartbeat: a nameserver that has this data version needs no more."""
         request = QueryDataVersion(**self._identity(), body=self._topics.version)
         return (await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)).changed
 
     def _decides_order_flags(self, nameserver: _Nameserver) -> bool:
-        """Of several that disagree on ordered topics, the first that answers decides: else flags would flap."""
-        return nameserver is next(one for one in self._nameservers if one.is_registered)
+        """The first registered nameserver decides which topics are ordered: if several disagree, flags would flap."""
+        return nameserver is next(candidate for candidate in self._nameservers if candidate.is_registered)
 
     def _body(self) -> tuple[bytes, int]:
         version, permission = self._topics.version, self._settings.permission
@@ -158,7 +162,7 @@ class Registration:
             "broker_id": settings.broker_id,
         }
 
-    # --- what became of it ------------------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------------------------
 
     async def _on_success(self, nameserver: _Nameserver) -> None:
         if not nameserver.is_registered:
@@ -174,7 +178,7 @@ class Registration:
         if not nameserver.failure_logged:
             nameserver.failure_logged = True
             log.warning(
-                "not registered: tried again until it works",
+                "registration failed, retrying",
                 extra={"nameserver": nameserver.address, "reason": str(error)},
             )
 
@@ -194,24 +198,19 @@ class Registration:
         try:
             await self._caller.call(nameserver.address, UnregisterBroker(**self._identity()), _UNREGISTER_TIMEOUT_S)
         except ArianeError as error:
-            log.warning("not unregistered", extra={"nameserver": nameserver.address, "reason": str(error)})
+            log.warning("unregistration failed", extra={"nameserver": nameserver.address, "reason": str(error)})
 
 
 def _permitted(topics: Mapping[str, TopicConfig], permission: int) -> dict[str, TopicConfig]:
-    """The topics as this broker lets them be used: one that is read-only has no topic that can be written."""
+    """The topics with the broker's permission applied: a read-only broker has no writable topics."""
     if permission & Permission.READ_WRITE == Permission.READ_WRITE:
         return dict(topics)
     return {name: replace(config, perm=config.perm & permission) for name, config in topics.items()}
 
 
-# --- advertise ---
-#
-# The address that clients are told: found when it is not given, and checked before anybody is sent there.
-#
-# A wrong one is the classic trap of brokers behind containers and several network cards: clients get their route and
-# then cannot connect. What can be known here is refused or told in the log.
+# --- advertised address ---
 
-# With a letter: a name of digits and dots is an address with a part missing, which systems complete in odd ways.
+# Must contain a letter: operating systems interpret an incomplete address of digits and dots in different ways.
 _HOST_NAME = re.compile(r"(?=[0-9._-]*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _ROUTE_PROBE_TARGET = Address(
     "192.0.2.1", 9
@@ -223,21 +222,21 @@ IpAddress = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:
-    """A broker that knows its place: settings with the real port and address, and the host of its message ids."""
+    """Settings with the actual port and advertised address, and the host part of message ids."""
 
     settings: BrokerSettings
     store_host: bytes
 
 
 async def resolve_advertised_address(settings: BrokerSettings, port: int) -> ResolvedAddress:
-    """`settings` completed for a broker that listens on `port`. SettingsError when no address can be told."""
+    """Completes `settings` for a broker that listens on `port`. SettingsError if no address can be determined."""
     host = settings.advertised_host or await _choose_host(settings)
     address = await _resolve(host)
     if address.is_unspecified or address.is_multicast:
-        raise SettingsError(f"brokerIP1 = {host} is no address that a client can connect to: {_HINT}")
-    placed = dataclasses.replace(settings, port=port, advertised_host=host)
-    _warn_if_unreachable(placed, address)
-    return ResolvedAddress(placed, encode_host(HostPort(address, placed.advertised.port)))
+        raise SettingsError(f"brokerIP1 = {host} is not an address that clients can connect to: {_HINT}")
+    resolved = dataclasses.replace(settings, port=port, advertised_host=host)
+    _warn_if_unreachable(resolved, address)
+    return ResolvedAddress(resolved, encode_host(HostPort(address, resolved.advertised.port)))
 
 
 async def _choose_host(settings: BrokerSettings) -> str:
@@ -249,8 +248,8 @@ async def _choose_host(settings: BrokerSettings) -> str:
         if source is not None:
             return source
     raise SettingsError(
-        f"listening on {settings.host}, but no route leads to {' or '.join(map(str, targets))}, so which address "
-        f"clients can use is not known: {_HINT}"
+        f"listening on {settings.host}, but no route leads to {' or '.join(map(str, targets))}, so the address "
+        f"for clients cannot be determined: {_HINT}"
     )
 
 
@@ -262,10 +261,10 @@ def _is_every_address(host: str) -> bool:
 
 
 async def _source_address(target: Address) -> str | None:
-    """The address of ours from which `target` would be reached. Connecting a UDP socket only looks up the route."""
+    """The local address that the route to `target` uses. Connecting a UDP socket only looks up the route."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, name = found[0]
+        results = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, name = results[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(name)
             source: str = probe.getsockname()[0]
@@ -282,24 +281,24 @@ async def _resolve(host: str) -> IpAddress:
     try:
         if _HOST_NAME.fullmatch(host) is None:
             raise OSError("not a host name")
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        results = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise SettingsError(
             f"brokerIP1 = {host[:255]!r} is neither an IP address nor a name that resolves ({error}): {_HINT}"
         ) from error
-    addresses = [ip_address(name[0]) for *_, name in found]
+    addresses = [ip_address(name[0]) for *_, name in results]
     # IPv4 first: C++ and Node clients cannot read message ids that hold an IPv6 address.
     return min(addresses, key=lambda address: address.version)
 
 
 def _warn_if_unreachable(settings: BrokerSettings, address: IpAddress) -> None:
-    told = {"advertised": str(settings.advertised), "listening": settings.host}
+    fields = {"advertised": str(settings.advertised), "listening": settings.host}
     if address.is_loopback and not all(map(_is_local, settings.nameservers)):
-        log.warning("clients on other machines cannot reach the advertised address", extra=told | {"cure": _HINT})
+        log.warning("clients on other machines cannot reach the advertised address", extra=fields | {"hint": _HINT})
     elif not address.is_loopback and _is_local(f"{settings.host}:0"):
         log.warning(
-            "listening on this machine only, while clients are told another address",
-            extra=told | {"cure": "listen on every address with bindAddress=0.0.0.0 or --listen 0.0.0.0:PORT"},
+            "listening on the loopback address only, but advertising another address to clients",
+            extra=fields | {"hint": "listen on every address with bindAddress=0.0.0.0 or --listen 0.0.0.0:PORT"},
         )
 
 

@@ -1,9 +1,9 @@
-"""The topics of this broker: made by administrators, by sending, and by the broker itself; kept in `topics.json`.
+"""The topic table of the broker, stored in `topics.json`: topics created by administrators, by sends and by the broker.
 
-Every change is saved before it is told to anyone, under a new data version, which is how a nameserver sees that the
-table is news. Fewer queues than before only hides the rest: their files stay, and more queues show them again. A
-message that is still in a hidden queue is therefore not lost, but nobody reads it: lower the write queues first, wait
-until consumers have caught up, then lower the read queues.
+Every change is saved before it is announced, with a new data version, by which nameservers detect a changed table.
+Reducing the number of queues only hides the others: their files stay, and a larger number shows them again. Messages in
+a hidden queue are not lost, but not consumed either: first lower the write queues, wait until consumers have caught up,
+then lower the read queues.
 """
 
 import logging
@@ -32,9 +32,7 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.topics import TopicTable
 
-# --- builtin_topics ---
-#
-# The system topics that a broker has from its start, whether its file knows them or not. Pure.
+# --- built-in topics ---
 
 _OPEN = int(Permission.READ_WRITE | Permission.INHERIT)
 _BENCHMARK_QUEUES = 1024
@@ -42,13 +40,13 @@ _CLUSTER_QUEUES = 16
 
 
 def builtin_topics(settings: BrokerSettings, existing: Mapping[str, TopicConfig]) -> Iterator[TopicConfig]:
-    """Those to put into the table: missing ones, and the template when its inherit bit must go."""
+    """The built-in topics that are missing in the table, and the auto-create template with its current permission."""
     for config in _all(settings):
         if config.topic_name not in existing and topic_name_problem(config.topic_name) is None:
             yield config
     template = existing.get(AUTO_CREATE_TEMPLATE)
     if template is not None:
-        # The file is of a time when topics were made by sending, or were not: the setting decides now.
+        # The file may be from a time with the other setting of autoCreateTopicEnable: the current setting decides.
         perm = _OPEN if settings.auto_create_topics else int(Permission.READ_WRITE)
         yield replace(template, perm=perm)
 
@@ -71,12 +69,12 @@ def _topic(name: str, queues: int, perm: int = int(Permission.READ_WRITE)) -> To
     return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-# ---
+# --- table ---
 
 log = logging.getLogger(__name__)
 
 QUEUES_MAX = 1024
-"""Of one topic on one broker, as many as Apache's own largest topic (BenchmarkTest) has."""
+"""Per topic and broker: the number of queues of Apache's largest built-in topic (BenchmarkTest)."""
 
 _PERMISSION_MAX = Permission.READ_WRITE | Permission.INHERIT | Permission.PRIORITY
 
@@ -84,7 +82,7 @@ Listener = Callable[[TopicConfig | None], None]
 
 
 class Topics:
-    """For the event loop alone. Without a file, as in tests, topics last as long as the process."""
+    """Use on the event loop only. Without a file, as in tests, topics exist as long as the process."""
 
     def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
         self._settings = settings
@@ -107,11 +105,11 @@ class Topics:
             table = coerce(TopicTable, content)
         except WireError as error:
             raise StoreCorrupt(
-                f"{file.path}: {error}; mend it, or remove it and its .bak to begin with no topics"
+                f"{file.path}: {error}; correct it, or remove it and its .bak to start without topics"
             ) from error
         for config in table.topic_config_table.values():
             if (problem := topic_name_problem(config.topic_name)) is not None:
-                log.warning("topic left out", extra={"file": str(file.path), "reason": problem})
+                log.warning("invalid topic ignored", extra={"file": str(file.path), "reason": problem})
             else:
                 self._configs[config.topic_name] = config
         self.version = table.data_version
@@ -134,26 +132,26 @@ class Topics:
         return sorted(topic for topic in self._configs if self.is_system(topic))
 
     def on_change(self, listener: Listener) -> None:
-        """Calls `listener` after each change: with the topic, or None when one went or several changed."""
+        """Calls `listener` after each change: with the topic, or None if one was deleted or several changed."""
         self._listeners.append(listener)
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
     def put(self, config: TopicConfig) -> None:
-        """Makes the topic, or replaces all that was said of it. RequestFailed when it cannot be as it is wanted."""
+        """Creates or replaces the topic. RequestFailed if the configuration is invalid."""
         _check(config)
         self._check_topic_limit(config.topic_name)
         self._change(self._configs | {config.topic_name: config}, config)
 
     def delete(self, topic: str) -> bool:
-        """Whether there was one. Its queues and offsets are not here: the handler removes them."""
+        """Whether it existed. The handler removes its queues and offsets."""
         if topic not in self._configs:
             return False
         self._change({name: config for name, config in self._configs.items() if name != topic}, None)
         return True
 
     def for_send(self, topic: str, default_topic: str, queues_requested: int) -> TopicConfig:
-        """The topic of a send. A missing one is made if the template allows it; a retry topic always."""
+        """The topic of a send. A missing topic is created if the template allows it; a retry topic always."""
         config = self._configs.get(topic)
         if config is not None:
             return config
@@ -174,17 +172,17 @@ class Topics:
             topic_sys_flag=template.topic_sys_flag,
         )
         self.put(config)
-        log.info("topic made by sending", extra={"topic": topic, "queues": queues, "template": template.topic_name})
+        log.info("topic created by a send", extra={"topic": topic, "queues": queues, "template": template.topic_name})
         return config
 
     def _not_found_text(self, topic: str) -> str:
         return (
             f"topic {topic[:255]} does not exist on broker {self._settings.name}: create it (mqadmin updateTopic -t "
-            f"{topic[:255]}), or turn on autoCreateTopicEnable so that sending makes it ({AUTO_CREATE_TEMPLATE})"
+            f"{topic[:255]}), or set autoCreateTopicEnable=true so that a send creates it ({AUTO_CREATE_TEMPLATE})"
         )
 
     def ensure(self, topic: str, queues: int, perm: int = int(Permission.READ_WRITE), sys_flag: int = 0) -> TopicConfig:
-        """The topic as it is, or a new one: for retry, dead-letter and system topics, which nobody creates by hand."""
+        """The topic, created if missing: for retry, dead-letter and system topics, which are not created manually."""
         config = self._configs.get(topic)
         if config is None:
             config = TopicConfig(
@@ -198,29 +196,31 @@ class Topics:
         return config
 
     def apply_order_configs(self, ordered: Iterable[str]) -> None:
-        """Takes over what the nameserver's ORDER_TOPIC_CONFIG says: topics in it are ordered, all others are not."""
+        """Applies the nameserver's ORDER_TOPIC_CONFIG: topics in it are ordered, all others are not."""
         ordered_topics = frozenset(ordered)
         changed = [config for name, config in self._configs.items() if config.order != (name in ordered_topics)]
         if not changed:
             return
-        self._change(self._configs | {one.topic_name: replace(one, order=not one.order) for one in changed}, None)
+        self._change(
+            self._configs | {config.topic_name: replace(config, order=not config.order) for config in changed}, None
+        )
         for config in changed:
             log.info("order flag changed", extra={"topic": config.topic_name, "ordered": not config.order})
 
     def renew_version(self) -> None:
-        """Something that every topic's registration depends on has changed: the broker's permission."""
+        """Call after a change of the broker's permission, which is part of every topic's registration."""
         self._change(self._configs, None)
 
     def _check_topic_limit(self, topic: str) -> None:
         if topic not in self._configs and len(self._configs) >= self._settings.topics_max:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"broker {self._settings.name} has {len(self._configs)} topics, as many as broker.topics_max allows: "
-                "delete some that are not used, or raise it",
+                f"broker {self._settings.name} has {len(self._configs)} topics, the limit of broker.topics_max: "
+                "delete unused topics, or raise it",
             )
 
     def _change(self, configs: dict[str, TopicConfig], changed_topic: TopicConfig | None) -> None:
-        """A table that cannot be saved changes nothing: what was answered must be there after the next start."""
+        """If the table cannot be saved, nothing changes: an acknowledged change must survive a restart."""
         version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
         if self._file is not None:
             _save(self._file, TopicTable(data_version=version, topic_config_table=configs))
@@ -234,7 +234,7 @@ def _save(file: JsonTable, table: TopicTable) -> None:
         file.save(table)
     except OSError as error:
         raise StoreError(
-            f"{file.path} cannot be saved ({error.strerror}), so no topic was changed: make room on the disk"
+            f"{file.path} cannot be saved ({error.strerror}), so no topic was changed: free disk space"
         ) from error
 
 
@@ -249,7 +249,7 @@ def _queues_problem(config: TopicConfig) -> str | None:
         if not 1 <= count <= QUEUES_MAX:
             return (
                 f"{kind} of topic {config.topic_name} is {count}, expected 1 to {QUEUES_MAX}; "
-                "to close a topic to writers or readers change its perm"
+                "to stop writes or reads, change its perm"
             )
     return None
 

@@ -48,7 +48,7 @@ def test_the_groups_of_apaches_tools_are_always_there() -> None:
 
 def test_without_auto_creation_only_the_systems_own_groups_appear() -> None:
     groups = Groups(replace(SETTINGS, auto_create_groups=False), None, FakeClock())
-    with pytest.raises(RequestFailed, match="turn on autoCreateSubscriptionGroup") as refused:
+    with pytest.raises(RequestFailed, match="set autoCreateSubscriptionGroup=true") as refused:
         groups.find("g")
     assert refused.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert groups.find("CID_RMQ_SYS_TRANS").group_name == "CID_RMQ_SYS_TRANS"
@@ -120,7 +120,7 @@ def test_what_5x_adds_is_no_hindrance() -> None:
 
 
 def test_a_file_that_is_something_else_stops_the_start() -> None:
-    with pytest.raises(StoreCorrupt, match="no table of groups"):
+    with pytest.raises(StoreCorrupt, match="not a valid group table"):
         groups_on(disk_with(b'{"subscriptionGroupTable":{"g":7}}'))
 
 

@@ -147,5 +147,5 @@ async def test_members_that_disagree_are_named_once_for_each_change(caplog: pyte
         beat(clients, two, "two", consumer("g", subscription("orders", "a", version=4), subscription("bills")))
         assert not group.agrees
         assert found[1:] == [Disagreement("g", "two", "one", ("bills",))]
-        clients.forget(one)
+        clients.remove(one)
         assert group.agrees

@@ -71,7 +71,7 @@ def test_what_5x_adds_and_quoted_queue_ids_are_no_hindrance() -> None:
 
 
 def test_a_file_that_is_something_else_stops_the_start() -> None:
-    with pytest.raises(StoreCorrupt, match="no table of offsets"):
+    with pytest.raises(StoreCorrupt, match="not a valid offset table"):
         offsets_on(disk_with(b'{"offsetTable":{"T@g":[1]}}', PATH))
 
 

@@ -106,7 +106,7 @@ def test_a_full_disk_does_not_stop_a_commit(caplog: pytest.LogCaptureFixture) ->
     offsets.commit("billing", "orders", 0, 2)
     offsets.commit("billing", "orders", 0, 3)
     assert offsets.get("billing", "orders", 0) == 3
-    assert [record.message for record in caplog.records] == ["commits not noted"]
+    assert [record.message for record in caplog.records] == ["commits not written to the journal"]
     disk.fail_writes(None)
     offsets.commit("billing", "orders", 0, 4)
     assert offsets_on(disk.crash_process()).get("billing", "orders", 0) == 4

@@ -33,7 +33,7 @@ async def test_whatever_a_scraper_accepts_it_gets_that_text(tmp_path: Path, acce
 async def test_nothing_else_is_there(tmp_path: Path, path: str) -> None:
     async with monitored_broker(tmp_path) as broker:
         status, _, body = await broker.get(path)
-    assert (status, body) == (404, b"only /metrics is served\n")
+    assert (status, body) == (404, b"only /metrics is supported\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD", "DELETE", "get"])

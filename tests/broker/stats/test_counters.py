@@ -76,7 +76,7 @@ def test_topics_and_groups_that_are_no_more_are_forgotten() -> None:
         counters.ended(topic, is_commit=True)
         for group in ("billing", "left"):
             counters.got(topic, group, 0, 1, 100, 1)
-    counters.forget(lambda topic: topic == "orders", lambda group: group == "billing")
+    counters.remove_unknown(lambda topic: topic == "orders", lambda group: group == "billing")
     assert set(counters.puts) == set(counters.ordered_puts) == set(counters.commits) == {"orders"}
     assert set(counters.gets) == {("orders", "billing")}
     assert counters.messages_in == 2  # the broker did take them

@@ -1,6 +1,7 @@
-"""How the broker is doing, under the names that mqadmin and the dashboard read, and house-keeping on demand.
+"""Admin requests about the running broker: runtime information, statistics, delay offsets and clean-up on demand.
 
-Only what is known is told. Apache's sizes of thread pool queues are told as 0, because here no request waits in one.
+The keys are those that mqadmin and RocketMQ's dashboard read. The sizes of Apache's thread pool queues are 0, because
+here no request waits in a thread pool.
 """
 
 import logging
@@ -39,11 +40,9 @@ from ariane.wire.requests.brokers import (
 )
 from ariane.wire.requests.offsets import DelayOffsetsResponse, DelayOffsetTable, GetAllDelayOffsets
 
-# --- runtime_traffic ---
-#
-# What went through the broker, under the names of runtime info (GET_BROKER_RUNTIME_INFO).
+# --- traffic part of GET_BROKER_RUNTIME_INFO ---
 
-# Apache's classes of the time that a put took, and the upper bound of each in seconds.
+# Apache's buckets of append times, with their upper bounds in seconds.
 _PUT_TIMES = (
     ("[<=0ms]", 0.001),
     ("[0~10ms]", 0.01),
@@ -97,7 +96,7 @@ def _distribution(times: Histogram) -> str:
     return " ".join([*words, f"[10s~]:{times.count - below}"])
 
 
-# ---
+# --- runtime information and clean-up ---
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +137,7 @@ class RuntimeHandlers:
         }
 
     def _pending_sends(self) -> dict[str, object]:
-        """Those that wait for a sync of the disk: what comes closest to a queue before Apache's pool of senders."""
+        """Sends that wait for a disk sync: the closest equivalent of the queue of Apache's send thread pool."""
         return {
             "sendThreadPoolQueueSize": self.intake.waiting,
             "sendThreadPoolQueueHeadWaitTimeMills": self.intake.longest_wait_ms,
@@ -151,13 +150,13 @@ class RuntimeHandlers:
             "commitLogMinOffset": commit_log.min_offset,
             "commitLogMaxOffset": commit_log.max_offset,
             "remainHowManyDataToFlush": f"{commit_log.max_offset - flusher.flushed_to} B",
-            "dispatchBehindBytes": 0,  # queues are fed with the append itself
+            "dispatchBehindBytes": 0,  # the append itself updates the consume queues
             "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,
             **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
         }
 
     async def _earliest_ms(self) -> int | None:
-        """Of the record that the log begins with; None for an empty store."""
+        """Store time of the first record in the log; None for an empty store."""
         first = self.store.components.commit_log.min_offset
         record = await self.service.run(self.store.lookup.record_at_steps(first))
         view = None if record is None else verify(record, check_body_crc=False)
@@ -172,22 +171,22 @@ class RuntimeHandlers:
             "commitLogDirCapacity": f"Total : {usage.total / _GiB:.1f} GiB, Free : {usage.free / _GiB:.1f} GiB.",
         }
 
-    # --- house-keeping ----------------------------------------------------------------------------------------------
+    # --- clean-up ---------------------------------------------------------------------------------------------------
 
     @handles(CleanExpiredConsumeQueues)
     def clean_queues(self, request: CleanExpiredConsumeQueues, call: Call) -> Response:
-        """Removes queues whose messages have all gone from the log and that no topic has any more.
+        """Removes queues whose messages are all deleted from the log and that belong to no topic any more.
 
-        Apache removes those of living topics, too; their offsets then begin again at 0, and consumers that are ahead of
-        that lose their place.
+        Apache removes those of existing topics too; their offsets then restart at 0, below the offsets that consumers
+        have committed.
         """
-        removed = [queue for queue in self.store.components.queues if self._is_left_over(queue)]
+        removed = [queue for queue in self.store.components.queues if self._is_unused(queue)]
         for queue in removed:
             self.store.components.queues.delete_queue(queue.topic, queue.queue_id)
-        log.info("left-over queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
+        log.info("unused queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
         return Response()
 
-    def _is_left_over(self, queue: ConsumeQueue) -> bool:
+    def _is_unused(self, queue: ConsumeQueue) -> bool:
         if queue.max_physical > self.store.components.commit_log.min_offset or self.topics.is_system(queue.topic):
             return False
         config = self.topics.get(queue.topic)
@@ -223,9 +222,7 @@ def _duration(milliseconds: int) -> str:
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-# --- stats ---
-#
-# VIEW_BROKER_STATS_DATA: how much came of one thing in the last minute, hour and day (`mqadmin statsAll`).
+# --- VIEW_BROKER_STATS_DATA: traffic in the last minute, hour and day (`mqadmin statsAll`) ---
 
 _BYTES = "_SIZE"
 
@@ -236,23 +233,21 @@ class StatsHandlers:
 
     @handles(GetBrokerStats)
     def stats(self, request: GetBrokerStats, call: Call) -> BrokerStatsResponse:
-        found = self.statistics.find(request.stats_name, request.stats_key)
-        if found is None:
+        statistic = self.statistics.find(request.stats_name, request.stats_key)
+        if statistic is None:
             raise self._missing(request)
-        minute, hour, day = (_item(recent, in_bytes=request.stats_name.endswith(_BYTES)) for recent in found)
+        minute, hour, day = (_item(recent, in_bytes=request.stats_name.endswith(_BYTES)) for recent in statistic)
         return BrokerStatsResponse(body=BrokerStats(stats_minute=minute, stats_hour=hour, stats_day=day))
 
     def _missing(self, request: GetBrokerStats) -> RequestFailed:
-        """In Apache's words, which mqadmin takes for "nothing yet"; then why."""
+        """Apache's text, which mqadmin interprets as "no data yet", followed by the reason."""
         names = self.statistics.names()
-        why = (
-            "nothing was counted under this key"
-            if request.stats_name in names
-            else f"what is counted is {', '.join(names)}"
+        reason = (
+            "nothing was counted for this key" if request.stats_name in names else f"known names are {', '.join(names)}"
         )
         return RequestFailed(
             ResponseCode.SYSTEM_ERROR,
-            f"The stats <{request.stats_name[:255]}> <{request.stats_key[:511]}> not exist: {why}",
+            f"The stats <{request.stats_name[:255]}> <{request.stats_key[:511]}> not exist: {reason}",
         )
 
 
@@ -261,9 +256,7 @@ def _item(recent: WindowTotals, *, in_bytes: bool) -> StatsItem:
     return StatsItem(sum=amount, tps=amount / recent.seconds, avgpt=amount / recent.times if recent.times > 0 else 0.0)
 
 
-# --- schedule ---
-#
-# Answers about messages that wait.
+# --- delay offsets ---
 
 
 @dataclass(frozen=True)

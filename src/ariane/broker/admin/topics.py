@@ -1,4 +1,4 @@
-"""Topics for administrators: make, change, delete, list, and how far their queues reach."""
+"""Admin requests about topics: create, change, delete and list them, and query the offsets of their queues."""
 
 import logging
 from dataclasses import dataclass
@@ -59,11 +59,11 @@ class TopicHandlers:
 
     @handles(DeleteTopicInBroker)
     def delete(self, request: DeleteTopicInBroker, call: Call) -> Response:
-        """Tools ask every broker of a cluster, so a topic that is not here is no failure."""
+        """A missing topic is not an error: tools send this request to every broker of a cluster."""
         self._refuse_system_topic(request.topic, "deleted")
         if self.topics.delete(request.topic):
             self.store.components.queues.delete_topic(request.topic)
-            self.offsets.delete_topic(request.topic)  # or the topic's next life would begin behind its end
+            self.offsets.delete_topic(request.topic)  # otherwise a new topic of this name would start beyond its end
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
         return Response()
 
@@ -71,7 +71,7 @@ class TopicHandlers:
         if self.topics.is_system(topic):
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"topic {topic} is the system's own and cannot be {what}; choose another name",
+                f"topic {topic} is a system topic and cannot be {what}; choose another name",
             )
 
     @handles(GetTopicTable)
@@ -88,7 +88,7 @@ class TopicHandlers:
 
     @handles(GetTopicStats)
     async def stats(self, request: GetTopicStats, call: Call) -> TopicStatsResponse:
-        """Of every queue that can be written or read: a queue that is only read still has messages to show."""
+        """Of every queue that can be written or read: a read-only queue still contains messages."""
         config = self._existing(request.topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
@@ -132,9 +132,7 @@ def _config_from(request: UpdateTopic) -> TopicConfig:
     )
 
 
-# --- queues ---
-#
-# Where a queue begins and ends, and what lies at a time. As in Apache, a queue that does not exist is an empty one.
+# --- offsets of queues. As in Apache, a queue that does not exist is treated as empty ---
 
 _TIME_MAX_MS = 2**63 - 1
 
@@ -155,7 +153,7 @@ class QueueHandlers:
 
     @handles(SearchOffset)
     async def search(self, request: SearchOffset, call: Call) -> OffsetResponse:
-        """LOWER: the first message that is not earlier. UPPER: the last that is not later."""
+        """LOWER: the first message not earlier than the time. UPPER: the last message not later."""
         boundary = (request.boundary_type or "LOWER").upper()
         if boundary == "LOWER":
             return OffsetResponse(offset=QueueOffset(await self._not_before(request, request.timestamp)))

@@ -1,7 +1,11 @@
-"""Consumer groups: what this broker allows each, kept in `subscriptionGroup.json` as Apache's broker has it.
+"""Consumer group configurations, stored in `subscriptionGroup.json` in Apache's format, and subscription comparison.
 
-A group that an administrator changes is saved before the answer. One that appears by being used is saved a few seconds
-later: after a crash it appears again in the same way.
+A change by an administrator is saved before the response. A group that is created by its first use is saved a few
+seconds later: after a crash its next use creates it again.
+
+RocketMQ has one subscription per group, and the newest heartbeat replaces it. Members with different subscriptions
+therefore overwrite each other's: messages that one of them subscribes to are filtered out or delivered to a member that
+does not want them. This module only detects such a disagreement, which is logged and counted but not rejected.
 """
 
 import logging
@@ -24,8 +28,8 @@ from ariane.wire.requests.groups import GroupTable
 log = logging.getLogger(__name__)
 
 SYSTEM_PREFIX = "CID_RMQ_SYS_"
-_GROUPS_MAX = 100_000  # anybody may name a new group: each takes a line in the file, and its retry topic
-# What every broker has from the start: Apache's own tools consume as these.
+_GROUPS_MAX = 100_000  # any client may name a new group: each takes an entry in the file and a retry topic
+# Groups that every broker has: Apache's tools consume with them.
 _PREDEFINED = (
     "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
@@ -55,63 +59,63 @@ class Groups:
         return GroupTable(data_version=self.version, subscription_group_table=dict(self._groups))
 
     def find(self, group: str) -> GroupConfig:
-        """The group's settings; made from the defaults when it is new and groups may be made by using them."""
+        """The group's configuration; a new group is created with defaults if auto-creation is enabled."""
         config = self._groups.get(group)
         if config is not None:
             return config
         if not self._settings.auto_create_groups and not group.startswith(SYSTEM_PREFIX):
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"group {group} does not exist: create it, or turn on autoCreateSubscriptionGroup",
+                f"group {group} does not exist: create it, or set autoCreateSubscriptionGroup=true",
             )
         self._check_new(group)
         config = GroupConfig(group_name=group)
         self._set(config)
-        log.info("group created by its first use", extra={"group": group})
+        log.info("group created on first use", extra={"group": group})
         return config
 
     def put(self, config: GroupConfig) -> None:
-        """Creates or changes a group. StoreError when it could not be saved: it counts, but only until a crash."""
+        """Creates or changes a group. On StoreError the change is active, but not saved: a crash loses it."""
         if config.group_name not in self._groups:
             self._check_new(config.group_name)
         self._set(config)
         self._autosave.save()
 
     def delete(self, group: str) -> bool:
-        """Whether it was there."""
+        """Whether it existed."""
         if self._groups.pop(group, None) is None:
             return False
-        self._step()
+        self._bump_version()
         self._autosave.save()
         return True
 
     @asynccontextmanager
     async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
-        """Saves what appeared by itself while the body runs, and when it ends."""
+        """Saves auto-created groups periodically while the body runs, and when it ends."""
         async with self._autosave.run(clock, interval_s):
             yield
 
     def _set(self, config: GroupConfig) -> None:
         self._groups[config.group_name] = config
-        self._step()
+        self._bump_version()
 
-    def _step(self) -> None:
+    def _bump_version(self) -> None:
         self.version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
         self._autosave.mark_changed()
 
     def _check_new(self, group: str) -> None:
         problem = consumer_group_problem(group)
         if problem is None and len(self._groups) >= _GROUPS_MAX:
-            problem = f"this broker has {len(self._groups)} groups, more are not taken: delete those of no use"
+            problem = f"this broker has {len(self._groups)} groups, which is the limit: delete unused groups"
         if problem is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
 
 
 def consumer_group_problem(group: str) -> str | None:
-    """Why no consumer group may have this name, or None: its retry topic must be one that a record can name."""
+    """Why the name is invalid for a consumer group, or None. The name of its retry topic must fit into a record."""
     length_max = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)
     if len(group) > length_max:
-        return f"the group name has {len(group)} characters, at most {length_max} fit a topic behind {RETRY_PREFIX}"
+        return f"the group name has {len(group)} characters, at most {length_max} fit after {RETRY_PREFIX} in a topic"
     return group_name_problem(group)
 
 
@@ -122,38 +126,34 @@ def _load(file: JsonTable | None) -> GroupTable:
     try:
         return coerce(GroupTable, content)
     except WireError as error:
-        raise StoreCorrupt(f"{file.path} is no table of groups: {error}; restore it from its .bak") from None
+        raise StoreCorrupt(f"{file.path} is not a valid group table: {error}; restore it from its .bak") from None
 
 
-# --- subscription_check ---
-#
-# Whether the members of a group want the same messages.
-#
-# RocketMQ keeps one subscription for a whole group, and the newest heartbeat wins. Members that differ take turns in
-# replacing each other's: messages that one of them wants are filtered away or given to one that does not want them. So
-# nothing here is refused, but it is said aloud.
+# --- comparison of subscriptions ---
 
 SubscriptionSet: TypeAlias = frozenset[tuple[str, str, frozenset[str]]]
-"""Of each topic: its name, the kind of its expression, and the tags, or the expression as the only member."""
+"""Per topic: its name, the expression type, and the tags, or the SQL expression as the only element."""
 
 _ALL_TAGS = frozenset({"*"})
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two members of one group that do not subscribe alike."""
+    """Two members of one group with different subscriptions."""
 
     group: str
     client_id: str
-    """Whose heartbeat showed it: the group's subscription follows this one now."""
+    """Its heartbeat revealed the difference; the group now has its subscription."""
     other_client_id: str
     topics: tuple[str, ...]
 
 
 def subscription_set_of(subscriptions: Iterable[Subscription]) -> SubscriptionSet:
-    """What a member wants, in a form that is equal for equal wishes however they are written."""
-    # A retry topic comes with clustering and not with broadcasting; the user did not choose it.
-    return frozenset(_normalize(one) for one in subscriptions if not one.topic.startswith(RETRY_PREFIX))
+    """A member's subscriptions in normal form: equal for equivalent subscriptions."""
+    # Clients add the retry topic themselves in clustering mode, not in broadcasting mode.
+    return frozenset(
+        _normalize(subscription) for subscription in subscriptions if not subscription.topic.startswith(RETRY_PREFIX)
+    )
 
 
 def differing_topics(mine: SubscriptionSet, theirs: SubscriptionSet) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""What becomes of a message that a group could not consume: another attempt later, or a place among the dead letters.
+"""Retries and dead letters: where a message goes that a consumer group failed to consume.
 
     consumer fails            %RETRY%group, after 3 + attempts levels of delay      attempts >= limit, or level < 0
-    ─────────────────▶ send-back ───────────────────────────────▶ consumer ───────────────▶ %DLQ%group, at once
+    ─────────────────▶ send-back ───────────────────────────────▶ consumer ───────────────▶ %DLQ%group, no delay
 
-The limit is the client's own when it names one, the group's (retryMaxTimes, 16) otherwise. A dead letter loses the
-delay of its last attempt: Apache up to 4.9.2 forgets that, and files it two hours later.
+The limit is the client's if it sends one, otherwise the group's (retryMaxTimes, 16). The delay of the last attempt is
+removed from a dead letter: Apache up to 4.9.2 does not remove it, and stores the dead letter two hours later.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from ariane.wire.codes import ResponseCode
 
 DEAD_LETTER_QUEUES = 1
 FIRST_RETRY_LEVEL = 3
-"""The first two levels, 1 s and 5 s, are left out: what failed a second ago mostly fails again."""
+"""Retries skip the first two levels, 1 s and 5 s: a message that failed a second ago mostly fails again."""
 
 LEVEL_FOREVER = -1
 
@@ -30,7 +30,7 @@ _SCHEDULING = (Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS
 
 
 class DeadLetter(NamedTuple):
-    """Where a message goes instead, and the properties it goes with."""
+    """The dead-letter topic and queue of a message, and its properties there."""
 
     topic: str
     queue_id: int
@@ -46,21 +46,21 @@ def retry_target(
     *,
     max_reconsume_times: int | None = None,
 ) -> DeadLetter | None:
-    """For an ordinary send: where a message to `%RETRY%group` goes when its attempts are spent; None: as it was asked.
+    """For a normal send to `%RETRY%group`: the dead-letter target if no attempts are left, None to store it as sent.
 
-    A client whose send-back failed, or whose ordered consumer gave up, sends the message itself, with the attempts and
-    their limit in the header (`reconsumeTimes`, `maxReconsumeTimes`) or, from some clients, still in the properties
-    (RECONSUME_TIME, MAX_RECONSUME_TIMES). The dead-letter topic is made here. RequestFailed when the group is unknown
-    and may not be made. `properties` is not changed.
+    A client sends the message itself when its send-back failed or its ordered consumer gave up. The attempts and their
+    limit are in the header (`reconsumeTimes`, `maxReconsumeTimes`) or, with some clients, still in the properties
+    (RECONSUME_TIME, MAX_RECONSUME_TIMES). Creates the dead-letter topic. RequestFailed if the group does not exist and
+    cannot be created. `properties` is not changed.
     """
     if not topic.startswith(RETRY_PREFIX):
         return None
     group = groups.find(topic.removeprefix(RETRY_PREFIX))
     attempts = max(reconsume_times, _number(properties.get(Property.RECONSUME_TIME)) or 0)
-    named = (
+    client_limit = (
         _number(properties.get(Property.MAX_RECONSUME_TIMES)) if max_reconsume_times is None else max_reconsume_times
     )
-    if attempts < attempts_max(group, named):
+    if attempts < attempts_max(group, client_limit):
         return None
     target = dead_letter_topic(topics, group.group_name)
     return DeadLetter(target.topic_name, 0, without_schedule(properties))
@@ -98,28 +98,27 @@ def sent_back(
     )
 
 
-def attempts_max(group: GroupConfig, named: int | None) -> int:
-    """The client's own limit, if it names one; -1 is a push consumer's way to say that it has none."""
-    return group.retry_max_times if named is None or named < 0 else named
+def attempts_max(group: GroupConfig, client_limit: int | None) -> int:
+    """The client's limit, if it sends one; push consumers without a limit send -1."""
+    return group.retry_max_times if client_limit is None or client_limit < 0 else client_limit
 
 
 def retry_topic(topics: Topics, group: GroupConfig, *, unit_mode: bool = False) -> TopicConfig:
-    """The group's retry topic, made if missing; RequestFailed when it may not be written."""
+    """The group's retry topic, created if missing; RequestFailed if it is not writable."""
     flag = TopicSysFlag.UNIT_SUBSCRIPTION if unit_mode else 0
     return _writable(topics.ensure(RETRY_PREFIX + group.group_name, group.retry_queue_nums, sys_flag=int(flag)))
 
 
 def dead_letter_topic(topics: Topics, group: str) -> TopicConfig:
-    """Readable as well as writable: whoever looks after dead letters wants to consume them (trap 24).
+    """The group's dead-letter topic. Created readable and writable, so that dead letters can be consumed.
 
-    Apache before 4.9.3 makes it write-only, and such a topic stays as it is: reading it is then for an administrator
-    to allow.
+    Apache before 4.9.3 creates it write-only. Such a topic stays as it is; an administrator can make it readable.
     """
     return _writable(topics.ensure(DEAD_LETTER_PREFIX + group, DEAD_LETTER_QUEUES, perm=int(Permission.READ_WRITE)))
 
 
 def without_schedule(properties: dict[str, str]) -> dict[str, str]:
-    """Without what would make a message wait: that was for its last delivery."""
+    """The properties without those that delay a message: they applied to its last delivery."""
     return {name: value for name, value in properties.items() if name not in _SCHEDULING}
 
 
@@ -127,7 +126,7 @@ def _writable(topic: TopicConfig) -> TopicConfig:
     if not topic.perm & Permission.WRITE:
         raise RequestFailed(
             ResponseCode.NO_PERMISSION,
-            f"topic {topic.topic_name} may not be written (perm {topic.perm}): give it perm 6 (updateTopicPerm)",
+            f"topic {topic.topic_name} is not writable (perm {topic.perm}): set perm 6 (updateTopicPerm)",
         )
     return topic
 

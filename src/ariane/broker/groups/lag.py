@@ -1,7 +1,7 @@
-"""How far behind each group is: what `consumerProgress` of mqadmin and every dashboard show.
+"""Consumer lag per group, topic and queue, as shown by mqadmin's `consumerProgress` and by dashboards.
 
-Of each queue: its end, the group's offset, and when the message before that offset was stored. Lag is the difference of
-the first two; a group without an offset counts from 0, as at Apache's.
+For each queue: its end offset, the group's offset, and the store time of the message before that offset. Lag is the
+difference of the first two; a group without an offset counts from 0, as in Apache.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from ariane.wire.requests.groups import ConsumeStats, OffsetPair, QueueTimeSpan
 
 
 def no_rate(group: str, topic: str) -> float:
-    """For a broker that does not count yet."""
+    """For a broker without statistics."""
     return 0.0
 
 
@@ -31,12 +31,12 @@ class ConsumeProgress:
     clients: Clients
     store: MessageStore
     rate_of: Callable[[str, str], float] = no_rate
-    """How many messages a second a group takes from a topic."""
+    """Messages per second that a group consumes from a topic."""
 
     def topics_of(self, group: str, topic: str | None = None) -> Iterator[TopicConfig]:
-        """The topics to show: the one asked for, or all in which the group has offsets.
+        """The requested topic, or all topics in which the group has offsets.
 
-        Those that a connected group no longer subscribes to are left out: their lag would grow for ever.
+        Topics that a connected group no longer subscribes to are skipped: their lag would grow for ever.
         """
         online = self.clients.group(group)
         for name in [topic] if topic else sorted(self.offsets.topics_of(group)):
@@ -63,7 +63,7 @@ class ConsumeProgress:
         )
 
     async def time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:
-        """Zeros stand for what is not there: an empty queue has no first message."""
+        """Missing values are 0: for example, an empty queue has no first message."""
         return await run_in_executor(self._time_span(group, topic, queue_id, now_ms))
 
     def _time_span(self, group: str, topic: str, queue_id: int, now_ms: int) -> IoSteps[QueueTimeSpan]:
@@ -100,7 +100,7 @@ class ConsumeProgress:
 
 
 def merge_stats(parts: list[ConsumeStats]) -> ConsumeStats:
-    """The topics of one group as one answer."""
+    """The statistics of several topics of one group as one."""
     return ConsumeStats(
         consume_tps=sum(part.consume_tps for part in parts),
         offset_table={queue: pair for part in parts for queue, pair in part.offset_table.items()},
@@ -112,5 +112,5 @@ def lag(stats: ConsumeStats) -> int:
 
 
 def queue_count(config: TopicConfig) -> int:
-    """Queues that are written or read: with fewer write queues than read queues, the rest still drains."""
+    """Queues that can be written or read: with fewer write queues than read queues, consumers still drain the rest."""
     return max(config.read_queue_nums, config.write_queue_nums)

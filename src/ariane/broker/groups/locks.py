@@ -1,8 +1,9 @@
-"""Locks of ordered consumption: a queue has at most one member of a group that consumes it.
+"""Queue locks for ordered consumption: at most one member of a group consumes a queue.
 
-A member renews its locks every 20 s and takes one for lost after 30 s; here a lock lives for 60 s. The time between is
-what keeps two members from consuming one queue at once, so the lock of a member whose connection closed is not freed
-early: the member may still be at work. Nothing is saved: after a restart the first to ask gets the queue.
+A member renews its locks every 20 s and considers a lock lost after 30 s; the broker expires it after 60 s. The margin
+keeps two members from consuming one queue at the same time. For the same reason a closed connection does not release
+its locks early: the member may still be processing. Locks are not persisted: after a restart the first member that
+requests a queue gets it.
 """
 
 from collections.abc import Iterable
@@ -29,14 +30,14 @@ class _Lock:
 
 
 class QueueLocks:
-    """Changes on the event loop only. Time is an argument: seconds that never go back."""
+    """Use on the event loop only. `now` is monotonic time in seconds."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._swept = 0.0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float) -> list[MessageQueue]:
-        """Those of `queues` that `client_id` holds now: renewed, free, or not renewed in time by whoever had them."""
+        """Locks the queues that are free, expired or already held by `client_id`; returns those."""
         self._sweep(now)
         locks = self._groups.setdefault(group, {})
         granted = []
@@ -50,7 +51,7 @@ class QueueLocks:
         return granted
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Only the owner's own locks."""
+        """Releases only locks that `client_id` holds."""
         locks = self._groups.get(group, {})
         for queue in queues:
             lock = locks.get(queue)
@@ -64,7 +65,7 @@ class QueueLocks:
         return lock.client_id if lock is not None and now - lock.renewed <= LOCK_S else None
 
     def _sweep(self, now: float) -> None:
-        """Forgets locks that count no more, so that groups and queues of the past take no memory."""
+        """Removes expired locks, so that old groups and queues take no memory."""
         if now - self._swept <= LOCK_S:
             return
         self._swept = now
@@ -78,9 +79,7 @@ class QueueLocks:
         return sum(map(len, self._groups.values()))
 
 
-# --- locks ---
-#
-# Locks of ordered consumption.
+# --- request handlers ---
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,11 @@ class LockHandlers:
     @handles(LockQueues)
     def lock(self, request: LockQueues, call: Call) -> LockResponse:
         if request.body is None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "a lock request without a body names no queue")
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, "the lock request has no body with queues")
         if (problem := group_name_problem(request.body.consumer_group)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
-        real = [queue for queue in request.body.mq_set if self._exists(queue)]
-        granted = self.locks.lock(request.body.consumer_group, request.body.client_id, real, self.clock.monotonic())
+        existing = [queue for queue in request.body.mq_set if self._exists(queue)]
+        granted = self.locks.lock(request.body.consumer_group, request.body.client_id, existing, self.clock.monotonic())
         return LockResponse(body=LockedQueues(locked=granted))
 
     @handles(UnlockQueues)
@@ -106,6 +105,6 @@ class LockHandlers:
         return Response()
 
     def _exists(self, queue: MessageQueue) -> bool:
-        """A lock on a queue that is not here keeps nobody out, and would take memory for nothing."""
+        """Locks on queues that do not exist here would be useless and take memory."""
         config = self.topics.get(queue.topic)
         return config is not None and 0 <= queue.queue_id < queue_count(config)

@@ -1,10 +1,11 @@
-"""Who is connected, as producer or consumer of which group.
+"""Connected clients and the members of producer and consumer groups, from heartbeats.
 
-A client is whatever sends heartbeats over a connection. It is a member of a group until it says otherwise, until its
-connection closes, or until it has been silent for two minutes. One connection serves many groups of one process.
+A client is a connection that sends heartbeats. It is a member of its groups until it unregisters, its connection
+closes, or it has sent no heartbeat for two minutes. One connection serves all groups of a process.
 
-Everything is kept by connection, as in Apache's broker: a client id may come twice, while the connection that a
-restarted client left behind is not yet known to be dead.
+The tables are keyed by connection, as in Apache's broker: a client id may occur twice while the broker has not noticed
+that the old connection of a restarted client is dead. Limits on heartbeat contents are enforced before any client state
+is stored.
 """
 
 import logging
@@ -31,52 +32,52 @@ from ariane.transport.connection import Connection
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.clients import ConsumerData, HeartbeatData, NotifyConsumerIdsChanged
 
-# --- consumer_group ---
-#
-# One consumer group as its members' heartbeats show it. Pure: no clock, no network.
+# --- one consumer group ---
 
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Member:
-    """A client in a group, as its newest heartbeat shows it."""
+    """A client in a group, as of its newest heartbeat."""
 
     client_id: str
     connection: Connection
     language: Language
     version: int
     last_seen: float
-    """In the clock's monotonic seconds."""
+    """Monotonic time in seconds."""
     subscription_set: SubscriptionSet = frozenset()
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
+    """A consumer group with connected members."""
+
     name: str
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    """By topic. Apache's rule: the topics are those of the newest heartbeat, and of each the newest version."""
+    """By topic. Apache's rule: the topics of the newest heartbeat, each with its newest version."""
     members: dict[Connection, Member] = field(default_factory=dict)
     _by_subscription_set: dict[SubscriptionSet, dict[Connection, Member]] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
-        """Whether all members subscribe alike."""
+        """Whether all members have the same subscriptions."""
         return len(self._by_subscription_set) <= 1
 
     def client_ids(self) -> list[str]:
-        """Each once: members share out the queues by this list, and the share of a dead double would be nobody's."""
+        """Without duplicates: members divide the queues by this list, and a dead duplicate would get queues too."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     def find(self, client_id: str) -> Member | None:
-        """The member of this id; of several, the open connection that was heard last."""
-        found = [member for member in self.members.values() if member.client_id == client_id]
-        return max(found, key=lambda member: (member.connection.is_open, member.last_seen), default=None)
+        """The member with this id; of several, the open connection with the newest heartbeat."""
+        matches = [member for member in self.members.values() if member.client_id == client_id]
+        return max(matches, key=lambda member: (member.connection.is_open, member.last_seen), default=None)
 
-    def subscribe(self, wanted: Iterable[Subscription]) -> bool:
-        """Takes over a member's subscription; whether the set of topics changed."""
-        newest = {one.topic: one for one in wanted}
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
+        """Replaces the group's subscriptions by a member's; returns whether the set of topics changed."""
+        newest = {subscription.topic: subscription for subscription in subscriptions}
         changed = newest.keys() != self.subscriptions.keys()
         for topic, old in self.subscriptions.items():
             if topic in newest and newest[topic].sub_version <= old.sub_version:
@@ -85,7 +86,7 @@ class ConsumerGroup:
         return changed
 
     def join(self, member: Member) -> Disagreement | None:
-        """Adds a member or renews it; what it disagrees about with another, if that is news."""
+        """Adds or renews a member; returns a new disagreement with another member, if any."""
         old = self.members.get(member.connection)
         self.members[member.connection] = member
         if old is not None and old.subscription_set == member.subscription_set:
@@ -110,45 +111,45 @@ class ConsumerGroup:
         return member is not None
 
     def _member_with_other_subscriptions(self, member: Member) -> Member | None:
-        """One is enough to warn of, so a start of a thousand members does not compare each with each."""
-        for subscription_set, alike in self._by_subscription_set.items():
+        """One is enough for a warning, so that a thousand starting members are not compared pairwise."""
+        for subscription_set, same in self._by_subscription_set.items():
             if subscription_set != member.subscription_set:
-                return next(iter(alike.values()))
+                return next(iter(same.values()))
         return None
 
     def _remove_from_subscription_sets(self, member: Member | None) -> None:
         if member is not None:
-            alike = self._by_subscription_set[member.subscription_set]
-            del alike[member.connection]
-            if not alike:
+            same = self._by_subscription_set[member.subscription_set]
+            del same[member.connection]
+            if not same:
                 del self._by_subscription_set[member.subscription_set]
 
 
-# --- client_limits ---
-#
-# What strangers may make a broker remember: the bounds of a heartbeat, checked before anything is kept.
+# --- limits ---
 
 _CLIENT_ID_LENGTH_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
+    """Limits on heartbeat contents."""
+
     members_max: int = 10_000
-    """Of one group. Every change is told to each of them."""
+    """Of one group: each of them is notified of every change."""
     groups_max: int = 1_000
     """Of one connection, as producer and as consumer together."""
     topics_max: int = 1_000
-    """Of one member's subscription."""
+    """Subscribed by one member."""
 
 
 def heartbeat_problem(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limits: ClientLimits) -> str | None:
-    """Why a heartbeat is not taken, None when it is. `groups`: role and name of all that the connection would be in."""
+    """Why a heartbeat is rejected, or None. `groups`: role and name of all groups the connection would be in."""
     if not 0 < len(heartbeat.client_id) <= _CLIENT_ID_LENGTH_MAX:
-        return f"clientID has {len(heartbeat.client_id)} characters: 1 to {_CLIENT_ID_LENGTH_MAX} are taken"
+        return f"clientID has {len(heartbeat.client_id)} characters, allowed are 1 to {_CLIENT_ID_LENGTH_MAX}"
     if len(groups) > limits.groups_max:
         return (
-            f"one connection takes part in at most {limits.groups_max} groups, this would be {len(groups)}: "
-            "spread them over several client instances"
+            f"one connection can be in at most {limits.groups_max} groups, this would be {len(groups)}: "
+            "use several client instances"
         )
     for role, name in groups:
         problem = group_name_problem(name) if role == "producer" else consumer_group_problem(name)
@@ -158,16 +159,16 @@ def heartbeat_problem(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], li
         if len(consumer.subscription_data_set) > limits.topics_max:
             return (
                 f"group {consumer.group_name} subscribes to {len(consumer.subscription_data_set)} topics, at most "
-                f"{limits.topics_max} are taken: split the group"
+                f"{limits.topics_max} are allowed: split the group"
             )
     return None
 
 
-# ---
+# --- all clients ---
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_TIMEOUT_S = 120.0  # four heartbeats
+HEARTBEAT_TIMEOUT_S = 120.0  # four heartbeat intervals
 SCAN_INTERVAL_S = 10.0
 
 _NO_MEMBERS: Mapping[Connection, Member] = {}
@@ -175,7 +176,7 @@ _NO_MEMBERS: Mapping[Connection, Member] = {}
 
 @dataclass(slots=True)
 class _ClientEntry:
-    """What one connection takes part in."""
+    """A client connection and its groups."""
 
     member: Member
     producing: set[str] = field(default_factory=set)
@@ -183,15 +184,15 @@ class _ClientEntry:
 
 
 class Clients:
-    """Changes on the event loop only. Time is an argument: seconds that never go back."""
+    """Use on the event loop only. `now` is monotonic time in seconds."""
 
     def __init__(
         self,
         on_members_changed: Callable[[ConsumerGroup], None] = lambda group: None,
-        on_disagreement: Callable[[Disagreement], None] = lambda found: None,
+        on_disagreement: Callable[[Disagreement], None] = lambda disagreement: None,
         limits: ClientLimits | None = None,
     ) -> None:
-        """`on_members_changed` is called when members or topics of a group have changed, with those who are left."""
+        """`on_members_changed` is called with the group after its members or topics have changed."""
         self._on_members_changed = on_members_changed
         self._on_disagreement = on_disagreement
         self._limits = limits or ClientLimits()
@@ -201,7 +202,7 @@ class Clients:
         self._by_client_id: dict[str, dict[Connection, Member]] = {}
         self._round_robin: dict[str, int] = {}
         self.disagreements = 0
-        """How often a member was found to subscribe unlike another of its group."""
+        """How often a member was found with other subscriptions than another member of its group."""
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class Clients:
         return self._groups
 
     def groups_of_topic(self, topic: str) -> set[str]:
-        """Groups whose members are here and subscribe to `topic`."""
+        """Groups with connected members that subscribe to `topic`."""
         return {name for name, group in self._groups.items() if topic in group.subscriptions}
 
     def producers(self, group: str) -> list[Member]:
@@ -222,12 +223,16 @@ class Clients:
         return list(self._producers)
 
     def find(self, client_id: str) -> Member | None:
-        """A client by its id, producer or consumer; of several connections, the open one that was heard last."""
-        found = self._by_client_id.get(client_id, _NO_MEMBERS).values()
-        return max((one for one in found if one.connection.is_open), key=lambda one: one.last_seen, default=None)
+        """A producer or consumer by its client id; of several connections, the open one with the newest heartbeat."""
+        members = self._by_client_id.get(client_id, _NO_MEMBERS).values()
+        return max(
+            (member for member in members if member.connection.is_open),
+            key=lambda member: member.last_seen,
+            default=None,
+        )
 
     def pick_producer(self, group: str) -> Member | None:
-        """One of the group's producers, each in turn: any of them can tell the outcome of a transaction."""
+        """One of the group's producers, round robin: any of them can resolve a transaction."""
         alive = [member for member in self.producers(group) if member.connection.is_open]
         if not alive:
             return None
@@ -239,8 +244,8 @@ class Clients:
     def heartbeat(
         self, connection: Connection, heartbeat: HeartbeatData, language: Language, version: int, now: float
     ) -> None:
-        """A client says that it lives, and what it takes part in. RequestFailed, with nothing changed, at a limit."""
-        if not connection.is_open:  # closed while its last bytes were read: nobody would remove it again
+        """Registers or renews a client and its groups. RequestFailed, with nothing changed, if a limit is exceeded."""
+        if not connection.is_open:  # closed while its last bytes were read: it would never be removed
             return
         self._check(connection, heartbeat)
         member = Member(heartbeat.client_id, connection, language, version, now)
@@ -264,25 +269,25 @@ class Clients:
         if group.subscribe(data.subscription_data_set) or is_new:
             self._on_members_changed(group)
         if disagreement is not None:
-            self._tell(disagreement)
+            self._report(disagreement)
 
-    def _tell(self, found: Disagreement) -> None:
+    def _report(self, disagreement: Disagreement) -> None:
         self.disagreements += 1
         log.warning(
-            "members of a group subscribe differently: the newest heartbeat wins and others miss messages; give them "
-            "one subscription, or groups of their own",
+            "members of a group have different subscriptions: the newest heartbeat wins and others miss messages; use "
+            "the same subscription, or separate groups",
             extra={
-                "group": found.group,
-                "topics": ", ".join(found.topics),
-                "client": found.client_id,
-                "other": found.other_client_id,
+                "group": disagreement.group,
+                "topics": ", ".join(disagreement.topics),
+                "client": disagreement.client_id,
+                "other": disagreement.other_client_id,
             },
         )
-        self._on_disagreement(found)
+        self._on_disagreement(disagreement)
 
     def _check(self, connection: Connection, heartbeat: HeartbeatData) -> None:
-        joining = {("producer", one.group_name) for one in heartbeat.producer_data_set}
-        joining |= {("consumer", one.group_name) for one in heartbeat.consumer_data_set}
+        joining = {("producer", producer.group_name) for producer in heartbeat.producer_data_set}
+        joining |= {("consumer", consumer.group_name) for consumer in heartbeat.consumer_data_set}
         entry = self._entries.get(connection)
         if entry is not None:
             joining |= {("producer", name) for name in entry.producing}
@@ -299,13 +304,13 @@ class Clients:
         members = consumers if role == "consumer" else self._producers.get(name, _NO_MEMBERS)
         if connection in members or len(members) < self._limits.members_max:
             return None
-        return f"group {name} has {len(members)} {role}s already, at most {self._limits.members_max} are taken"
+        return f"group {name} has {len(members)} {role}s, at most {self._limits.members_max} are allowed"
 
     def _entry(self, member: Member) -> _ClientEntry:
         entry = self._entries.get(member.connection)
         if entry is None:
             entry = self._entries[member.connection] = _ClientEntry(member)
-            member.connection.on_close(partial(self.forget, member.connection))
+            member.connection.on_close(partial(self.remove, member.connection))
         elif entry.member.client_id != member.client_id:
             self._remove_client_id(entry.member)
         entry.member = member
@@ -317,14 +322,14 @@ class Clients:
     def unregister(
         self, connection: Connection, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
-        """A client leaves a group; its connection may live on for others."""
+        """Removes a client from a group; its connection may stay in others."""
         if producer_group:
             self._leave_producers(connection, producer_group)
         if consumer_group:
             self._leave_consumers(connection, consumer_group)
 
-    def forget(self, connection: Connection) -> None:
-        """The connection is gone, and with it everything that went over it."""
+    def remove(self, connection: Connection) -> None:
+        """Removes all state of a closed connection."""
         entry = self._entries.get(connection)
         if entry is None:
             return
@@ -336,7 +341,7 @@ class Clients:
         del self._entries[connection]
 
     def expire(self, now: float) -> None:
-        """Removes who has been silent for too long. A connection of which nothing is left is closed, as Apache does."""
+        """Removes clients without a recent heartbeat. A connection without any group is closed, as in Apache."""
         since = now - HEARTBEAT_TIMEOUT_S
         for connection, entry in tuple(self._entries.items()):
             for name in [name for name in entry.producing if self._producers[name][connection].last_seen < since]:
@@ -344,8 +349,8 @@ class Clients:
             for name in [name for name in entry.consuming if self._groups[name].members[connection].last_seen < since]:
                 self._leave_consumers(connection, name)
             if entry.member.last_seen < since:
-                log.warning("client removed: no heartbeat for two minutes", extra=_facts(entry.member))
-                self.forget(connection)
+                log.warning("client removed: no heartbeat for two minutes", extra=_log_fields(entry.member))
+                self.remove(connection)
                 connection.close()
 
     def _leave_producers(self, connection: Connection, name: str) -> None:
@@ -367,16 +372,16 @@ class Clients:
         self._on_members_changed(group)
 
     def _remove_client_id(self, member: Member) -> None:
-        alike = self._by_client_id[member.client_id]
-        del alike[member.connection]
-        if not alike:
+        same = self._by_client_id[member.client_id]
+        del same[member.connection]
+        if not same:
             del self._by_client_id[member.client_id]
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- background job ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def expiry_scan(self, clock: Clock) -> AsyncIterator[None]:
-        """Looks for silent clients while the body runs."""
+        """Removes expired clients periodically while the body runs."""
 
         def scan() -> None:
             self.expire(clock.monotonic())
@@ -385,19 +390,18 @@ class Clients:
             yield
 
 
-def _facts(member: Member) -> dict[str, object]:
+def _log_fields(member: Member) -> dict[str, object]:
     return {"client": member.client_id, "peer": member.connection.peer}
 
 
-# --- member_notices ---
-#
-# Tells the members of a group that it has changed, so that they share out the queues anew at once.
-#
-# Without the notice they would find out by themselves, at their next rebalance up to 20 s later.
+# --- notification of members ---
 
 
 class RebalanceNotifier:
-    """Give `notices.members_changed` to `Clients`. Both the broker's switch and the group's must be on."""
+    """Notifies the members of a group of a change, so that they rebalance immediately and not up to 20 s later.
+
+    Pass `members_changed` to `Clients`. Enabled if both the broker's and the group's setting are on.
+    """
 
     def __init__(self, settings: BrokerSettings, config_of: Callable[[str], GroupConfig | None]) -> None:
         self._settings = settings

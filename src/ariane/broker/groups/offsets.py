@@ -1,9 +1,19 @@
-"""How far each group has come in each queue, kept in `consumerOffset.json` as Apache's broker has it.
+"""Committed consumer offsets, stored in `consumerOffset.json` in Apache's format, with a journal of recent commits.
 
     {"offsetTable":{"orders@billing":{0:125,1:126},"%RETRY%billing@billing":{0:0}}}
 
-An offset is the next one to consume. What was committed since the last save outlives a kill in the journal beside it
-(offset_journal.py). A crash of the machine loses it: those messages are consumed again, none is left out.
+An offset is the next one to consume. The table is saved every few seconds, as in Apache. Without the journal, commits
+since the last save would be lost when the process is killed. So each commit is also appended to a journal file without
+a sync: the page cache survives the process. A crash of the machine loses these commits: messages are consumed again,
+none is skipped.
+
+    consumerOffset.journal.7    boot 3f1c...           id of the machine's boot in which it was written
+                                orders@billing 0 126   topic@group, queue, offset
+                                orders@billing -       the pair was deleted
+
+Each snapshot of the table starts a new journal file; once the snapshot is saved, the older files are deleted. Journals
+of an earlier boot are not read: after a crash of the machine it is unknown which of their pages survived, and repeated
+consumption costs only time.
 """
 
 import logging
@@ -19,30 +29,17 @@ from ariane.store.disk import Disk, File, read_all
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.offsets import ConsumerOffsetTable
 
-# --- offset_journal ---
-#
-# Commits since the table of offsets was last saved, in files that a killed process leaves behind.
-#
-# The table is saved every few seconds, as Apache does; what was committed in between would be consumed again after a
-# kill. So each commit is also appended here, without a sync: the page cache outlives the process.
-#
-#     consumerOffset.journal.7    boot 3f1c...           the machine's boot in which it was written
-#                                 orders@billing 0 126   topic@group, queue, offset
-#                                 orders@billing -       the pair was deleted
-#
-# A snapshot of the table begins a new file; once it is saved, the files before that go. After a crash of the machine
-# its journals are not read: which of their pages and names survived is unknown, and commits that come again cost only
-# time.
+# --- journal ---
 
 log = logging.getLogger(__name__)
 
 _NAME = "consumerOffset.journal"
 _DELETED = "-"
-_FILE_BYTES = 1024 * 1024  # like every file of a store it never grows: zeros follow what is written
+_FILE_BYTES = 1024 * 1024  # preallocated, like every file of a store: zeros follow the written lines
 
 
 class OffsetJournal:
-    """For the event loop; a write costs a system call."""
+    """Journal of commits and deletions. Use on the event loop only; each write is one system call."""
 
     def __init__(self, disk: Disk, directory: Path, boot: str | None = None) -> None:
         self._disk = disk
@@ -55,11 +52,13 @@ class OffsetJournal:
 
     def replay(self) -> Iterator[tuple[str, int | None, int]]:
         """Key, queue and offset of each commit, oldest first; queue None when the pair was deleted."""
-        for number in self._numbers() if self._boot else ():  # where boots have no id, any may have been another
+        for number in (
+            self._numbers() if self._boot else ()
+        ):  # without a boot id, any journal may be from an earlier boot
             data = read_all(self._disk, self._path(number), _FILE_BYTES) or b""
             lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
             if lines[0] == f"boot {self._boot}":
-                yield from _commits(lines[1:-1])  # the last is empty, or was cut short
+                yield from _commits(lines[1:-1])  # the last line is empty or incomplete
 
     def append_commit(self, key: str, queue_id: int, offset: int) -> None:
         self._append(f"{key} {queue_id} {offset}\n")
@@ -68,7 +67,7 @@ class OffsetJournal:
         self._append(f"{key} {_DELETED}\n")
 
     def rotate(self) -> int:
-        """Begins a new file. What was noted until now lies in files up to this number."""
+        """Starts a new file. All earlier entries are in files up to the returned number."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -76,7 +75,7 @@ class OffsetJournal:
         return self._number - 1
 
     def delete_up_to(self, number: int) -> None:
-        """The table is saved with everything that these files say."""
+        """Deletes files whose entries are all in the saved table."""
         for old in self._numbers():
             if old <= number:
                 try:
@@ -93,9 +92,9 @@ class OffsetJournal:
             file.write(data, self._end)
             self._end += len(data)
             self._is_failing = False
-        except OSError as error:  # the table is saved all the same as soon as the disk takes it
+        except OSError as error:  # the table itself is saved as soon as the disk works again
             if not self._is_failing:
-                log.warning("commits not noted", extra={"reason": error.strerror})
+                log.warning("commits not written to the journal", extra={"reason": error.strerror})
             self._is_failing = True
 
     def _create_file(self) -> File:
@@ -121,28 +120,29 @@ def _commits(lines: list[str]) -> Iterator[tuple[str, int | None, int]]:
             yield key, None, 0
             continue
         if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-            log.warning("journal of offsets ends early", extra={"line": line[:200]})
+            log.warning("offset journal has an invalid line, the rest is ignored", extra={"line": line[:200]})
             return
         yield key, int(numbers[0]), int(numbers[1])
 
 
-# ---
+# --- table ---
 
 NO_OFFSET = -1
 _NO_OFFSETS: Mapping[int, int] = {}
 
 
 def can_be_committed(offset: int, queue_end: int) -> bool:
-    """Whether a client may store this offset; otherwise the one stored before stays.
+    """Whether a client may commit this offset; otherwise the stored one is unchanged.
 
-    Apache's 4.x broker takes any number. An offset beyond the end comes from a client that consumed what a crash of the
-    machine took from the log: stored, it would make the group leave out the messages that get those places.
+    Apache's 4.x broker accepts any number. An offset beyond the end comes from a client that consumed messages which
+    the log then lost in a crash of the machine. If it were stored, the group would skip the new messages that get these
+    offsets.
     """
     return 0 <= offset <= queue_end
 
 
 class ConsumerOffsets:
-    """Changes on the event loop only."""
+    """Committed offsets by group, topic and queue. Use on the event loop only."""
 
     def __init__(self, file: JsonTable | None, journal: OffsetJournal | None = None) -> None:
         self._autosave = Autosave(file, self._snapshot, self._saved)
@@ -151,7 +151,7 @@ class ConsumerOffsets:
         self._topics: dict[str, dict[str, dict[int, int]]] = {}  # by group, topic and queue
         self._groups: dict[str, set[str]] = {}  # by topic
         for key, queues in _load(file).items():
-            topic, _, group = key.partition("@")  # no topic holds an "@"
+            topic, _, group = key.partition("@")  # topic names contain no "@"
             for queue_id, offset in queues.items():
                 self._set(group, topic, queue_id, offset)
         if journal is not None:
@@ -160,7 +160,7 @@ class ConsumerOffsets:
     # --- looking up -------------------------------------------------------------------------------------------------
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
-        """-1 when the group has none there."""
+        """NO_OFFSET (-1) if the group has none."""
         return self.of(group, topic).get(queue_id, NO_OFFSET)
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
@@ -184,20 +184,20 @@ class ConsumerOffsets:
     # --- changing ---------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes any offset, also one that is lower than before: whoever reads again wants that."""
+        """Stores any offset, also a lower one: consumers may seek back."""
         before = self.get(group, topic, queue_id)
         if offset == before:
             return
         if offset < before:
             facts = {"group": group, "topic": topic, "queue": queue_id, "before": before, "now": offset}
-            log.info("a group goes back", extra=facts)
+            log.info("a group moved back", extra=facts)
         self._set(group, topic, queue_id, offset)
         if self._journal is not None:
             self._journal.append_commit(f"{topic}@{group}", queue_id, offset)
         self._autosave.mark_changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """The target group continues where the source is now."""
+        """Copies the offsets of the source group to the target group."""
         for queue_id, offset in tuple(self.of(source, topic).items()):
             self.commit(target, topic, queue_id, offset)
 
@@ -206,7 +206,7 @@ class ConsumerOffsets:
             self._delete(group, topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Offsets of a deleted topic must not outlive it: a new topic of that name begins at 0."""
+        """Deletes the offsets of a deleted topic: a new topic of that name starts at 0."""
         for group in self.groups_of(topic):
             self._delete(group, topic)
 
@@ -217,11 +217,10 @@ class ConsumerOffsets:
         self._autosave.mark_changed()
 
     def clamp_to_queue_ends(self, end_of: Callable[[str, int], int]) -> int:
-        """Lowers offsets that lie beyond their queue's end; how many there were.
+        """Lowers offsets that are beyond the end of their queue; returns how many.
 
-        For the start of a broker that is its log's only writer. When a crash of the machine took the end of the log,
-        offsets may have been saved that reach into what is gone. New messages get those places, and a group that kept
-        its offset would leave them out.
+        For the start of a broker that is the only writer of its log. After a crash of the machine that truncated the
+        log, saved offsets may point into the lost part. New messages get these offsets, and a group would skip them.
         """
         beyond = [
             (group, topic, queue_id, offset, end)
@@ -232,7 +231,7 @@ class ConsumerOffsets:
         ]
         for group, topic, queue_id, offset, end in beyond:
             facts = {"group": group, "topic": topic, "queue": queue_id, "offset": offset, "end": end}
-            log.warning("offset beyond the end of its queue: lowered", extra=facts)
+            log.warning("offset was beyond the end of its queue, lowered", extra=facts)
             self.commit(group, topic, queue_id, end)
         return len(beyond)
 
@@ -251,7 +250,7 @@ class ConsumerOffsets:
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """At once; blocks until the file is durable."""
+        """Blocks until the file is durable."""
         self._autosave.save()
 
     async def save_if_changed(self) -> None:
@@ -259,7 +258,7 @@ class ConsumerOffsets:
 
     @asynccontextmanager
     async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
-        """Saves what changed every `interval_s` while the body runs, and when it ends."""
+        """Saves changes every `interval_s` while the body runs, and when it ends."""
         async with self._autosave.run(clock, interval_s):
             yield
 
@@ -289,27 +288,27 @@ def _load(file: JsonTable | None) -> Mapping[str, Mapping[int, int]]:
     try:
         return coerce(ConsumerOffsetTable, content).offset_table
     except WireError as error:
-        raise StoreCorrupt(f"{file.path} is no table of offsets: {error}; restore it from its .bak") from None
+        raise StoreCorrupt(f"{file.path} is not a valid offset table: {error}; restore it from its .bak") from None
 
 
-# --- correction ---
-#
-# Where a group that follows others may go on: behind the slowest of them.
-#
-# A tool asks this before it moves consumption of a topic from one group to others. Pure.
+# --- GET_CORRECTION_OFFSETS ---
 
 NO_LIMIT = 2**63 - 1
-"""Every other group is ahead of the compared one already: nothing holds it back."""
+"""All other groups are ahead of the compared one (Apache's Long.MAX_VALUE)."""
 
 
 def correction_offsets(
-    groups: Iterable[Mapping[int, int]], compared: Mapping[int, int], queue_begins: Mapping[int, int]
+    groups: Iterable[Mapping[int, int]], compared: Mapping[int, int], min_offsets: Mapping[int, int]
 ) -> dict[int, int]:
-    """By queue id: the smallest offset of `groups` that is still in the queue, FREE where it passes `compared`."""
+    """By queue id: the smallest offset of `groups` that is still in the queue, NO_LIMIT where it is beyond `compared`.
+
+    A tool that moves consumption of a topic from one group to others uses this as the start offset: the slowest of the
+    groups misses nothing.
+    """
     smallest: dict[int, int] = {}
     for offsets in groups:
         for queue_id, offset in offsets.items():
-            if offset >= queue_begins.get(queue_id, 0):
+            if offset >= min_offsets.get(queue_id, 0):
                 smallest[queue_id] = min(offset, smallest.get(queue_id, NO_LIMIT))
     for queue_id, offset in compared.items():
         if smallest.get(queue_id, NO_LIMIT) > offset:

@@ -1,9 +1,9 @@
-"""Moving a group to another place: to a time, to the end, to an offset.
+"""Resets the offsets of a group: to a time, to the end of the queues, or to an offset.
 
-Where its members are connected, they are told: each drops its queues, waits for work in hand, and goes on from the new
-offset. The broker's own offsets are set, too. That alone moves a group that is not connected, or whose members do not
-read the topic, and it outlives a member that dies between the notice and its next commit. (Apache's broker leaves that
-to the tool, which writes each offset by itself when it hears CONSUMER_NOT_ONLINE; the outcome is the same.)
+Connected members are notified: each drops its queues, waits for messages in progress, and continues at the new offset.
+The broker's committed offsets are set too. That alone resets a group without connected members or whose members do not
+subscribe to the topic, and it covers a member that dies between the notification and its next commit. (Apache's broker
+leaves this to the tool, which writes each offset itself after CONSUMER_NOT_ONLINE; the result is the same.)
 """
 
 import asyncio
@@ -30,23 +30,25 @@ from ariane.wire.requests.offsets import GetClientStatus, OffsetsByQueue, ResetC
 log = logging.getLogger(__name__)
 
 TO_THE_END = -1
-"""Instead of a time."""
-_ANY = -1  # how 5.x leaves out a queue or an offset
-_CLIENT_VERSION_MIN = 28  # 3.0.7-SNAPSHOT: older clients know neither RESET_CONSUMER_CLIENT_OFFSET nor the status call
+"""The value of `timestamp` that means the end of the queue."""
+_ANY = -1  # 5.x sends this for a missing queue or offset
+_CLIENT_VERSION_MIN = (
+    28  # 3.0.7-SNAPSHOT: older clients support neither RESET_CONSUMER_CLIENT_OFFSET nor the status request
+)
 
 
-def reset_target(current: int, wanted: int, *, force: bool) -> int:
-    """Where one queue goes: only back, unless forced. Without an offset there is nothing to be lost by moving."""
-    return wanted if force or current == NO_OFFSET or wanted < current else current
+def reset_target(current: int, target: int, *, force: bool) -> int:
+    """The new offset of one queue: only backwards, unless forced or the group has no offset."""
+    return target if force or current == NO_OFFSET or target < current else current
 
 
 def check_client_versions(group: ConsumerGroup) -> None:
-    """All members or none: half a group that moves would be worse than none."""
+    """RequestFailed unless all members support the request: resetting a part of a group would be worse than nothing."""
     for member in group.members.values():
         if member.version < _CLIENT_VERSION_MIN:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"client {member.client_id} of group {group.name} is too old for this (version {member.version}, "
+                f"client {member.client_id} of group {group.name} does not support this (version {member.version}, "
                 f"at least {_CLIENT_VERSION_MIN} needed): upgrade it, or stop the group first",
             )
 
@@ -61,13 +63,13 @@ class OffsetResets:
     store: MessageStore
 
     async def reset(self, request: ResetOffsets) -> OffsetsByQueue:
-        """Moves the group and returns where to. RequestFailed, with nothing moved, when that cannot be."""
+        """Resets the group and returns the new offsets. RequestFailed, with nothing changed, if it is not possible."""
         targets = await self._targets(request)
         online = self.clients.group(request.group)
         if online is not None and request.topic in online.subscriptions:
             check_client_versions(online)
-            self._tell(online, request, self._by_queue(request.topic, targets))
-        # Members that broadcast keep their offsets to themselves: one here would only look like a lag.
+            self._notify(online, request, self._by_queue(request.topic, targets))
+        # Broadcasting members store their offsets locally: an offset here would only show as lag.
         if online is None or online.message_model is not MessageModel.BROADCASTING:
             for queue_id, offset in targets.items():
                 self.offsets.commit(request.group, request.topic, queue_id, offset)
@@ -78,23 +80,23 @@ class OffsetResets:
         config = self.topics.get(request.topic)
         if config is None:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.topic} does not exist on this broker")
-        self._check_known(request.group)
+        self._check_group_exists(request.group)
         if request.offset is not None and request.offset != _ANY:
             return self._to_offset(request, config, request.offset)
-        wanted = {
-            queue_id: await self._by_time(request.topic, queue_id, request.timestamp)
+        target = {
+            queue_id: await self._offset_at_time(request.topic, queue_id, request.timestamp)
             for queue_id in self._queues(request, config)
         }
-        # Only now, when nothing more is waited for: members go on committing meanwhile.
+        # After the last await: members keep committing meanwhile.
         return {
             queue_id: reset_target(
                 self.offsets.get(request.group, request.topic, queue_id), offset, force=request.is_force
             )
-            for queue_id, offset in wanted.items()
+            for queue_id, offset in target.items()
         }
 
-    def _check_known(self, group: str) -> None:
-        """A misspelt group would be moved without a word, and the right one left where it is."""
+    def _check_group_exists(self, group: str) -> None:
+        """Rejects an unknown group: a misspelt name would otherwise be reset silently."""
         if self.groups.get(group) is None and self.clients.group(group) is None and not self.offsets.topics_of(group):
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -102,9 +104,9 @@ class OffsetResets:
             )
 
     def _to_offset(self, request: ResetOffsets, config: TopicConfig, offset: int) -> dict[int, int]:
-        """Whoever names one queue and one offset means it: forwards, too."""
+        """An explicit queue and offset is always applied, also forwards."""
         if request.queue_id is None or request.queue_id == _ANY:
-            raise RequestFailed(ResponseCode.INVALID_PARAMETER, f"offset {offset} of which queue? queueId is missing")
+            raise RequestFailed(ResponseCode.INVALID_PARAMETER, f"offset {offset} needs a queueId")
         (queue_id,) = self._queues(request, config)
         queue = self.store.components.queues.get(request.topic, queue_id)
         low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
@@ -126,7 +128,7 @@ class OffsetResets:
             )
         return range(request.queue_id, request.queue_id + 1)
 
-    async def _by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+    async def _offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         queue = self.store.components.queues.get(topic, queue_id)
         if queue is None:
             return 0
@@ -134,7 +136,7 @@ class OffsetResets:
             return queue.max_offset
         return await run_in_executor(self.store.lookup.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
-    def _tell(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
+    def _notify(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():
             tell_peer(member.connection, _notice(request, member, offsets))
 
@@ -158,9 +160,7 @@ def _notice(request: ResetOffsets, member: Member, offsets: OffsetsByQueue) -> R
     )
 
 
-# --- member_status ---
-#
-# Asking the members of a group where they are: all at once, and those that stay silent are left out.
+# --- offsets of connected members ---
 
 _TIMEOUT_S = 5.0
 
@@ -168,21 +168,21 @@ Positions = dict[MessageQueue, QueueOffset]
 
 
 async def offsets_of_members(group: ConsumerGroup, topic: str, client_id: str | None) -> dict[str, Positions]:
-    """By client id; of `client_id` alone when it is given."""
+    """Queries all members concurrently, or only `client_id`; by client id, without members that fail to respond."""
     check_client_versions(group)
-    asked = {
+    members = {
         member.client_id: member
         for member in group.members.values()
         if client_id is None or member.client_id == client_id
     }
-    responses = await asyncio.gather(*(_positions(member, group.name, topic) for member in asked.values()))
-    return {name: found for name, found in zip(asked, responses, strict=True) if found is not None}
+    responses = await asyncio.gather(*(_positions(member, group.name, topic) for member in members.values()))
+    return {name: offsets for name, offsets in zip(members, responses, strict=True) if offsets is not None}
 
 
 async def _positions(member: Member, group: str, topic: str) -> Positions | None:
     try:
         response = await ask_peer(member.connection, GetClientStatus(topic=topic, group=group), _TIMEOUT_S)
     except ArianeError as error:
-        log.warning("client does not tell its offsets", extra={"client": member.client_id, "reason": str(error)})
+        log.warning("client did not return its offsets", extra={"client": member.client_id, "reason": str(error)})
         return None
     return response.body.message_queue_table

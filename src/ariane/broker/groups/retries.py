@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK: a consumer could not use a message. Where it goes then is said in dead_letters.py."""
+"""Handler of CONSUMER_SEND_MSG_BACK: stores a message that a consumer failed to process (see dead_letters.py)."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from ariane.wire.message_id import offset_message_id
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.send import SendBack
 
-# A consumer never gets a message from these. Sent back from here, a half message would be seen without a commit.
+# Consumers never receive messages of these topics. A half message sent back would become visible without a commit.
 _NEVER_CONSUMED = frozenset({SCHEDULE, TIMER, TRANS_HALF, TRANS_OP})
 
 
@@ -35,31 +35,32 @@ class RetryHandlers:
 
     @handles(SendBack)
     async def send_back(self, request: SendBack, call: Call) -> Response:
-        """SUCCESS only when the message is stored, durably where that is promised: the consumer then forgets it."""
+        """SUCCESS only when the message is stored, durably if so configured: the consumer then drops it."""
         group = self.groups.find(request.group)
         self._check_writable()
-        if group.retry_queue_nums <= 0:  # the group was set up to give failed messages up
+        if group.retry_queue_nums <= 0:  # the group is configured to drop failed messages
             return Response()
         retry_topic(self.topics, group, unit_mode=request.unit_mode)
-        record, view = await self._consumed(request.offset)
-        named = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
+        record, view = await self._read_message(request.offset)
+        client_limit = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = sent_back(
             incoming_of(record),
             offset_message_id(view.store_host, view.physical_offset),
             group,
             request.delay_level,
-            attempts_max(group, named),
+            attempts_max(group, client_limit),
             self.topics,
         )
         try:
             stored = self.intake.put(message)
         except StoreError as error:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message is not sent back: {error}") from error
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message was not sent back: {error}") from error
         self._count(message, group.group_name, stored.size)
         code = await self.intake.durable(stored)
         if code != ResponseCode.SUCCESS:
             raise RequestFailed(
-                ResponseCode.SYSTEM_ERROR, f"{ResponseCode(code).name}: the message is sent back, perhaps not durably"
+                ResponseCode.SYSTEM_ERROR,
+                f"{ResponseCode(code).name}: the message was sent back, but may not be durable",
             )
         return Response()
 
@@ -72,16 +73,16 @@ class RetryHandlers:
         if not self.settings.permission & Permission.WRITE:
             raise RequestFailed(
                 ResponseCode.NO_PERMISSION,
-                f"broker {self.settings.name} takes no messages (brokerPermission = {self.settings.permission}): "
+                f"broker {self.settings.name} rejects messages (brokerPermission = {self.settings.permission}): "
                 "send to another one",
             )
 
-    async def _consumed(self, offset: int) -> tuple[memoryview, RecordView]:
+    async def _read_message(self, offset: int) -> tuple[memoryview, RecordView]:
         record = await run_in_executor(self.lookup.record_at_steps(offset)) if offset >= 0 else None
         view = None if record is None else verify(record, check_body_crc=False)
         if record is None or not isinstance(view, RecordView) or view.topic in _NEVER_CONSUMED:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"no message that a consumer can have begins at offset {offset}: it is deleted, or on another broker",
+                f"no consumable message starts at offset {offset}: it was deleted, or is on another broker",
             )
         return record, view

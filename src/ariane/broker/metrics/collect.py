@@ -1,4 +1,18 @@
-"""All numbers of a broker, as rows of a page. In small steps: between them others get their turn on the loop."""
+"""Collects all metrics of a broker for one scrape, in small steps that do not block the event loop.
+
+Consumer lag is computed per group and topic as in RocketMQ 5.x:
+
+    queue    ├──── consumed ────┼──── in flight ────┼──── ready ────┤
+             0              committed            pulled            end
+                                └────────────── lag ───────────────┘
+
+Unlike Apache, groups without connected members are included, by their committed offsets: their lag is what operators
+want alerts for. A queue without a committed offset counts as consumed, as in Apache.
+
+The age of messages needs their store times, which are read for many messages at once in a thread, because most are no
+longer in the page cache. The oldest of several messages is the first one in the log, so each group needs one read per
+topic, regardless of the number of queues.
+"""
 
 import asyncio
 import errno
@@ -12,7 +26,7 @@ from typing import NamedTuple
 from ariane import __version__
 from ariane.broker.components import Components
 from ariane.broker.groups.lag import ConsumeProgress
-from ariane.broker.metrics import exposition
+from ariane.broker.metrics import exposition as catalog
 from ariane.broker.metrics.exposition import Exposition
 from ariane.broker.stats.counters import SIZE_BITS_MAX, Counters, Histogram
 from ariane.model.group import ConsumeType
@@ -24,19 +38,14 @@ from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.wire.codes import Language, Version
 from ariane.wire.record.layout import HEAD_V4, head_of
 
-# --- store_times ---
-#
-# When messages were stored, looked up for many at once in a thread: most lie where the page cache has lost them.
-#
-# Of several messages the oldest is the one that lies first in the log. So a group costs one look into the log for each
-# of its topics, however many queues these have.
+# --- store times ---
 
 _HEAD_BYTES_MAX = head_of(0x30).size
 _SYS_FLAG, _STORE_TIMESTAMP, _PHYSICAL_OFFSET = 7, 10, 6
 
 
 class RecordPosition(NamedTuple):
-    """A record in the log. The segment is found on the loop, where the list of segments changes."""
+    """A record in the log. The segment is looked up on the event loop, where the list of segments changes."""
 
     segment: Segment
     physical: int
@@ -48,7 +57,7 @@ def position_of(commit_log: CommitLog, physical: int | None) -> RecordPosition |
 
 
 def store_times_ms(positions: Sequence[RecordPosition | None]) -> list[int | None]:
-    """For a thread. None for what is not there, or no longer."""
+    """Blocking, for a thread. None for records that do not exist any more."""
     return [None if position is None else _store_time_ms(position) for position in positions]
 
 
@@ -65,24 +74,15 @@ def _store_time_ms(position: RecordPosition) -> int | None:
 def _of_head(head: bytes, physical: int) -> int | None:
     if len(head) < HEAD_V4.size:
         return None
-    shape = head_of(HEAD_V4.unpack_from(head)[_SYS_FLAG])
-    if len(head) < shape.size:
+    layout = head_of(HEAD_V4.unpack_from(head)[_SYS_FLAG])
+    if len(head) < layout.size:
         return None
-    fields = shape.unpack_from(head)
-    found: int = fields[_STORE_TIMESTAMP]
-    return found if fields[_PHYSICAL_OFFSET] == physical else None
+    fields = layout.unpack_from(head)
+    store_time_ms: int = fields[_STORE_TIMESTAMP]
+    return store_time_ms if fields[_PHYSICAL_OFFSET] == physical else None
 
 
-# --- consumer_lag ---
-#
-# How far each group is behind in each of its topics, as RocketMQ 5.x counts it.
-#
-#     queue    ├──── consumed ────┼──── in flight ────┼──── ready ────┤
-#              0              committed            pulled            end
-#                                 └────────────── lag ───────────────┘
-#
-# Unlike Apache, groups that are not connected are told too, by the offsets that they left: theirs is the lag that one
-# wants to be woken for. A queue without a committed offset counts as consumed, as at Apache's.
+# --- consumer lag ---
 
 
 @dataclass(slots=True)
@@ -93,13 +93,14 @@ class Lag:
     in_flight: int = 0
     ready: int = 0
     unconsumed: RecordPosition | None = None
-    """The oldest message that is not consumed, and the oldest that was not pulled."""
+    """The oldest message that is not consumed."""
     unpulled: RecordPosition | None = None
+    """The oldest message that was not pulled."""
 
 
 def lags_of(group: str, progress: ConsumeProgress, counters: Counters) -> Iterator[IoSteps[Lag]]:
-    """Of one group, topic by topic: those in which it has offsets, but for those that its members gave up, and those
-    that its members have just begun with."""
+    """The lag of one group by topic: topics in which it has offsets, except those its members have unsubscribed from,
+    and topics that its members have just subscribed to."""
     configs = {config.topic_name: config for config in progress.topics_of(group)}
     online = progress.clients.group(group)
     for topic in () if online is None else tuple(online.subscriptions):
@@ -125,24 +126,19 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
         lag.messages += end - consumed
         lag.in_flight += max(0, taken - consumed)
         lag.ready += end - taken
-        unconsumed += _where((yield from queue.physical_offset_steps(consumed)))
-        unpulled += _where((yield from queue.physical_offset_steps(taken)))
+        unconsumed += _as_list((yield from queue.physical_offset_steps(consumed)))
+        unpulled += _as_list((yield from queue.physical_offset_steps(taken)))
     log = progress.store.components.commit_log
     lag.unconsumed = position_of(log, min(unconsumed, default=None))
     lag.unpulled = position_of(log, min(unpulled, default=None))
     return lag
 
 
-def _where(physical: int | None) -> list[int]:
+def _as_list(physical: int | None) -> list[int]:
     return [] if physical is None else [physical]
 
 
-# --- client_versions ---
-#
-# The release of a client by its number, as Apache's MQVersion has it.
-#
-# From 4.1.0 on the numbers run without a gap: ten patches for each minor version up to 4.9, a snapshot before each
-# release, and 5.0.0 after 4.9.9.
+# --- names of client versions ---
 
 _FIRST = int(Version.V4_1_0_SNAPSHOT)
 _PATCHES = 10
@@ -151,7 +147,11 @@ _AFTER_ALL = _FIRST + 2 * _PATCHES * (_MINORS_OF_4 + 10)  # after 5.9.9
 
 
 def version_name(number: int) -> str:
-    """Such as v4_9_8; the number itself for what is older or unknown."""
+    """The release of a version number, such as v4_9_8; the number itself if it is older than 4.1.0 or unknown.
+
+    In Apache's MQVersion the numbers have no gaps from 4.1.0 on: ten patch releases per minor version up to 4.9, a
+    snapshot before each release, and 5.0.0 after 4.9.9.
+    """
     if not _FIRST <= number < _AFTER_ALL:
         return str(number)
     release, is_release = divmod(number - _FIRST, 2)
@@ -160,10 +160,10 @@ def version_name(number: int) -> str:
     return f"v{major}_{minor}_{patch}" + ("" if is_release else "_snapshot")
 
 
-# ---
+# --- collector ---
 
 TIMES_MAX = 2_000
-"""Messages whose age is looked up for one page: more might keep the disk busy for longer than Prometheus waits."""
+"""Messages whose store time is read per scrape: more could take longer than Prometheus waits."""
 
 _STEPS_PER_YIELD = 100
 _LOCAL_DISK = ("local", "disk")
@@ -186,96 +186,96 @@ class MetricsCollector:
         )
 
     async def collect(self) -> Exposition:
-        page = Exposition(self._base, self._components.settings.metrics_series_max)
-        self._broker(page)
-        self._store(page)
-        self._histograms(page)
-        self._small_counters(page)
+        exposition = Exposition(self._base, self._components.settings.metrics_series_max)
+        self._broker(exposition)
+        self._store(exposition)
+        self._histograms(exposition)
+        self._small_counters(exposition)
         for steps in (self._puts, self._gets, self._dead_letters, self._outcomes, self._producers, self._consumers):
-            await _run_yielding(steps(page))
-        await self._lags(page)
-        await self._disk(page)
-        return page
+            await _run_yielding(steps(exposition))
+        await self._lags(exposition)
+        await self._disk(exposition)
+        return exposition
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
-    def _broker(self, page: Exposition) -> None:
+    def _broker(self, exposition: Exposition) -> None:
         components = self._components
-        page.add(exposition.BROKER_PERMISSION, components.settings.permission)
-        page.add(exposition.TOPICS, len(components.topics.all()))
-        page.add(exposition.GROUPS, len(components.groups.all()))
-        page.add(exposition.WATERMARK, components.intake.waiting, "send")
-        page.add(exposition.BUILD, 1, __version__, platform.python_version())
-        page.add(exposition.BOOTED, components.booted_ms / 1000)
-        page.add(exposition.PARKED_PULLS, len(components.parked))
-        page.add(exposition.DISAGREEMENTS, components.clients.disagreements)
+        exposition.add(catalog.BROKER_PERMISSION, components.settings.permission)
+        exposition.add(catalog.TOPICS, len(components.topics.all()))
+        exposition.add(catalog.GROUPS, len(components.groups.all()))
+        exposition.add(catalog.WATERMARK, components.intake.waiting, "send")
+        exposition.add(catalog.BUILD, 1, __version__, platform.python_version())
+        exposition.add(catalog.BOOTED, components.booted_ms / 1000)
+        exposition.add(catalog.PARKED_PULLS, len(components.parked))
+        exposition.add(catalog.DISAGREEMENTS, components.clients.disagreements)
 
-    def _store(self, page: Exposition) -> None:
+    def _store(self, exposition: Exposition) -> None:
         components, store = self._components, self._components.store.store
         behind = store.components.commit_log.max_offset - store.flusher.flushed_to
         enqueued = self._counters.puts.get(TIMER)
         transactions = components.transactions
-        page.add(exposition.WRITABLE, store.write_error is None)
-        page.add(exposition.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
-        page.add(exposition.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
-        page.add(exposition.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)
-        page.add(exposition.TIMING_MESSAGES, components.timer.pending, *_LOCAL_DISK)
-        page.add(exposition.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
-        page.add(exposition.TIMER_DEQUEUED, self._counters.timer_deliveries, *_LOCAL_DISK)
-        page.add(exposition.TIMER_DROPPED, components.timer.dropped)
-        page.add(exposition.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
+        exposition.add(catalog.WRITABLE, store.write_error is None)
+        exposition.add(catalog.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
+        exposition.add(catalog.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
+        exposition.add(catalog.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)
+        exposition.add(catalog.TIMING_MESSAGES, components.timer.pending, *_LOCAL_DISK)
+        exposition.add(catalog.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
+        exposition.add(catalog.TIMER_DEQUEUED, self._counters.timer_deliveries, *_LOCAL_DISK)
+        exposition.add(catalog.TIMER_DROPPED, components.timer.dropped)
+        exposition.add(catalog.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
 
-    def _histograms(self, page: Exposition) -> None:
-        page.add_histogram(exposition.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))
-        page.add_histogram(exposition.APPENDS, self._counters.append_s)
-        page.add_histogram(exposition.SYNCS, self._counters.sync_s)
-        page.add_histogram(exposition.COLD_READS, self._counters.cold_read_s)
+    def _histograms(self, exposition: Exposition) -> None:
+        exposition.add_histogram(catalog.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))
+        exposition.add_histogram(catalog.APPENDS, self._counters.append_s)
+        exposition.add_histogram(catalog.SYNCS, self._counters.sync_s)
+        exposition.add_histogram(catalog.COLD_READS, self._counters.cold_read_s)
 
-    def _small_counters(self, page: Exposition) -> None:
+    def _small_counters(self, exposition: Exposition) -> None:
         for reason, times in self._counters.rejected_sends.items():
-            page.add(exposition.REJECTED_SENDS, times, reason)
+            exposition.add(catalog.REJECTED_SENDS, times, reason)
         for level, messages in self._counters.level_deliveries.items():
-            page.add(exposition.DELAY_DELIVERIES, messages, str(level))
-        page.add(exposition.PULLS, self._counters.found, "found")
-        page.add(exposition.PULLS, self._counters.missed, "nothing")
+            exposition.add(catalog.DELAY_DELIVERIES, messages, str(level))
+        exposition.add(catalog.PULLS, self._counters.found, "found")
+        exposition.add(catalog.PULLS, self._counters.missed, "nothing")
 
     # --- topics and groups: generators that yield after each step ---------------------------------------------------
 
-    def _puts(self, page: Exposition) -> Iterator[None]:
+    def _puts(self, exposition: Exposition) -> Iterator[None]:
         ordered_puts = self._counters.ordered_puts
         for topic, counter in tuple(self._counters.puts.items()):
             is_system = _flag(self._components.topics.is_system(topic))
             ordered = ordered_puts.get(topic)
             messages, size = (0, 0) if ordered is None else (ordered.messages, ordered.bytes)
             kind = _TYPE_OF_TOPIC.get(topic, "normal")
-            page.add(exposition.MESSAGES_IN, counter.messages - messages, topic, kind, is_system)
-            page.add(exposition.THROUGHPUT_IN, counter.bytes - size, topic, kind, is_system)
+            exposition.add(catalog.MESSAGES_IN, counter.messages - messages, topic, kind, is_system)
+            exposition.add(catalog.THROUGHPUT_IN, counter.bytes - size, topic, kind, is_system)
             if messages:
-                page.add(exposition.MESSAGES_IN, messages, topic, "fifo", is_system)
-                page.add(exposition.THROUGHPUT_IN, size, topic, "fifo", is_system)
+                exposition.add(catalog.MESSAGES_IN, messages, topic, "fifo", is_system)
+                exposition.add(catalog.THROUGHPUT_IN, size, topic, "fifo", is_system)
             yield
 
-    def _gets(self, page: Exposition) -> Iterator[None]:
+    def _gets(self, exposition: Exposition) -> Iterator[None]:
         for (topic, group), counter in tuple(self._counters.gets.items()):
             labels = topic, group, self._is_system(topic, group)
-            page.add(exposition.MESSAGES_OUT, counter.messages, *labels)
-            page.add(exposition.THROUGHPUT_OUT, counter.bytes, *labels)
+            exposition.add(catalog.MESSAGES_OUT, counter.messages, *labels)
+            exposition.add(catalog.THROUGHPUT_OUT, counter.bytes, *labels)
             yield
 
-    def _dead_letters(self, page: Exposition) -> Iterator[None]:
+    def _dead_letters(self, exposition: Exposition) -> Iterator[None]:
         for (topic, group), counter in tuple(self._counters.dead_letters.items()):
-            page.add(exposition.SENT_TO_DLQ, counter.messages, group, topic, self._is_system(topic, group))
+            exposition.add(catalog.SENT_TO_DLQ, counter.messages, group, topic, self._is_system(topic, group))
             yield
         for (topic, group), counter in tuple(self._counters.send_backs.items()):
-            page.add(exposition.SEND_BACKS, counter.messages, group, topic)
+            exposition.add(catalog.SEND_BACKS, counter.messages, group, topic)
             yield
 
-    def _outcomes(self, page: Exposition) -> Iterator[None]:
+    def _outcomes(self, exposition: Exposition) -> Iterator[None]:
         for topic, counter in tuple(self._counters.commits.items()):
-            page.add(exposition.COMMITS, counter.messages, topic)
+            exposition.add(catalog.COMMITS, counter.messages, topic)
             yield
         for topic, counter in tuple(self._counters.rollbacks.items()):
-            page.add(exposition.ROLLBACKS, counter.messages, topic)
+            exposition.add(catalog.ROLLBACKS, counter.messages, topic)
             yield
 
     def _lag_labels(self, topic: str, group: str) -> tuple[str, str, str, str]:
@@ -287,59 +287,63 @@ class MetricsCollector:
 
     # --- clients ----------------------------------------------------------------------------------------------------
 
-    def _producers(self, page: Exposition) -> Iterator[None]:
+    def _producers(self, exposition: Exposition) -> Iterator[None]:
         clients = self._components.clients
         counts: Counter[tuple[str, str]] = Counter()
         for group in clients.producer_groups():
-            counts.update((_language(one.language), version_name(one.version)) for one in clients.producers(group))
+            counts.update(
+                (_language(member.language), version_name(member.version)) for member in clients.producers(group)
+            )
             yield
         for labels, members in counts.items():
-            page.add(exposition.PRODUCER_CONNECTIONS, members, *labels, _REMOTING)
+            exposition.add(catalog.PRODUCER_CONNECTIONS, members, *labels, _REMOTING)
 
-    def _consumers(self, page: Exposition) -> Iterator[None]:
+    def _consumers(self, exposition: Exposition) -> Iterator[None]:
         for group in tuple(self._components.clients.groups().values()):
             mode = _MODES.get(group.consume_type, "") if group.consume_type is not None else ""
-            counts = Counter((_language(one.language), version_name(one.version)) for one in group.members.values())
+            counts = Counter(
+                (_language(member.language), version_name(member.version)) for member in group.members.values()
+            )
             is_system = _flag(group.name.lower().startswith(_SYSTEM_GROUPS))
             for (language, version), members in counts.items():
                 labels = (group.name, language, version, mode, _REMOTING, is_system)
-                page.add(exposition.CONSUMER_CONNECTIONS, members, *labels)
+                exposition.add(catalog.CONSUMER_CONNECTIONS, members, *labels)
             yield
 
-    # --- what has to be looked up -----------------------------------------------------------------------------------
+    # --- values that need disk reads --------------------------------------------------------------------------------
 
-    async def _lags(self, page: Exposition) -> None:
+    async def _lags(self, exposition: Exposition) -> None:
         lags: list[Lag] = []
         for group in tuple(self._components.groups.all()):
-            for found in lags_of(group, self._progress, self._counters):
-                lags.append(await run_in_executor(found))
-                self._add_lag(page, lags[-1])
+            for steps in lags_of(group, self._progress, self._counters):
+                lags.append(await run_in_executor(steps))
+                self._add_lag(exposition, lags[-1])
                 if len(lags) % _STEPS_PER_YIELD == 0:
                     await asyncio.sleep(0)
-        looked_up = lags[: self._times_max // 2]
-        positions = [position for lag in looked_up for position in (lag.unconsumed, lag.unpulled)]
+        with_times = lags[: self._times_max // 2]
+        positions = [position for lag in with_times for position in (lag.unconsumed, lag.unpulled)]
         times = iter(await asyncio.to_thread(store_times_ms, positions))
         now_ms = self._components.clock.now_ms()
-        for lag in looked_up:
+        for lag in with_times:
             labels = self._lag_labels(lag.topic, lag.group)
-            page.add(exposition.LAG_LATENCY, _age_ms(next(times), now_ms), *labels)
-            page.add(exposition.QUEUEING_LATENCY, _age_ms(next(times), now_ms), *labels)
-        for metric in (exposition.LAG_LATENCY, exposition.QUEUEING_LATENCY):
-            page.dropped[metric.name] += len(lags) - len(looked_up)
+            exposition.add(catalog.LAG_LATENCY, _age_ms(next(times), now_ms), *labels)
+            exposition.add(catalog.QUEUEING_LATENCY, _age_ms(next(times), now_ms), *labels)
+        for metric in (catalog.LAG_LATENCY, catalog.QUEUEING_LATENCY):
+            exposition.dropped[metric.name] += len(lags) - len(with_times)
 
-    def _add_lag(self, page: Exposition, lag: Lag) -> None:
+    def _add_lag(self, exposition: Exposition, lag: Lag) -> None:
         labels = self._lag_labels(lag.topic, lag.group)
-        page.add(exposition.LAG_MESSAGES, lag.messages, *labels)
-        page.add(exposition.INFLIGHT, lag.in_flight, *labels)
-        page.add(exposition.READY, lag.ready, *labels)
+        exposition.add(catalog.LAG_MESSAGES, lag.messages, *labels)
+        exposition.add(catalog.INFLIGHT, lag.in_flight, *labels)
+        exposition.add(catalog.READY, lag.ready, *labels)
 
-    async def _disk(self, page: Exposition) -> None:
+    async def _disk(self, exposition: Exposition) -> None:
         store = self._components.store.store.components
         position = position_of(store.commit_log, store.commit_log.min_offset)
         (oldest_ms,) = await asyncio.to_thread(store_times_ms, [position])
         if oldest_ms is not None:
-            page.add(exposition.RESERVE_TIME, _age_ms(oldest_ms, self._components.clock.now_ms()), *_LOCAL_DISK)
-        page.add(exposition.STORAGE_SIZE, await asyncio.to_thread(_used_bytes, str(store.layout.root)), *_LOCAL_DISK)
+            exposition.add(catalog.RESERVE_TIME, _age_ms(oldest_ms, self._components.clock.now_ms()), *_LOCAL_DISK)
+        exposition.add(catalog.STORAGE_SIZE, await asyncio.to_thread(_used_bytes, str(store.layout.root)), *_LOCAL_DISK)
 
 
 async def _run_yielding(steps: Iterator[None]) -> None:
@@ -349,7 +353,7 @@ async def _run_yielding(steps: Iterator[None]) -> None:
 
 
 def _sizes(by_bits: list[int], total: int) -> Histogram:
-    """The powers of two that Apache has bounds at, out of all of them."""
+    """Converts counts per power of two to Apache's bucket bounds."""
     histogram = Histogram(_SIZE_BOUNDS)
     for bits in range(SIZE_BITS_MAX + 1):
         number = next((n for n, bound in enumerate(_SIZE_BOUNDS) if 2**bits <= bound), len(_SIZE_BOUNDS))

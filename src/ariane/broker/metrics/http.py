@@ -1,8 +1,7 @@
-"""GET /metrics and nothing else: one request, one answer, and the connection closes.
+"""HTTP server of GET /metrics: one request and response per connection.
 
-A scraper is no client of ours, so little is believed: a request has a few seconds and 8 KiB, few are served at a time,
-and what is not understood is answered with a status that says so. The event loop waits for none of it: rows are
-gathered in small steps, and the text is made in a thread.
+Scrapers are untrusted: 5 s and 8 KiB per request, at most 8 concurrent requests, and an HTTP error status for anything
+else. Requests do not block the event loop: values are collected in small steps, and a thread formats the text.
 """
 
 import asyncio
@@ -54,7 +53,7 @@ class HttpResponse(NamedTuple):
 
 @contextmanager
 def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]:
-    """Holds the port, if there is to be one, from before the store is opened: a port in use is told at once."""
+    """Binds the port, if metrics are enabled, before the store is opened: a port in use is reported immediately."""
     if settings.metrics_exporter is MetricsExporter.DISABLE:
         yield None
         return
@@ -72,7 +71,7 @@ def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]
 
 
 class MetricsServer:
-    """Made by `open`, which is its whole life."""
+    """Create it with `open`, which runs it for the length of the body."""
 
     def __init__(self, listener: socket.socket, components: Components) -> None:
         self._listener = listener
@@ -85,7 +84,7 @@ class MetricsServer:
     async def open(
         cls, listener: socket.socket | None, components: Components
     ) -> AsyncIterator["MetricsServer | None"]:
-        """None without a listener: metrics are off."""
+        """None without a listener: metrics are disabled."""
         if listener is None:
             yield None
             return
@@ -127,35 +126,37 @@ class MetricsServer:
                     async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                         await _drain(connection)
             except (OSError, TimeoutError) as error:
-                log.debug("metrics not told", extra={"reason": str(error) or "too slow"})
+                log.debug("metrics request failed", extra={"reason": str(error) or "too slow"})
 
     async def _respond(self, request: bytes) -> HttpResponse:
         if not request.endswith(_END):
             too_long = len(request) >= REQUEST_BYTES_MAX
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
-            return HttpResponse(status, f"one GET {PATH} of up to {REQUEST_BYTES_MAX} bytes is expected\n".encode())
+            return HttpResponse(
+                status, f"expected one GET {PATH} request of at most {REQUEST_BYTES_MAX} bytes\n".encode()
+            )
         words = request.decode("latin-1").split("\r\n")[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return HttpResponse(HTTPStatus.BAD_REQUEST, b"HTTP/1.1 is expected\n")
+            return HttpResponse(HTTPStatus.BAD_REQUEST, b"expected HTTP/1.1\n")
         if words[0] != "GET":
-            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is served\n")
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is supported\n")
         if words[1].partition("?")[0] != PATH:
-            return HttpResponse(HTTPStatus.NOT_FOUND, f"only {PATH} is served\n".encode())
-        return await self._page()
+            return HttpResponse(HTTPStatus.NOT_FOUND, f"only {PATH} is supported\n".encode())
+        return await self._metrics()
 
-    async def _page(self) -> HttpResponse:
+    async def _metrics(self) -> HttpResponse:
         try:
-            page = await self._collector.collect()
-            return HttpResponse(HTTPStatus.OK, await asyncio.to_thread(page.text), CONTENT_TYPE)
-        except (ArianeError, OSError) as error:  # a disk that cannot be read: what it is has been told elsewhere
-            log.warning("metrics not gathered", extra={"reason": str(error)})
+            exposition = await self._collector.collect()
+            return HttpResponse(HTTPStatus.OK, await asyncio.to_thread(exposition.text), CONTENT_TYPE)
+        except (ArianeError, OSError) as error:  # an unreadable disk; the cause is logged elsewhere
+            log.warning("metrics not collected", extra={"reason": str(error)})
             return HttpResponse(
-                HTTPStatus.INTERNAL_SERVER_ERROR, b"metrics cannot be gathered now: see the broker's log\n"
+                HTTPStatus.INTERNAL_SERVER_ERROR, b"metrics cannot be collected: see the log of the broker\n"
             )
 
 
 async def _request(connection: socket.socket) -> bytes:
-    """Up to the empty line, the end of the stream, or the limit. A body that follows is not read: GET has none."""
+    """Reads up to the empty line, the end of the stream, or the limit. A body is not read: GET has none."""
     loop = asyncio.get_running_loop()
     request = b""
     while len(request) < REQUEST_BYTES_MAX:
@@ -169,7 +170,7 @@ async def _request(connection: socket.socket) -> bytes:
 
 
 async def _drain(connection: socket.socket) -> None:
-    """Reads on for a while: a connection that is closed on unread bytes takes the answer with it."""
+    """Reads and discards for a while: closing a socket with unread bytes would discard the response."""
     connection.shutdown(socket.SHUT_WR)
     for _ in range(_CHUNKS_UNREAD_MAX):
         if not await asyncio.get_running_loop().sock_recv(connection, REQUEST_BYTES_MAX):

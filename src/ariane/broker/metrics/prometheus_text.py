@@ -1,7 +1,7 @@
-"""A page's rows as the text that Prometheus reads.
+"""Formats the collected values in Prometheus' text format.
 
-Apart from the page, because to import Prometheus's own library would be a tenth of a start: it comes with the first
-scrape, in the thread that makes the text.
+Separate module: importing prometheus_client takes 10 % of the start-up time, so it is imported on the first scrape, in
+the thread that formats the text.
 """
 
 from collections.abc import Iterator
@@ -27,43 +27,43 @@ class _Single(Collector):
         yield self._family
 
 
-def text_of(page: Exposition) -> bytes:
-    """Metric by metric: the interpreter would stop the loop, too, to make one text of a hundred thousand objects."""
-    return b"".join(generate_latest(_Single(family)) for family in _families(page))
+def text_of(exposition: Exposition) -> bytes:
+    """Metric by metric: formatting a hundred thousand objects in one call would hold the GIL too long."""
+    return b"".join(generate_latest(_Single(family)) for family in _families(exposition))
 
 
-def _families(page: Exposition) -> Iterator[Family]:
+def _families(exposition: Exposition) -> Iterator[Family]:
     for metric in METRICS:
         for name in metric.names:
-            yield _family(page, metric, name)
+            yield _family(exposition, metric, name)
     yield from _PROCESS.collect()
 
 
-def _family(page: Exposition, metric: Metric, name: str) -> Family:
+def _family(exposition: Exposition, metric: Metric, name: str) -> Family:
     names = (*BASE_LABELS, *metric.labels)
     if metric.kind is MetricType.HISTOGRAM:
-        return _histogram_family(page, metric)
+        return _histogram_family(exposition, metric)
     if metric.kind is MetricType.COUNTER:
         counter = CounterMetricFamily(name.removesuffix("_total"), metric.doc, labels=names)
-        for labels, value in page.rows.get(metric, ()):
-            counter.add_metric((*page.base, *labels), value)
+        for labels, value in exposition.rows.get(metric, ()):
+            counter.add_metric((*exposition.base, *labels), value)
         return counter
     gauge = GaugeMetricFamily(name, metric.doc, labels=names)
-    for labels, value in page.rows.get(metric, ()):
-        gauge.add_metric((*page.base, *labels), value)
+    for labels, value in exposition.rows.get(metric, ()):
+        gauge.add_metric((*exposition.base, *labels), value)
     return gauge
 
 
-def _histogram_family(page: Exposition, metric: Metric) -> Family:
+def _histogram_family(exposition: Exposition, metric: Metric) -> Family:
     family = HistogramMetricFamily(metric.name, metric.doc, labels=BASE_LABELS)
-    histogram = page.histograms.get(metric)
+    histogram = exposition.histograms.get(metric)
     if histogram is not None:
-        family.add_metric(page.base, _buckets(histogram), histogram.total)
+        family.add_metric(exposition.base, _buckets(histogram), histogram.total)
     return family
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """With what is below each bound added up, as the format wants it."""
+    """Cumulative counts, as the format requires."""
     buckets, below = [], 0
     for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
         below += count

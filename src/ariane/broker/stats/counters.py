@@ -1,7 +1,16 @@
-"""Numbers that everything else counts into: plain attributes, raised where something happens, read by whoever asks.
+"""Broker-wide counters: plain attributes, incremented inline and read by statistics and metrics.
 
-For the event loop alone, so there are no locks. A put costs less than half a microsecond. What is made of the numbers -
-rates, windows, Apache's statistics, the page of metrics - is made when it is asked for.
+Event loop only, so there are no locks. Counting a put takes less than half a microsecond. Rates, sliding windows,
+Apache's statistics and metrics are computed when they are requested.
+
+Sliding windows of the last minute, hour and day: every window has a ring of samples in each counter. The slot that the
+next sample will overwrite contains the oldest sample, and the traffic since then is the difference to now:
+
+    a window of 6 slots     t3  t4  t5  t0  t1  t2        t0 is the oldest: it is overwritten next
+                                        ▲ next
+
+In a counter that is younger than a window these slots are zero, which is correct. For a broker that is younger than a
+window, the time of the oldest sample is its start. So a rate covers the whole window, or the run time of the broker.
 """
 
 from array import array
@@ -15,30 +24,31 @@ from ariane.errors import RequestFailed
 from ariane.store.append.draft import Appended
 from ariane.wire.codes import ResponseCode
 
-# --- tallies ---
-#
-# What is counted: sums that only grow, and how they stood at the ends of the windows (windows.py).
+# --- counters ---
 
 COLUMNS = 3
-"""Of a sample: messages, bytes, times."""
+"""Values of a sample: messages, bytes, times."""
 
 
 class TrafficCounter:
-    """Of one topic, or of one group and topic. Its few attributes are raised in place: that is the hot path."""
+    """Monotonic totals of one topic, or of one group and topic, with samples for the sliding windows.
+
+    Callers increment the attributes directly: this is a hot path.
+    """
 
     __slots__ = ("bytes", "merged", "messages", "samples")
 
     def __init__(self, samples: int) -> None:
-        """With room for so many samples. They begin as zeros, which is what there was before the first count."""
+        """`samples`: the number of sample slots, initially zero."""
         self.messages = 0
         self.bytes = 0
         self.merged = 0
-        """Messages that came with another one, in a batch or in the answer to one pull."""
+        """Messages after the first one of a batch or of a pull response."""
         self.samples = array("q", bytes(8 * COLUMNS * samples))
 
     @property
     def times(self) -> int:
-        """How often something came: a batch is one time."""
+        """Number of requests: a batch counts once."""
         return self.messages - self.merged
 
     def sample(self, slot: int) -> None:
@@ -47,18 +57,18 @@ class TrafficCounter:
 
 
 class GroupCounter(TrafficCounter):
-    """What a group got from a topic, and up to where."""
+    """Traffic of a group from a topic, and its pull positions."""
 
     __slots__ = ("pulled",)
 
     def __init__(self, samples: int) -> None:
         super().__init__(samples)
         self.pulled: dict[int, int] = {}
-        """By queue, the offset that the group's last pull was told to go on from."""
+        """By queue id: the next offset that the group's last pull response returned."""
 
 
 class Histogram:
-    """How many values were not above each bound. The last count is of those above all of them."""
+    """Counts per bucket with inclusive upper bounds. The last bucket contains the values above all bounds."""
 
     __slots__ = ("bounds", "counts", "largest", "total")
 
@@ -69,7 +79,7 @@ class Histogram:
         self.largest = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        if value <= self.bounds[0]:  # most of them
+        if value <= self.bounds[0]:  # the common case
             self.counts[0] += times
         else:
             self.counts[bisect_left(self.bounds, value)] += times
@@ -82,35 +92,24 @@ class Histogram:
         return sum(self.counts)
 
     def up_to(self, bound: float) -> int:
-        """How many values were not above `bound`, which is one of the bounds."""
+        """The number of values up to `bound`, which is one of the bounds."""
         return sum(self.counts[: self.bounds.index(bound) + 1])
 
 
-# --- windows ---
-#
-# How much of a tally came in the last minute, hour and day.
-#
-# Every window has a ring of samples in each tally. The slot that the next sample will overwrite holds the oldest one,
-# and what came since is the difference to now:
-#
-#     a window of 6 slots     t3  t4  t5  t0  t1  t2        t0 is the oldest: it is overwritten next
-#                                         ▲ next
-#
-# A tally that is younger than a window has zeros there, which is how much there was of it; a broker that is younger has
-# its start as the time of that sample. So a rate is over the whole window, or over the broker's life.
+# --- sliding windows ---
 
 TICK_S = 10
-"""Time between two samples of the shortest window, as Apache's."""
+"""Time between two samples of the shortest window, as in Apache."""
 
 
 class WindowTotals(NamedTuple):
-    """What came within a window."""
+    """Traffic within a window."""
 
     messages: int
     bytes: int
     times: int
     seconds: float
-    """How far back the window reaches: up to one sample less than its name says, and never nothing."""
+    """Length of the window: up to one sample interval less than its name says, and at least one second."""
 
 
 @dataclass(slots=True)
@@ -118,7 +117,7 @@ class SlidingWindow:
     first_slot: int
     slots: int
     ticks: int
-    """How many ticks are between two of its samples."""
+    """Ticks between two of its samples."""
     sampled_at: list[float]
     next: int = 0
 
@@ -137,7 +136,7 @@ class SlidingWindow:
         return WindowTotals(counter.messages - messages, counter.bytes - size, counter.times - times, seconds)
 
 
-_WINDOW_SPECS = ((6, 1), (6, 60), (24, 360))  # slots, and ticks between two samples: 10 s, 10 min, 1 h
+_WINDOW_SPECS = ((6, 1), (6, 60), (24, 360))  # slots, and ticks between two samples (10 s, 10 min, 1 h)
 
 
 class SlidingWindows:
@@ -146,31 +145,32 @@ class SlidingWindows:
     def __init__(self, now: float) -> None:
         self._ticks = 0
         first = 0
-        made = []
+        windows = []
         for slots, ticks in _WINDOW_SPECS:
-            made.append(SlidingWindow(first, slots, ticks, [now] * slots))
+            windows.append(SlidingWindow(first, slots, ticks, [now] * slots))
             first += slots
-        self.minute, self.hour, self.day = made
+        self.minute, self.hour, self.day = windows
 
     def tick(self) -> list[SlidingWindow]:
-        """To be called every TICK_S: the windows that a sample is due for."""
+        """Call every TICK_S; returns the windows whose sample is due."""
         self._ticks += 1
         return [window for window in (self.minute, self.hour, self.day) if self._ticks % window.ticks == 0]
 
 
-# ---
+# --- all counters of a broker ---
 
 COUNTERS_MAX = 100_000
-"""Of each kind; one takes about 1.2 KiB. What is beyond them is counted together, under a name of no topic."""
+"""Per table; one counter takes about 1.2 KiB. Further keys are counted together under OVERFLOW_KEY."""
 
 OVERFLOW_KEY = "..."
+"""Not a valid topic or group name."""
 
 UNCOUNTED_MAX = 8_192
-"""Messages of different topics that wait to be counted, until somebody asks. A topic that gets a few of them is then
-touched once: with 5,000 topics its tally is never in the CPU's cache, and took 0.65 us of each message."""
+"""Messages of different topics that are buffered before they are counted by topic. A topic with several of them is then
+updated once: with 5,000 topics its counter is never in the CPU cache, and cost 0.65 us per message."""
 
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
-"""From 10 ms on the bounds of Apache's putMessageDistributeTime."""
+"""Bucket bounds in seconds; from 10 ms on those of Apache's putMessageDistributeTime."""
 
 SIZE_BITS_MAX = 40
 
@@ -183,26 +183,27 @@ class Counters:
     def __init__(self, counters_max: int = COUNTERS_MAX) -> None:
         self._counters_max = counters_max
         self._puts: dict[str, TrafficCounter] = {}
-        self._uncounted_topics: list[str] = []  # of messages that are not in a tally yet, and their sizes
+        self._uncounted_topics: list[str] = []  # messages that are not counted by topic yet, and their sizes
         self._uncounted_sizes: list[int] = []
         self.ordered_puts: dict[str, TrafficCounter] = {}
-        """Those of them that have a sharding key."""
+        """The part of `puts` with a sharding key."""
         self.gets: dict[TopicAndGroup, GroupCounter] = {}
         self.cold_gets: dict[TopicAndGroup, TrafficCounter] = {}
-        """Those of them that had to wait for the disk."""
+        """The part of `gets` that waited for the disk."""
         self.send_backs: dict[TopicAndGroup, TrafficCounter] = {}
-        """By the topic that the message was first sent to."""
+        """By original topic."""
         self.dead_letters: dict[TopicAndGroup, TrafficCounter] = {}
         self.commits: dict[str, TrafficCounter] = {}
         self.rollbacks: dict[str, TrafficCounter] = {}
         self.sizes = [0] * (SIZE_BITS_MAX + 1)
-        """Messages by the size of their records: number n is of those above 2**(n - 1) and up to 2**n bytes."""
+        """Messages by record size: element n counts sizes above 2**(n - 1) and up to 2**n bytes."""
         self.bytes_in = 0
         self.merged_in = 0
-        """Messages that came behind the first one of a batch."""
+        """Messages after the first one of a batch."""
         self.found = 0
-        """Pulls that got something, and those that did not."""
+        """Pull requests that returned messages."""
         self.missed = 0
+        """Pull requests that found nothing."""
         self.messages_out = 0
         self.bytes_out = 0
         self.rejected_sends: Counter[str] = Counter()
@@ -212,11 +213,11 @@ class Counters:
         self.sync_s = Histogram(SECONDS)
         self.cold_read_s = Histogram(SECONDS)
 
-    # --- into the log -----------------------------------------------------------------------------------------------
+    # --- appended messages ------------------------------------------------------------------------------------------
 
     @property
     def puts(self) -> dict[str, TrafficCounter]:
-        """By topic, as it is in the log: a delayed message counts for the schedule topic first, for its own later."""
+        """By topic in the log: a delayed message counts for the schedule topic first, for its own topic on delivery."""
         if self._uncounted_topics:
             self._count_uncounted()
         return self._puts
@@ -231,7 +232,7 @@ class Counters:
             self._put(topic, messages, totals[topic])
 
     def put(self, topic: str, size: int, seconds: float) -> None:
-        """One message is in the log; the append took `seconds`."""
+        """Counts one appended message; the append took `seconds`."""
         counter = self._puts.get(topic)
         if counter is None:
             counter = self._counter(self._puts, topic, OVERFLOW_KEY, TrafficCounter)
@@ -242,7 +243,7 @@ class Counters:
         self.append_s.add(seconds)
 
     def put_all(self, topics: Sequence[str], sizes: Sequence[int], seconds: float) -> None:
-        """The messages that one append put into the log: counted together, at a fifth of the cost of one by one."""
+        """Counts the messages of one append together, at a fifth of the cost of counting them one by one."""
         total = sum(sizes)
         self.bytes_in += total
         self.append_s.add(seconds, len(sizes))
@@ -266,18 +267,18 @@ class Counters:
         counter.bytes += size
 
     def put_together(self, topic: str, appended: Sequence[Appended]) -> None:
-        """A batch is in the log. The store does not time those."""
+        """Counts an appended batch. The store does not measure the time of batches."""
         counter = self._counter(self._puts, topic, OVERFLOW_KEY, TrafficCounter)
-        for one in appended:
-            counter.bytes += one.size
-            self.bytes_in += one.size
-            self.sizes[(one.size - 1).bit_length()] += 1
+        for record in appended:
+            counter.bytes += record.size
+            self.bytes_in += record.size
+            self.sizes[(record.size - 1).bit_length()] += 1
         counter.messages += len(appended)
         counter.merged += len(appended) - 1
         self.merged_in += len(appended) - 1
 
     def put_batch(self, topic: str, sizes: Sequence[int], batches: int = 1) -> None:
-        """A client's batch is in the log, or several; the sizes of all records."""
+        """Counts one or several appended client batches; `sizes` of all records."""
         count, total = len(sizes), sum(sizes)
         self._put(topic, count, total)
         self._puts[topic if topic in self._puts else OVERFLOW_KEY].merged += count - batches
@@ -291,13 +292,13 @@ class Counters:
                 self.sizes[(size - 1).bit_length()] += 1
 
     def put_ordered(self, topic: str, size: int) -> None:
-        """One of those that were put has a sharding key."""
+        """Counts an appended message with a sharding key, in addition to `put`."""
         counter = self._counter(self.ordered_puts, topic, OVERFLOW_KEY, TrafficCounter)
         counter.messages += 1
         counter.bytes += size
 
     def rejected(self, error: RequestFailed) -> None:
-        """A send was refused. Flow control tells its reason in brackets, others have a code of their own."""
+        """Counts a rejected send: by flow control's reason in brackets, otherwise by response code."""
         reason, bracket, _ = error.remark[1:].partition("]") if error.remark.startswith("[") else ("", "", "")
         self.rejected_sends[reason if bracket else _code_name(error.code)] += 1
 
@@ -305,10 +306,10 @@ class Counters:
     def messages_in(self) -> int:
         return sum(self.sizes)
 
-    # --- out of it --------------------------------------------------------------------------------------------------
+    # --- consumed messages ------------------------------------------------------------------------------------------
 
     def got(self, topic: str, group: str, queue_id: int, messages: int, size: int, next_offset: int) -> None:
-        """A pull is answered with messages; the group goes on from `next_offset`."""
+        """Counts a pull response with messages; the group continues at `next_offset`."""
         counter = self._of_group(topic, group)
         counter.messages += messages
         counter.bytes += size
@@ -319,7 +320,7 @@ class Counters:
         self.bytes_out += size
 
     def got_nothing(self, topic: str, group: str, queue_id: int, next_offset: int) -> None:
-        """A pull found nothing that it wants. It counts again when it has waited in vain, as at Apache's."""
+        """Counts a pull without matching messages. It counts again when its long poll times out, as in Apache."""
         self._of_group(topic, group).pulled[queue_id] = next_offset
         self.missed += 1
 
@@ -327,7 +328,7 @@ class Counters:
         return self._counter(self.gets, (topic, group), (OVERFLOW_KEY, OVERFLOW_KEY), GroupCounter)
 
     def read_cold(self, topic: str, group: str, messages: int, size: int, seconds: float) -> None:
-        """A pull had to wait for the disk."""
+        """Counts a pull that waited for the disk."""
         self.cold_read_s.add(seconds)
         if messages:
             self._add(self.cold_gets, topic, group, messages, size)
@@ -335,7 +336,7 @@ class Counters:
     # --- retries, transactions, delays ------------------------------------------------------------------------------
 
     def sent_back(self, topic: str, group: str, size: int, *, is_dead: bool) -> None:
-        """A consumer gave a message back; `is_dead` when that was once too often."""
+        """Counts a message that a consumer sent back; `is_dead` if it became a dead letter."""
         self._add(self.send_backs, topic, group, 1, size)
         if is_dead:
             self.died(topic, group, size)
@@ -354,7 +355,7 @@ class Counters:
     def ended(self, topic: str, *, is_commit: bool) -> None:
         self._counter(self.commits if is_commit else self.rollbacks, topic, OVERFLOW_KEY, TrafficCounter).messages += 1
 
-    # --- keeping them few -------------------------------------------------------------------------------------------
+    # --- tables -----------------------------------------------------------------------------------------------------
 
     def _counter(self, table: dict[K, T], key: K, overflow_key: K, kind: Callable[[int], T]) -> T:
         counter = table.get(key)
@@ -375,8 +376,8 @@ class Counters:
         by_topic = (self.puts, self.ordered_puts, self.commits, self.rollbacks)
         return (*by_topic, self.gets, self.cold_gets, self.send_backs, self.dead_letters)
 
-    def forget(self, is_topic: Callable[[str], bool], is_group: Callable[[str], bool]) -> None:
-        """Drops what counts for topics and groups that are no more."""
+    def remove_unknown(self, is_topic: Callable[[str], bool], is_group: Callable[[str], bool]) -> None:
+        """Removes the counters of topics and groups that no longer exist."""
         for by_topic in (self.puts, self.ordered_puts, self.commits, self.rollbacks):
             for topic in [name for name in by_topic if not is_topic(name)]:
                 del by_topic[topic]

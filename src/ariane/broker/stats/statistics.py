@@ -1,4 +1,14 @@
-"""How fast the broker as a whole works: over 10, 60 and 600 seconds, as runtime info tells it, and since midnight."""
+"""Broker statistics under the names that mqadmin and dashboards request, sampled from the counters every second.
+
+    TOPIC_PUT_NUMS, TOPIC_PUT_SIZE                        by topic
+    GROUP_GET_NUMS, GROUP_GET_SIZE                        by topic@group
+    GROUP_GET_FROM_DISK_NUMS, GROUP_GET_FROM_DISK_SIZE    by topic@group
+    SNDBCK_PUT_NUMS, DLQ_PUT_NUMS                         by topic@group, with the original topic
+    BROKER_PUT_NUMS, BROKER_GET_NUMS                      by cluster name
+
+Apache has more. GROUP_GET_LATENCY is in whole milliseconds and would always be 0 here. No request of Apache returns how
+far reads are behind (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME); here the metrics contain the lag.
+"""
 
 import asyncio
 import time
@@ -29,14 +39,14 @@ class Totals(NamedTuple):
 
 
 class DayStartTotals(NamedTuple):
-    """How many messages had been put and got when a day began, or when the broker started."""
+    """Messages put and got until the start of a day, or until the start of the broker."""
 
     yesterday: tuple[int, int] = (0, 0)
     today: tuple[int, int] = (0, 0)
 
 
 class Rates:
-    """`sample` is to be called every second."""
+    """Rates of the whole broker over 10, 60 and 600 seconds, and totals since midnight. Call `sample` every second."""
 
     def __init__(self, counters: Counters, clock: Clock) -> None:
         self._counters = counters
@@ -54,7 +64,7 @@ class Rates:
             self.day_start = DayStartTotals(self.day_start.today, counted)
 
     def texts(self) -> dict[str, str]:
-        """Under the names of runtime info. 4.x and 5.x tools spell one of them differently."""
+        """By the keys of runtime information. Tools of 4.x and 5.x spell one of them differently."""
         now = self._now()
         over = [(now, self._before(now.at - span_s)) for span_s in SPANS_S]
         transferred = _text(over, lambda totals: totals.transferred)
@@ -68,7 +78,7 @@ class Rates:
         }
 
     def _before(self, at: float) -> Totals:
-        """The newest sample that is not younger than `at`; the oldest when the broker has not run for so long."""
+        """The newest sample not later than `at`; the oldest sample if the broker has not run that long."""
         return next((totals for totals in reversed(self._samples) if totals.at <= at), self._samples[0])
 
     def _now(self) -> Totals:
@@ -84,25 +94,14 @@ def _text(over: list[tuple[Totals, Totals]], number: Callable[[Totals], int]) ->
     return " ".join(f"{rate:.4f}" for rate in rates)
 
 
-# --- statistics ---
-#
-# Statistics under the names that mqadmin and the dashboards ask for, and the one timer that samples the counters.
-#
-#     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE                        by topic
-#     GROUP_GET_NUMS, GROUP_GET_SIZE                        by topic@group
-#     GROUP_GET_FROM_DISK_NUMS, GROUP_GET_FROM_DISK_SIZE    by topic@group
-#     SNDBCK_PUT_NUMS, DLQ_PUT_NUMS                         by topic@group; the topic is the one first sent to
-#     BROKER_PUT_NUMS, BROKER_GET_NUMS                      by the name of the cluster
-#
-# Apache has more. GROUP_GET_LATENCY is in whole milliseconds and would always be 0 here; how far a group's reads are
-# behind (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME) is told by no request of Apache's, and here by the page of metrics.
+# --- statistics by name ---
 
-_COUNTERS_PER_YIELD = 2_000  # about a millisecond; then others get their turn on the loop
+_COUNTERS_PER_YIELD = 2_000  # about a millisecond, then yield to the event loop
 _KEY_SEPARATOR = "@"
 
 
 class Statistic(NamedTuple):
-    """What came in the last minute, hour and day."""
+    """Traffic in the last minute, hour and day."""
 
     minute: WindowTotals
     hour: WindowTotals
@@ -110,7 +109,7 @@ class Statistic(NamedTuple):
 
 
 class Statistics:
-    """Made by `open`, which is its whole life."""
+    """Create it with `open`, which samples for the length of the body."""
 
     def __init__(self, counters: Counters, clock: Clock, cluster: str) -> None:
         self.counters = counters
@@ -132,12 +131,12 @@ class Statistics:
         is_topic: Callable[[str], bool] = lambda topic: True,
         is_group: Callable[[str], bool] = lambda group: True,
     ) -> AsyncIterator["Statistics"]:
-        """Samples while the body runs, and forgets topics and groups that are no more."""
+        """Samples while the body runs, and removes the counters of deleted topics and groups."""
         statistics = cls(counters, clock, cluster)
 
         async def second() -> None:
             if await statistics.sample():
-                counters.forget(is_topic, is_group)
+                counters.remove_unknown(is_topic, is_group)
 
         async with background(partial(every, clock, 1.0, second, 1.0)):
             yield statistics
@@ -145,7 +144,7 @@ class Statistics:
     # --- sampling ---------------------------------------------------------------------------------------------------
 
     async def sample(self) -> bool:
-        """For every second; whether ten minutes were over, and it is time to forget."""
+        """Call every second; returns True every ten minutes, when counters of deleted topics should be removed."""
         self.rates.sample()
         self._seconds += 1
         if self._seconds % TICK_S:
@@ -157,7 +156,7 @@ class Statistics:
     async def _note(self, due: list[SlidingWindow]) -> None:
         now = self._clock.monotonic()
         slots = [window.next_slot for window in due]
-        for window in due:  # first, so that nobody takes a sample of this very moment for the oldest one
+        for window in due:  # first, so that a concurrent read does not take the new sample for the oldest one
             window.sampled(now)
         for number, counter in enumerate([*self._of_broker(), *self.counters.all()], 1):
             for slot in slots:
@@ -173,10 +172,10 @@ class Statistics:
         self._gets.merged = counters.messages_out - counters.found
         return self._puts, self._gets
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------------
 
     def find(self, name: str, key: str) -> Statistic | None:
-        """A statistic by Apache's name and key; None when nothing is counted under them."""
+        """A statistic by Apache's name and key; None if it does not exist."""
         counter = self._counter(name, key)
         if counter is None:
             return None
@@ -207,7 +206,7 @@ class Statistics:
         return sorted(["BROKER_PUT_NUMS", "BROKER_GET_NUMS", "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", *self._by_group()])
 
     def consume_rate(self, group: str, topic: str) -> float:
-        """Messages a second that a group took from a topic in the last minute."""
+        """Messages per second that a group consumed from a topic in the last minute."""
         counter = self.counters.gets.get((topic, group))
         if counter is None:
             return 0.0
