@@ -37,11 +37,11 @@ missing says which part, on stderr.
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | the answer is no: it is not there, it was not done, `--at-most` is exceeded |
+| 1 | negative result: not found, not done, `--at-most` exceeded |
 | 2 | usage, or a setting |
 | 3 | somebody could not be reached, or a part of the result is missing for that reason |
 | 4 | a server refused |
-| 70 | a fault in Ariane |
+| 70 | a bug in Ariane |
 | 130 | Ctrl-C |
 
 `send` and `tail` end with 3 as well when no broker has the topic, as clients do: it may come, and then they work.

@@ -1,7 +1,7 @@
-"""`ariane dlq`: messages that a group failed to consume as often as it may.
+"""`ariane dlq`: dead letters, the messages that a group failed to consume in all its retries.
 
-Dead letters stay where they are when they are sent again: a log is only ever appended to. So that nothing is sent
-twice, the offset of the group `ariane-redrive` in the topic of the dead letters tells how far that was done.
+Redriving does not remove dead letters from their topic: a log is append-only. So that none is sent twice, the offset
+of the group `ariane-redrive` in the dead letter topic records how far the last redrive got.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -10,10 +10,10 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from ariane.cli.common.admin import confirm, run_admin, tell_missing, yes_option
+from ariane.cli.common.admin import confirm, report_missing, run_admin, yes_option
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, RowStream, late_progress, output_option, render
-from ariane.cli.msg.command import hand_over, sent_row
+from ariane.cli.common.output import OutputFormat, Row, RowStream, late_progress, output_option, render
+from ariane.cli.msg.command import deliver_to_member, sent_row
 from ariane.cli.tail.output import row_of, table_row
 from ariane.cli.tree import dlq
 from ariane.client.admin import Admin
@@ -26,19 +26,17 @@ from ariane.model.message import Property
 from ariane.model.route import MessageQueue
 from ariane.store.offline.annotate import time_text
 
-# --- dead_letter_rows ---
-#
-# The dead letters of a group: how many there are, and how far they were sent again.
-
 LETTER_COLUMNS = ("storeTime", "originTopic", "reconsumeTimes", "tags", "keys", "msgId", "text")
 
 
 class LettersView(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters of a group: their number, and how many were sent again."""
+
     group: str
     topic: str
     stats: TopicStats
     done: Mapping[MessageQueue, int]
-    """By queue: those before this offset were sent again."""
+    """By queue: dead letters before this offset were sent again."""
     failures: tuple[Failure, ...]
 
     @property
@@ -46,13 +44,13 @@ class LettersView(msgspec.Struct, frozen=True, kw_only=True):
         return self.stats.count
 
     def left(self, *, again: bool) -> int:
-        queues = self.stats.queues
         return sum(
-            max(0, one.max_offset - max(one.min_offset, 0 if again else self.done.get(one.queue, 0))) for one in queues
+            max(0, queue.max_offset - max(queue.min_offset, 0 if again else self.done.get(queue.queue, 0)))
+            for queue in self.stats.queues
         )
 
     def row(self) -> Row:
-        last = [one.last_stored_ms for one in self.stats.queues if one.last_stored_ms is not None]
+        last = [queue.last_stored_ms for queue in self.stats.queues if queue.last_stored_ms is not None]
         return {
             "group": self.group,
             "deadLetters": self.count,
@@ -67,7 +65,7 @@ async def view_letters(admin: Admin, group: str, redrive_group: str) -> LettersV
     try:
         stats = await admin.topics.stats(topic)
     except NoRoute:
-        await admin.cluster.map()  # fails when no nameserver answers, which is the trouble then
+        await admin.cluster.map()  # raises when no nameserver responds: that is the real error then
         raise ClientError(f"group {group} has no dead letters") from None
     done = await admin.offsets.get(redrive_group, topic)
     missing = {failure.server: failure for failure in (*stats.failures, *done.failures)}
@@ -80,13 +78,13 @@ async def views_of_all(admin: Admin, redrive_group: str) -> list[LettersView]:
     return [await view_letters(admin, group, redrive_group) for group in groups]
 
 
-def letter_row(letter: Received, form: Form) -> Row:
-    """A message's row, with the topic that it was sent to at first."""
+def letter_row(letter: Received, output: OutputFormat) -> Row:
+    """A message's row, with the topic that it was originally sent to."""
     row = {**row_of(letter), "originTopic": letter.properties.get(Property.RETRY_TOPIC)}
-    return table_row(row) if form is Form.TABLE else row
+    return table_row(row) if output is OutputFormat.TABLE else row
 
 
-# ---
+# --- commands ---
 
 REDRIVE_GROUP = "ariane-redrive"
 
@@ -94,7 +92,7 @@ REDRIVE_GROUP = "ariane-redrive"
 @dlq.command("list", short_help="List the groups that have dead letters.")
 @connected
 @output_option()
-def list_letters(connection: Connection, form: Form) -> int:
+def list_letters(connection: Connection, output: OutputFormat) -> int:
     """List the groups that have dead letters, and how many of them were sent again.
 
     \b
@@ -103,19 +101,19 @@ def list_letters(connection: Connection, form: Form) -> int:
       ariane dlq list -o json
     """
     views = run_admin(connection, lambda admin: views_of_all(admin, REDRIVE_GROUP))
-    render([view.row() for view in views], form)
+    render([view.row() for view in views], output)
     if not views:
         click.echo("no group has dead letters", err=True)
-    return tell_missing({failure.server: failure for view in views for failure in view.failures}.values())
+    return report_missing({failure.server: failure for view in views for failure in view.failures}.values())
 
 
 @dlq.command("show")
 @click.argument("group")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many.")
 @connected
 @output_option()
-def show_letters(group: str, limit: int, connection: Connection, form: Form) -> int:
-    """Show the dead letters of a group, the oldest of each queue first. Exits with 1 when there is none.
+def show_letters(group: str, limit: int, connection: Connection, output: OutputFormat) -> int:
+    """Show the dead letters of a group, the oldest of each queue first. Exits with 1 if there are none.
 
     \b
     Examples:
@@ -128,20 +126,20 @@ def show_letters(group: str, limit: int, connection: Connection, form: Form) -> 
         return view, [letter async for letter in _letters(admin, view, limit)]
 
     view, letters = run_admin(connection, work)
-    render((letter_row(letter, form) for letter in letters), form, LETTER_COLUMNS)
+    render((letter_row(letter, output) for letter in letters), output, LETTER_COLUMNS)
     if not letters:
         raise ClientError(f"group {group} has no dead letters")
     if view.count is not None and len(letters) < view.count:
         click.echo(f"{len(letters):,} of {view.count:,} dead letters are shown, stopped at --limit", err=True)
-    return tell_missing(view.failures)
+    return report_missing(view.failures)
 
 
 @dlq.command("export")
 @click.argument("group")
 @connected
 @output_option()
-def export(group: str, connection: Connection, form: Form) -> int:
-    """Print every dead letter of a group, for example into a file. `ariane send TOPIC - --jsonl` reads `-o jsonl`.
+def export(group: str, connection: Connection, output: OutputFormat) -> int:
+    """Print all dead letters of a group, for example to a file. `ariane send TOPIC - --jsonl` reads `-o jsonl`.
 
     \b
     Examples:
@@ -151,21 +149,21 @@ def export(group: str, connection: Connection, form: Form) -> int:
 
     async def work(admin: Admin) -> LettersView:
         view = await view_letters(admin, group, REDRIVE_GROUP)
-        with RowStream(form, dict.fromkeys(LETTER_COLUMNS, 12)) as stream:
+        with RowStream(output, dict.fromkeys(LETTER_COLUMNS, 12)) as stream:
             async with aclosing(_letters(admin, view, None)) as letters:
                 async for letter in letters:
-                    stream.add(letter_row(letter, form))
+                    stream.add(letter_row(letter, output))
         return view
 
-    return tell_missing(run_admin(connection, work).failures)
+    return report_missing(run_admin(connection, work).failures)
 
 
 @dlq.command("redrive", short_help="Send the dead letters of a group again.")
 @click.argument("group")
-@click.option("--to", "target", metavar="TOPIC", help="Send them to this topic, and not to the one they came from.")
-@click.option("--direct", is_flag=True, help="Hand each to a member of the group, so that no other group gets it.")
-@click.option("--again", is_flag=True, help="Also those that were sent again before.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
+@click.option("--to", "target", metavar="TOPIC", help="Send them to this topic instead of their original one.")
+@click.option("--direct", is_flag=True, help="Deliver them to a member of the group only; no other group gets them.")
+@click.option("--again", is_flag=True, help="Include those that were already sent again.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Send at most this many.")
 @yes_option
 @connected
 @output_option()
@@ -177,12 +175,12 @@ def redrive(
     limit: int | None,
     yes: bool,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> int:
-    """Send the dead letters of a group again: to the topic that they came from, where every group gets them.
+    """Send the dead letters of a group again, to their original topic, where every group gets them.
 
-    It goes on where the last redrive ended. With --direct nothing is sent: a member of the group is handed each
-    letter, and the first that it fails on ends the command with exit code 1.
+    Continues where the last redrive ended. With --direct nothing is sent to a topic: each dead letter is delivered to
+    a member of the group, and the first one that fails ends the command with exit code 1.
 
     \b
     Examples:
@@ -194,33 +192,40 @@ def redrive(
         raise click.UsageError("--to and --direct exclude each other", click.get_current_context())
     view = run_admin(connection, lambda admin: view_letters(admin, group, REDRIVE_GROUP))
     if view.failures:
-        return tell_missing(view.failures)
-    wanted = view.left(again=again) if limit is None else min(limit, view.left(again=again))
-    if not wanted:
-        raise ClientError(f"group {group} has no dead letters that were not sent again")
-    how = "to one of its members" if direct else f"to {target or 'the topics that they came from'}"
-    confirm(f"Send {wanted:,} of {view.count:,} dead letters of {group} {how}?", yes=yes)
-    return _redrive(connection, view, target, wanted, form, direct=direct, again=again)
+        return report_missing(view.failures)
+    count = view.left(again=again) if limit is None else min(limit, view.left(again=again))
+    if not count:
+        raise ClientError(f"group {group} has no dead letters left to send: --again also sends earlier ones")
+    destination = "to one of its members" if direct else f"to {target or 'their original topics'}"
+    confirm(f"Send {count:,} of {view.count:,} dead letters of {group} {destination}?", yes=yes)
+    return _redrive(connection, view, target, count, output, direct=direct, again=again)
 
 
 def _redrive(
-    connection: Connection, view: LettersView, target: str | None, wanted: int, form: Form, *, direct: bool, again: bool
+    connection: Connection,
+    view: LettersView,
+    target: str | None,
+    count: int,
+    output: OutputFormat,
+    *,
+    direct: bool,
+    again: bool,
 ) -> int:
     rows: list[Row] = []
 
-    async def one(admin: Admin, letter: Received) -> bool:
+    async def send(admin: Admin, letter: Received) -> bool:
         if direct:
-            row, is_ok = await hand_over(admin, letter, view.group)
+            row, is_ok = await deliver_to_member(admin, letter, view.group)
         else:
             row, is_ok = dict(sent_row(letter, await admin.messages.resend(letter, topic=target))), True
         rows.append(row)
         return is_ok
 
     async def work(admin: Admin) -> bool:
-        with late_progress("dead letters", wanted, rows_scroll_by=False) as progress:
-            async with aclosing(_letters(admin, view, wanted, skip_done=not again)) as letters:
+        with late_progress("dead letters", count, rows_scroll_by=False) as progress:
+            async with aclosing(_letters(admin, view, count, skip_done=not again)) as letters:
                 async for letter in letters:
-                    if not await one(admin, letter):
+                    if not await send(admin, letter):
                         return False
                     await admin.offsets.commit(REDRIVE_GROUP, letter.queue, letter.queue_offset + 1)
                     progress.step()
@@ -229,21 +234,21 @@ def _redrive(
     try:
         is_done = run_admin(connection, work)
     except ArianeError:
-        render(rows, form)  # what was sent before the failure was sent
+        render(rows, output)  # these were sent before the failure
         raise
-    render(rows, form)
-    click.echo(f"{len(rows) - (not is_done):,} of {wanted:,} dead letters sent again", err=True)
+    render(rows, output)
+    click.echo(f"{len(rows) - (not is_done):,} of {count:,} dead letters sent again", err=True)
     return 0 if is_done else 1
 
 
 async def _letters(
     admin: Admin, view: LettersView, limit: int | None, *, skip_done: bool = False
 ) -> AsyncGenerator[Received, None]:
-    given = 0
+    yielded = 0
     async with aclosing(admin.queues.scan(view.topic)) as letters:
         async for letter in letters:
-            if given == limit:
+            if yielded == limit:
                 return
             if not skip_done or letter.queue_offset >= view.done.get(letter.queue, 0):
-                given += 1
+                yielded += 1
                 yield letter

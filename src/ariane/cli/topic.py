@@ -1,4 +1,4 @@
-"""`ariane topic`: list, create, change, delete, and see where they are and how full."""
+"""`ariane topic`: list, create, change, delete and inspect topics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -6,9 +6,9 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from ariane.cli.common.admin import broker_rows, confirm, place_options, run_admin, tell_missing, yes_option
+from ariane.cli.common.admin import broker_options, broker_rows, confirm, report_missing, run_admin, yes_option
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.common.output import OutputFormat, Row, output_option, render
 from ariane.cli.tree import topic
 from ariane.client.admin import Admin
 from ariane.client.admin.requests import Broker, Failure
@@ -19,11 +19,7 @@ from ariane.model.route import TopicRoute
 from ariane.model.topic import Permission, TopicConfig
 from ariane.store.offline.annotate import time_text
 
-# --- topic_rows ---
-#
-# A topic as `ariane topic` tells it: what is known of it, and the rows that show it.
-
-Kind = Literal["topic", "retry", "dead letter", "system"]
+TopicKind = Literal["topic", "retry", "dead letter", "system"]
 
 STATS_COLUMNS = ("brokerName", "queueId", "minOffset", "maxOffset", "messages", "lastStored")
 
@@ -31,6 +27,8 @@ _PERMISSIONS = {"rw": 6, "r": 4, "w": 2, "none": 0}
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the brokers report about a topic."""
+
     name: str
     configs: Mapping[Broker, TopicConfig]
     stats: TopicStats
@@ -43,20 +41,20 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
         return self.stats.count
 
     def messages_at(self, broker: Broker) -> int | None:
-        """None when that broker did not tell."""
-        queues = [one for one in self.stats.queues if one.queue.broker_name == broker.name]
-        return sum(one.count for one in queues) if queues or self.stats.is_complete else None
+        """None when that broker did not respond."""
+        queues = [stats for stats in self.stats.queues if stats.queue.broker_name == broker.name]
+        return sum(stats.count for stats in queues) if queues or self.stats.is_complete else None
 
 
 async def view_topic(admin: Admin, name: str) -> TopicView:
     """NoRoute when there is no such topic."""
     route = await admin.topics.route(name)
     stats, configs = await admin.topics.stats(name), await admin.topics.configs(name)
-    known = {data.broker_name for data in route.broker_datas}
+    routed = {data.broker_name for data in route.broker_datas}
     missing = {failure.server: failure for failure in (*stats.failures, *configs.failures)}
     return TopicView(
         name=name,
-        configs={broker: config for broker, config in configs.responses.items() if broker.name in known},
+        configs={broker: config for broker, config in configs.responses.items() if broker.name in routed},
         stats=stats,
         groups=await admin.topics.groups(name),
         system=await admin.topics.system_names(),
@@ -64,7 +62,7 @@ async def view_topic(admin: Admin, name: str) -> TopicView:
     )
 
 
-def kind_of(name: str, system: set[str]) -> Kind:
+def kind_of(name: str, system: set[str]) -> TopicKind:
     if name.startswith(RETRY_PREFIX):
         return "retry"
     if name.startswith(DEAD_LETTER_PREFIX):
@@ -77,16 +75,16 @@ def permission(text: str) -> int:
 
 
 def permission_text(perm: int) -> str:
-    """In the words that --perm takes."""
+    """As in --perm."""
     letters = ("r" if perm & Permission.READ else "") + ("w" if perm & Permission.WRITE else "")
     return letters or "none"
 
 
-def list_rows(kinds: Mapping[str, Kind]) -> Iterable[Row]:
+def list_rows(kinds: Mapping[str, TopicKind]) -> Iterable[Row]:
     return [{"topic": name, "kind": kind} for name, kind in kinds.items()]
 
 
-def long_rows(views: Iterable[TopicView], kinds: Mapping[str, Kind]) -> Iterable[Row]:
+def long_rows(views: Iterable[TopicView], kinds: Mapping[str, TopicKind]) -> Iterable[Row]:
     for view in views:
         configs = list(view.configs.values())
         yield {
@@ -118,34 +116,34 @@ def show_rows(view: TopicView) -> Iterable[Row]:
 
 
 def route_rows(route: TopicRoute) -> Iterable[Row]:
-    queues = {one.broker_name: one for one in route.queue_datas}
-    for data in sorted(route.broker_datas, key=lambda one: one.broker_name):
-        told = queues.get(data.broker_name)
+    queues_by_broker = {queues.broker_name: queues for queues in route.queue_datas}
+    for data in sorted(route.broker_datas, key=lambda data: data.broker_name):
+        queues = queues_by_broker.get(data.broker_name)
         yield {
             "cluster": data.cluster,
             "brokerName": data.broker_name,
             "addresses": {str(broker_id): address for broker_id, address in sorted(data.broker_addrs.items())},
-            "readQueueNums": None if told is None else told.read_queue_nums,
-            "writeQueueNums": None if told is None else told.write_queue_nums,
-            "perm": None if told is None else permission_text(told.perm),
+            "readQueueNums": None if queues is None else queues.read_queue_nums,
+            "writeQueueNums": None if queues is None else queues.write_queue_nums,
+            "perm": None if queues is None else permission_text(queues.perm),
             "orderTopicConf": route.order_topic_conf,
         }
 
 
 def stats_rows(stats: TopicStats) -> Iterable[Row]:
-    for one in stats.queues:
+    for queue in stats.queues:
         yield {
-            "brokerName": one.queue.broker_name,
-            "queueId": one.queue.queue_id,
-            "minOffset": one.min_offset,
-            "maxOffset": one.max_offset,
-            "messages": one.count,
-            "lastStored": None if one.last_stored_ms is None else time_text(one.last_stored_ms),
-            "lastStoredTimestamp": one.last_stored_ms,
+            "brokerName": queue.queue.broker_name,
+            "queueId": queue.queue.queue_id,
+            "minOffset": queue.min_offset,
+            "maxOffset": queue.max_offset,
+            "messages": queue.count,
+            "lastStored": None if queue.last_stored_ms is None else time_text(queue.last_stored_ms),
+            "lastStoredTimestamp": queue.last_stored_ms,
         }
 
 
-# ---
+# --- commands ---
 
 _QUEUES = 8  # as mqadmin's updateTopic
 _QUEUE_COUNT = click.IntRange(1, 65_535)
@@ -153,12 +151,14 @@ _PERMISSION_CHOICE = click.Choice(["rw", "r", "w", "none"])
 
 
 @topic.command("list")
-@click.option("-a", "--all", "everything", is_flag=True, help="Also retry, dead letter and system topics.")
-@click.option("-l", "--long", "is_long", is_flag=True, help="Also queues, permission and number of messages.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also list retry, dead letter and system topics.")
+@click.option("-l", "--long", "is_long", is_flag=True, help="Also show queues, permission and number of messages.")
 @click.option("--cluster", metavar="NAME", help="Only topics of this cluster.")
 @connected
 @output_option()
-def list_topics(everything: bool, is_long: bool, cluster: str | None, connection: Connection, form: Form) -> int:
+def list_topics(
+    everything: bool, is_long: bool, cluster: str | None, connection: Connection, output: OutputFormat
+) -> int:
     """List the topics.
 
     \b
@@ -167,7 +167,7 @@ def list_topics(everything: bool, is_long: bool, cluster: str | None, connection
       ariane topic list --all --long -o csv
     """
 
-    async def work(admin: Admin) -> tuple[dict[str, Kind], list[TopicView]]:
+    async def work(admin: Admin) -> tuple[dict[str, TopicKind], list[TopicView]]:
         system = set(await admin.topics.system_names())
         kinds = {name: kind_of(name, system) for name in await admin.topics.names(cluster=cluster)}
         shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
@@ -175,19 +175,19 @@ def list_topics(everything: bool, is_long: bool, cluster: str | None, connection
 
     kinds, views = run_admin(connection, work)
     shown = {name: kind for name, kind in kinds.items() if everything or kind == "topic"}
-    render(long_rows(views, kinds) if is_long else list_rows(shown), form)
+    render(long_rows(views, kinds) if is_long else list_rows(shown), output)
     if len(shown) < len(kinds):
         hidden = len(kinds) - len(shown)
         click.echo(f"{hidden} retry, dead letter and system topics are not shown: --all shows them", err=True)
-    return tell_missing(failure for view in views for failure in view.failures)
+    return report_missing(failure for view in views for failure in view.failures)
 
 
 @topic.command("show", short_help="Show settings, messages and groups of a topic.")
 @click.argument("name", metavar="TOPIC")
 @connected
 @output_option()
-def show_topic(name: str, connection: Connection, form: Form) -> int:
-    """Show a topic's settings at each broker, its messages, and the groups that consume it.
+def show_topic(name: str, connection: Connection, output: OutputFormat) -> int:
+    """Show a topic's settings on each broker, its number of messages, and the groups that consume it.
 
     \b
     Examples:
@@ -195,28 +195,26 @@ def show_topic(name: str, connection: Connection, form: Form) -> int:
       ariane topic show orders -o json
     """
     view = run_admin(connection, lambda admin: view_topic(admin, name))
-    render(show_rows(view), form)
-    return tell_missing(view.failures)
+    render(show_rows(view), output)
+    return report_missing(view.failures)
 
 
 @topic.command("create")
 @click.argument("name", metavar="TOPIC")
 @click.option("--read-queues", type=_QUEUE_COUNT, default=_QUEUES, show_default=True, help="Queues to consume from.")
 @click.option("--write-queues", type=_QUEUE_COUNT, default=_QUEUES, show_default=True, help="Queues to send to.")
-@click.option("--order", is_flag=True, help="Keep its queues even while a broker is down, for ordered messages.")
-@click.option(
-    "--perm", type=_PERMISSION_CHOICE, default="rw", show_default=True, help="Whether it may be read, written."
-)
-@click.option("--if-missing", is_flag=True, help="Do nothing, and succeed, when the topic is there.")
-@place_options
+@click.option("--order", is_flag=True, help="Keep the list of queues while a broker is down, for ordered messages.")
+@click.option("--perm", type=_PERMISSION_CHOICE, default="rw", show_default=True, help="Read and write permission.")
+@click.option("--if-missing", is_flag=True, help="Succeed and change nothing if the topic exists.")
+@broker_options
 @connected
 @output_option()
 def create_topic(
-    name: str, perm: str, if_missing: bool, connection: Connection, form: Form, **options: Any
+    name: str, perm: str, if_missing: bool, connection: Connection, output: OutputFormat, **options: Any
 ) -> int | None:
-    """Create a topic at every broker, or at those named. Refused when it is there already.
+    """Create a topic on all brokers, or on those selected. Fails if the topic exists.
 
-    It returns when the nameserver knows of the topic, so the next send finds it.
+    Returns when the nameserver knows the topic, so that the next send finds it.
 
     \b
     Examples:
@@ -231,27 +229,29 @@ def create_topic(
             return None
         return broker_rows(await admin.topics.create(name, perm=permission(perm), **options))
 
-    made = run_admin(connection, work)
-    if made is None:
-        click.echo(f"topic {name} is there already", err=True)
+    created = run_admin(connection, work)
+    if created is None:
+        click.echo(f"topic {name} exists already", err=True)
         return 0
-    render([{"topic": name, **row} for row in made], form)
+    render([{"topic": name, **row} for row in created], output)
     return None
 
 
-@topic.command("update", short_help="Change what is named and nothing else.")
+@topic.command("update", short_help="Change settings of a topic.")
 @click.argument("name", metavar="TOPIC")
 @click.option("--read-queues", type=_QUEUE_COUNT, help="Queues to consume from.")
 @click.option("--write-queues", type=_QUEUE_COUNT, help="Queues to send to.")
-@click.option("--order/--no-order", default=None, help="Keep its queues even while a broker is down.")
-@click.option("--perm", type=_PERMISSION_CHOICE, help="Whether it may be read, written.")
-@place_options
+@click.option(
+    "--order/--no-order", default=None, help="Keep the list of queues while a broker is down, for ordered messages."
+)
+@click.option("--perm", type=_PERMISSION_CHOICE, help="Read and write permission.")
+@broker_options
 @connected
 @output_option()
-def update_topic(name: str, perm: str | None, connection: Connection, form: Form, **options: Any) -> None:
-    """Change what is named and nothing else, at every broker that has the topic or at those named.
+def update_topic(name: str, perm: str | None, connection: Connection, output: OutputFormat, **options: Any) -> None:
+    """Change the given settings of a topic, on all its brokers or on those selected. Others stay as they are.
 
-    To have fewer queues, first lower --write-queues, let the consumers finish, then lower --read-queues.
+    To reduce the number of queues, first lower --write-queues, let the consumers finish, then lower --read-queues.
 
     \b
     Examples:
@@ -259,20 +259,20 @@ def update_topic(name: str, perm: str | None, connection: Connection, form: Form
       ariane topic update orders --perm r --broker broker-a
     """
     changes = options | {"perm": None if perm is None else permission(perm)}
-    if all(changes[one] is None for one in ("read_queues", "write_queues", "order", "perm")):
-        raise click.UsageError("nothing to change: name a setting", click.get_current_context())
+    if all(changes[key] is None for key in ("read_queues", "write_queues", "order", "perm")):
+        raise click.UsageError("nothing to change: give at least one setting", click.get_current_context())
     done = run_admin(connection, lambda admin: admin.topics.update(name, **changes))
-    render([{"topic": name, **row} for row in broker_rows(done)], form)
+    render([{"topic": name, **row} for row in broker_rows(done)], output)
 
 
 @topic.command("delete")
 @click.argument("name", metavar="TOPIC")
-@click.option("--cluster", metavar="NAME", help="Only at the brokers of this cluster.")
+@click.option("--cluster", metavar="NAME", help="Only on the brokers of this cluster.")
 @yes_option
 @connected
 @output_option()
-def delete_topic(name: str, cluster: str | None, yes: bool, connection: Connection, form: Form) -> None:
-    """Delete a topic with its messages and the offsets of its groups.
+def delete_topic(name: str, cluster: str | None, yes: bool, connection: Connection, output: OutputFormat) -> None:
+    """Delete a topic, its messages, and the offsets of its groups.
 
     \b
     Examples:
@@ -281,35 +281,35 @@ def delete_topic(name: str, cluster: str | None, yes: bool, connection: Connecti
     """
     view = run_admin(connection, lambda admin: view_topic(admin, name))
     if kind_of(name, set(view.system)) == "system":
-        raise ClientError(f"{name} belongs to the system, which needs it: it is not deleted")
+        raise ClientError(f"{name} is a system topic and cannot be deleted")
     count = "an unknown number of" if view.messages is None else f"{view.messages:,}"
     groups = f", consumed by {', '.join(view.groups)}" if view.groups else ""
     confirm(f"Delete {name} with {count} messages{groups}?", yes=yes)
     done = run_admin(connection, lambda admin: admin.topics.delete(name, cluster=cluster))
-    render([{"topic": name, **row} for row in broker_rows(done)], form)
+    render([{"topic": name, **row} for row in broker_rows(done)], output)
 
 
 @topic.command("route")
 @click.argument("name", metavar="TOPIC")
 @connected
 @output_option()
-def route_of_topic(name: str, connection: Connection, form: Form) -> None:
-    """Show which brokers have a topic, as the nameserver tells clients.
+def route_of_topic(name: str, connection: Connection, output: OutputFormat) -> None:
+    """Show which brokers have a topic, as the nameserver sees it.
 
     \b
     Examples:
       ariane topic route orders
       ariane topic route orders -o json
     """
-    render(route_rows(run_admin(connection, lambda admin: admin.topics.route(name))), form)
+    render(route_rows(run_admin(connection, lambda admin: admin.topics.route(name))), output)
 
 
 @topic.command("stats")
 @click.argument("name", metavar="TOPIC")
 @connected
 @output_option()
-def stats_of_topic(name: str, connection: Connection, form: Form) -> int:
-    """Show where each queue of a topic begins and ends.
+def stats_of_topic(name: str, connection: Connection, output: OutputFormat) -> int:
+    """Show the first and last offset of each queue of a topic.
 
     \b
     Examples:
@@ -317,5 +317,5 @@ def stats_of_topic(name: str, connection: Connection, form: Form) -> int:
       ariane topic stats orders -o jsonl
     """
     stats = run_admin(connection, lambda admin: admin.topics.stats(name))
-    render(stats_rows(stats), form, STATS_COLUMNS)
-    return tell_missing(stats.failures)
+    render(stats_rows(stats), output, STATS_COLUMNS)
+    return report_missing(stats.failures)

@@ -1,4 +1,4 @@
-"""Groups of commands whose modules are imported when one of their commands is wanted, so that --help stays fast."""
+"""Command groups. The modules of a group are imported only when one of its commands runs, so that --help stays fast."""
 
 from importlib import import_module
 from inspect import cleandoc
@@ -11,7 +11,7 @@ from ariane.cli.servers.command import broker as broker_server
 
 
 class LazyGroup(click.Group):
-    """Commands add themselves with `@group.command()` when `modules` are imported."""
+    """Its commands register themselves with `@group.command()` when `modules` are imported."""
 
     def __init__(self, name: str, *modules: str, **attributes: Any) -> None:
         super().__init__(name, **attributes)
@@ -33,8 +33,8 @@ class LazyGroup(click.Group):
 topic = LazyGroup(
     "topic",
     "ariane.cli.topic",
-    short_help="Topics: list, create, change, delete, look into.",
-    help="""Topics: list, create, change, delete, and see where they are and how full.
+    short_help="Topics: list, create, change, delete, inspect.",
+    help="""List, create, change, delete and inspect topics.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ group = LazyGroup(
     "ariane.cli.group.command",
     "ariane.cli.group.offsets",
     short_help="Consumer groups: members, lag, offsets.",
-    help="""Consumer groups: who is in them, how far behind they are, and moving them.
+    help="""Inspect consumer groups: members, lag and offsets. Create, change, delete and move them.
 
     \b
     Examples:
@@ -63,8 +63,8 @@ msg = LazyGroup(
     "msg",
     "ariane.cli.msg.command",
     "ariane.cli.msg.explain",
-    short_help="Messages: find, follow, explain, send again.",
-    help="""Messages: find them by id, key, place or time, and see what became of them.
+    short_help="Messages: find, trace, explain, resend.",
+    help="""Find messages by id, key, queue or time, and see who consumed them.
 
     \b
     Examples:
@@ -77,8 +77,8 @@ msg = LazyGroup(
 dlq = LazyGroup(
     "dlq",
     "ariane.cli.dlq",
-    short_help="Dead letters: look at them, send them again.",
-    help="""Dead letters: messages that a group failed to consume as often as it may.
+    short_help="Dead letters: list, show, send again.",
+    help="""Inspect and resend dead letters: messages that a group failed to consume in all its retries.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ pipeline = LazyGroup(
     "pipeline",
     "ariane.cli.pipeline.command",
     short_help="Data pipelines on Spark: run, check, copy.",
-    help="""Data pipelines on Spark: from topics, logs and files, through SQL and Python, to topics, files and tables.
+    help="""Run data pipelines on Spark: from topics, logs and files, by SQL and Python, to topics, files and tables.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ admin = LazyGroup(
     short_help="The commands of Apache's mqadmin, under their own names.",
     help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.
 
-    The program `mqadmin`, which is installed beside `ariane`, runs the same: scripts need no change.
+    The program `mqadmin`, installed together with `ariane`, runs the same commands, so scripts need no change.
 
     \b
     Examples:
@@ -123,32 +123,32 @@ admin = LazyGroup(
 )
 
 
-def _serve_or_ask(**options: Any) -> Any:
-    """Without a command the broker itself runs; its options have no meaning for the commands."""
+def _serve_or_run_command(**options: Any) -> Any:
+    """Without a subcommand, runs the broker itself. The broker's options are errors before a subcommand."""
     context = click.get_current_context()
     if context.invoked_subcommand is None:
         return context.invoke(broker_server, **options)
     for parameter in context.command.params:
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
             name = context.invoked_subcommand
-            raise click.UsageError(f"{parameter.opts[0]} must stand behind '{name}', where it belongs to it", context)
+            raise click.UsageError(f"{parameter.opts[0]} is an option of '{name}': write it after '{name}'", context)
     return None
 
 
 broker = LazyGroup(
     "broker",
     "ariane.cli.cluster.brokers",
-    callback=_serve_or_ask,
+    callback=_serve_or_run_command,
     params=broker_server.params,
     invoke_without_command=True,
     subcommand_metavar="[COMMAND ...]",
-    short_help="Run a broker, or look at those that run.",
+    short_help="Run a broker, or inspect running ones.",
     help="\n".join(
         (
             cleandoc(broker_server.help or ""),
             "  ariane broker list -n 127.0.0.1:9876",
             "",
-            "With a command it starts nothing, but asks brokers that run.",
+            "With a COMMAND it starts no broker, but queries the running ones.",
         )
     ),
 )

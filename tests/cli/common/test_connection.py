@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.common.connection import find_connection, find_notice
+from ariane.cli.common.connection import find_connection, find_running_up
 from ariane.errors import SettingsError
 from tests.testing.commands import run, up
 
@@ -70,7 +70,7 @@ def test_a_notice_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> N
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert find_notice(path.parent) is None
+        assert find_running_up(path.parent) is None
         holder.communicate(b"\n")
 
 

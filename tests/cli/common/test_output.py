@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ariane.cli.common.output import Form, Row, render
+from ariane.cli.common.output import OutputFormat, Row, render
 
 ROWS: list[Row] = [
     {"name": "orders", "queues": 4, "city": "杭州", "tags": ["a", "b"], "isOrdered": True, "note": None},
@@ -16,7 +16,7 @@ ROWS: list[Row] = [
 
 
 def test_a_table_aligns_text_left_and_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
-    render(ROWS, Form.TABLE)
+    render(ROWS, OutputFormat.TABLE)
     assert capsys.readouterr().out.splitlines() == [
         "name           queues  city   tags  isOrdered  note",
         "orders              4  杭州   a b   yes",
@@ -25,29 +25,29 @@ def test_a_table_aligns_text_left_and_numbers_right(capsys: pytest.CaptureFixtur
 
 
 def test_a_table_shows_the_columns_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    render(ROWS, Form.TABLE, ["queues", "name"])
+    render(ROWS, OutputFormat.TABLE, ["queues", "name"])
     assert capsys.readouterr().out.splitlines()[1] == "     4  orders"
 
 
 def test_a_table_of_nothing_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    render([], Form.TABLE, ["name"])
+    render([], OutputFormat.TABLE, ["name"])
     assert capsys.readouterr().out == ""
 
 
 def test_json_and_json_lines_hold_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    render(ROWS, Form.JSON, ["name"])
+    render(ROWS, OutputFormat.JSON, ["name"])
     assert json.loads(capsys.readouterr().out) == ROWS
-    render(ROWS, Form.JSONL, ["name"])
+    render(ROWS, OutputFormat.JSONL, ["name"])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
 
 
 def test_json_of_nothing_is_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
-    render([], Form.JSON)
+    render([], OutputFormat.JSON)
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_csv_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    render([{"name": 'with "quotes", commas\nand lines', "number": 7, "more": None, "tags": ["a"]}], Form.CSV)
+    render([{"name": 'with "quotes", commas\nand lines', "number": 7, "more": None, "tags": ["a"]}], OutputFormat.CSV)
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert rows == [["name", "number", "more", "tags"], ['with "quotes", commas\nand lines', "7", "", '["a"]']]
 
@@ -58,12 +58,12 @@ def test_rows_are_printed_as_they_come_when_the_form_allows_it(capsys: pytest.Ca
         assert capsys.readouterr().out == '{"n": 1}\n'
         yield {"n": 2}
 
-    render(rows(), Form.JSONL)
+    render(rows(), OutputFormat.JSONL)
     assert capsys.readouterr().out == '{"n": 2}\n'
 
 
 def test_a_message_cannot_take_over_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    render([{"body": "\x1b]0;title\x07 red\n\x9b31m"}], Form.TABLE)
+    render([{"body": "\x1b]0;title\x07 red\n\x9b31m"}], OutputFormat.TABLE)
     assert capsys.readouterr().out.splitlines()[1] == r"\x1b]0;title\x07 red\n\x9b31m"
 
 
@@ -73,7 +73,7 @@ def test_only_a_terminal_cuts_a_table(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
-    render([{"name": "n", "text": "x" * 200}], Form.TABLE)
+    render([{"name": "n", "text": "x" * 200}], OutputFormat.TABLE)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == longest
     assert lines[1].endswith("…") is is_terminal
@@ -84,7 +84,7 @@ def test_a_cut_never_splits_a_wide_character_over_the_edge(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((6, 24)))
-    render([{"c": "杭州杭州"}], Form.TABLE)
+    render([{"c": "杭州杭州"}], OutputFormat.TABLE)
     assert capsys.readouterr().out.splitlines()[1] == "杭州…"
 
 
@@ -93,5 +93,5 @@ def test_a_table_that_must_be_whole_is_not_cut(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
-    render([{"why": "x" * 200}], Form.TABLE, is_whole=True)
+    render([{"why": "x" * 200}], OutputFormat.TABLE, truncate=False)
     assert capsys.readouterr().out.splitlines()[1] == "x" * 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ariane.cli.common.parameters import parse_moment
+from ariane.cli.common.parameters import parse_time
 
 NOW_MS = 1_794_000_000_000
 
@@ -22,10 +22,10 @@ NOW_MS = 1_794_000_000_000
     ],
 )
 def test_each_form_is_read(text: str, expected: int) -> None:
-    assert parse_moment(text, NOW_MS) == expected
+    assert parse_time(text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "15m", "-15", "-15y", "17000", "2026-13-01", "+99999999999d", "-1.5h"])
 def test_anything_else_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match="milliseconds since 1970"):
-        parse_moment(text, NOW_MS)
+        parse_time(text, NOW_MS)

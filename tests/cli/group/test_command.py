@@ -41,7 +41,7 @@ def test_lag_is_told_by_queue_and_unknown_is_not_zero(command: CommandLine, behi
         (4, 1, 3),
         (4, None, None),
     ]
-    assert "total lag: unknown; at least 3, without 1 of 2 queues" in done.err
+    assert "total lag: unknown; at least 3, not counting 1 of 2 queues" in done.err
     assert command.run("group", "lag", group, "--at-most", "1000").status == 1
 
 
@@ -89,7 +89,7 @@ def test_a_group_is_made_changed_and_deleted(command: CommandLine) -> None:
 
 def test_the_list_leaves_out_idle_groups_of_the_system_and_says_so(command: CommandLine) -> None:
     short, everything = command.ok("group", "list", "-o", "json"), command.rows("group", "list", "--all")
-    assert "groups of the system are not shown: --all" in short.err
+    assert "system groups are not shown: --all" in short.err
     idle = next(row for row in everything if row["group"] == "SELF_TEST_C_GROUP")
     assert (idle["members"], idle["lag"]) == (0, None)
     assert idle not in short.rows

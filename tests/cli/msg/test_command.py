@@ -60,7 +60,7 @@ def test_messages_are_found_by_key_and_by_place(shared_broker: BrokerForTests, c
     assert [row["body"] for row in command.rows("msg", "find", topic, "--key", "order-1001")] == ["wanted"]
     assert [row["body"] for row in command.rows("msg", "find", topic, "--queue", "0", "--offset", "1")] == ["wanted"]
     beyond = command.run("msg", "find", topic, "--queue", "broker-a:0", "--offset", "9")
-    assert (beyond.status, "it goes from 0 to 2" in beyond.err) == (1, True)
+    assert (beyond.status, "its offsets go from 0 to 2" in beyond.err) == (1, True)
     assert command.run("msg", "find", topic, "--key", "missing").status == 1
     assert command.run("msg", "find", topic, "--queue", "0").status == 2
 
@@ -76,7 +76,7 @@ def test_a_scan_that_was_cut_says_how_far_it_came(shared_broker: BrokerForTests,
     whole = command.ok("msg", "find", topic, "--contains", "number 7")
     assert ("number 7" in whole.out, whole.err) == (True, "")
     none = command.run("msg", "find", topic, "--contains", "nowhere")
-    assert (none.status, "10 of 10 were looked at" in none.err) == (1, True)
+    assert (none.status, "scanned 10 of 10 messages" in none.err) == (1, True)
     assert command.run("msg", "find", topic, "--from", "+1h").status == 1
 
 
@@ -145,7 +145,7 @@ async def test_offsets_explain_who_has_consumed_and_who_waits(
         await admin.offsets.commit(done, sent.queue, 3)
         await admin.offsets.commit(waiting, sent.queue, 1)
     verdict, why = await verdict_of(command, sent.message_id, topic, waiting)
-    assert (verdict, why) == ("waiting", "waits behind 1 messages of its queue; none of its members is online")
+    assert (verdict, why) == ("waiting", "waits behind 1 messages of its queue; the group has no online members")
     assert (await verdict_of(command, sent.message_id, topic, done))[0] == "consumed"
 
 
@@ -202,7 +202,7 @@ async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
         await admin.offsets.commit(group, sent.queue, 1)
     verdict, why = await verdict_of(command, sent.message_id, topic, group)
     assert verdict == "retry"
-    assert why == "in retry 1 of 16, which is due; the group has no offset among its retries yet"
+    assert why == "in retry 1 of 16, which is due; the group has no offset in its retry topic yet"
 
 
 async def test_retries_and_dead_letters_are_told(shared_broker: BrokerForTests, command: CommandLine) -> None:

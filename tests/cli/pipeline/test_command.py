@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.cli.common.output import Form
+from ariane.cli.common.output import OutputFormat
 from ariane.cli.pipeline.screen import PipelineScreen, progress_line
 from ariane.spark.pipeline.progress import SinkProgress
 from tests.cli.command_line import ENVIRONMENT, PROGRAM, CommandLine, Outcome
@@ -149,7 +149,7 @@ def test_progress_is_one_line_with_what_is_known() -> None:
 
 
 def test_the_same_line_is_not_told_twice_but_every_change_of_state_is(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = PipelineScreen(Form.TABLE)
+    screen = PipelineScreen(OutputFormat.TABLE)
     sink = SinkProgress("lake", state="running", rows_read=1)
     screen.progress([sink])
     screen.progress([sink])
@@ -159,9 +159,9 @@ def test_the_same_line_is_not_told_twice_but_every_change_of_state_is(capsys: py
 
 
 def test_tables_are_for_people_or_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    PipelineScreen(Form.TABLE).table("totals", 3, [{"region": "eu", "n": 2}], left_out=True)
+    PipelineScreen(OutputFormat.TABLE).table("totals", 3, [{"region": "eu", "n": 2}], left_out=True)
     shown = capsys.readouterr()
     assert shown.out == "\ntotals, batch 3\nregion  n\neu      2\n"
     assert "there are more rows than the 1 that are shown" in shown.err
-    PipelineScreen(Form.JSONL).table("totals", None, [{"body": b"\xff", "n": 2.5}], left_out=False)
+    PipelineScreen(OutputFormat.JSONL).table("totals", None, [{"body": b"\xff", "n": 2.5}], left_out=False)
     assert capsys.readouterr().out == '{"sink": "totals", "body": "\\\\xff", "n": 2.5}\n'

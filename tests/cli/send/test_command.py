@@ -193,7 +193,7 @@ def test_work_that_takes_long_shows_a_bar_to_a_person(broker: BrokerForTests, to
         (("-", "--count", "2"), "--count repeats"),
         (("x", "--oneway", "--transaction", "commit"), "exclude each other"),
         (("x", "-p", "novalue"), "no NAME=VALUE"),
-        (("x", "--deliver-at", "soon"), "'soon' is no time"),
+        (("x", "--deliver-at", "soon"), "'soon' is not a time"),
         (("x", "--file", "missing"), "does not exist"),
         (("",), "the body is empty"),
         (("x", "-k", "two words"), "may not"),

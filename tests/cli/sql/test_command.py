@@ -94,7 +94,7 @@ def test_options_choose_messages(request: Ask, options: tuple[str, ...], count: 
         (("select body_text::int from orders",), 1, "the query failed: Could not convert"),
         ((), 2, "give a query, - for stdin, or --file"),
         ((" ",), 2, "the query is empty"),
-        (("select 1", "--since", "yesterday"), 2, "is no time"),
+        (("select 1", "--since", "yesterday"), 2, "is not a time"),
         (("select 1", "--master", "local[1]"), 2, "--master is for --engine spark"),
         (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan works only with --engine duckdb"),
     ],

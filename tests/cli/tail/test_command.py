@@ -201,7 +201,7 @@ def test_a_topic_that_does_not_exist_ends_with_3_and_the_cure(broker: BrokerForT
         (("--sql", "a >"), 4, "expected"),
         (("--tags", "a", "--sql", "a = 1"), 2, "exclude each other"),
         (("--format", "{body}", "-o", "json"), 2, "exclude each other"),
-        (("--from", "someday"), 2, "'someday' is no time"),
+        (("--from", "someday"), 2, "'someday' is not a time"),
         (("--limit", "0"), 2, "--limit"),
     ],
 )

@@ -3,9 +3,9 @@
 import click
 
 from ariane.cli.cluster.rows import broker_row, pair_rows
-from ariane.cli.common.admin import broker_rows, confirm, place_options, run_admin, tell_missing, yes_option
+from ariane.cli.common.admin import broker_options, broker_rows, confirm, report_missing, run_admin, yes_option
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, output_option, render
+from ariane.cli.common.output import OutputFormat, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
 from ariane.cli.tree import broker
 from ariane.client.admin import Admin
@@ -17,7 +17,7 @@ from ariane.errors import ClientError
 @click.option("--cluster", metavar="NAME", help="Only the brokers of this cluster.")
 @connected
 @output_option()
-def list_brokers(cluster: str | None, connection: Connection, form: Form) -> None:
+def list_brokers(cluster: str | None, connection: Connection, output: OutputFormat) -> None:
     """List the brokers that the nameserver knows. See `ariane cluster` for how they are doing.
 
     \b
@@ -26,14 +26,14 @@ def list_brokers(cluster: str | None, connection: Connection, form: Form) -> Non
       ariane broker list --cluster DefaultCluster -o json
     """
     found = run_admin(connection, lambda admin: admin.cluster.brokers(cluster=cluster))
-    render(map(broker_row, found), form)
+    render(map(broker_row, found), output)
 
 
 @broker.command("show")
 @click.argument("name", metavar="BROKER")
 @connected
 @output_option()
-def show_broker(name: str, connection: Connection, form: Form) -> int:
+def show_broker(name: str, connection: Connection, output: OutputFormat) -> int:
     """Show everything that a broker tells of itself, under Apache's names. BROKER is a name or HOST:PORT.
 
     \b
@@ -44,7 +44,7 @@ def show_broker(name: str, connection: Connection, form: Form) -> int:
     told = run_admin(connection, lambda admin: admin.cluster.runtime(broker=name))
     for failure in told.failures:
         raise failure.error
-    render(pair_rows({one: runtime.table for one, runtime in told.responses.items()}), form)
+    render(pair_rows({one: runtime.table for one, runtime in told.responses.items()}), output)
     return 0
 
 
@@ -61,11 +61,11 @@ def config() -> None:
 
 @config.command("get", short_help="Show the settings in force, under RocketMQ's names.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@place_options
+@broker_options
 @connected
 @output_option()
 def get_config(
-    names: tuple[str, ...], cluster: str | None, broker: str | None, connection: Connection, form: Form
+    names: tuple[str, ...], cluster: str | None, broker: str | None, connection: Connection, output: OutputFormat
 ) -> int:
     """Show the settings in force, under RocketMQ's names: those named, or all.
 
@@ -79,17 +79,17 @@ def get_config(
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ClientError(f"no broker has a setting {unknown[0]}: see `ariane broker config get` for all")
-    render(pair_rows(told.responses, names), form)
-    return tell_missing(told.failures)
+    render(pair_rows(told.responses, names), output)
+    return report_missing(told.failures)
 
 
 @config.command("set")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...", callback=name_value_pairs)
-@place_options
+@broker_options
 @connected
 @output_option()
 def set_config(
-    settings: dict[str, str], cluster: str | None, broker: str | None, connection: Connection, form: Form
+    settings: dict[str, str], cluster: str | None, broker: str | None, connection: Connection, output: OutputFormat
 ) -> None:
     """Change settings of brokers that run, until their next start. The setting's page says which can be changed so.
 
@@ -99,14 +99,14 @@ def set_config(
       ariane broker config set traceOn=false --broker broker-a
     """
     done = run_admin(connection, lambda admin: admin.brokers.set_config(settings, cluster=cluster, broker=broker))
-    render(broker_rows(done), form)
+    render(broker_rows(done), output)
 
 
 @broker.command("clean", short_help="Remove now what brokers would remove later.")
 @click.option("--expired-queues", is_flag=True, help="Queues whose messages have all gone from the log.")
 @click.option("--unused-topics", is_flag=True, help="Queues of topics that are no more.")
 @click.option("--expired-files", is_flag=True, help="Commit log files past their time, without waiting for the hour.")
-@place_options
+@broker_options
 @yes_option
 @connected
 @output_option()
@@ -118,7 +118,7 @@ def clean(
     broker: str | None,
     yes: bool,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> None:
     """Remove now what brokers would remove later: the kinds named, or all three.
 
@@ -140,4 +140,4 @@ def clean(
 
     confirm("Remove queues and files that are past their time?", yes=yes)
     done = run_admin(connection, work)
-    render([{"removed": name, **row} for name, brokers in done for row in broker_rows(brokers)], form)
+    render([{"removed": name, **row} for name, brokers in done for row in broker_rows(brokers)], output)

@@ -1,1 +1,1 @@
-"""What commands share: connection, parameters, output."""
+"""Shared by the commands: cluster connection, admin calls, option types, output."""

@@ -1,4 +1,4 @@
-"""How the commands of administrators ask a cluster, and how they tell when a part of the answer is missing."""
+"""Shared code of the admin commands: run admin calls, report partial results, ask for confirmation."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,15 +19,15 @@ INCOMPLETE = TransportError.exit_status
 
 
 def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
-    """What `work` returns. Its error, with the exit code that tells a person what kind of trouble it is."""
+    """Returns what `work` returns, or raises its error with the exit code for that kind of error."""
 
     async def run(settings: ClientSettings) -> T:
         async with Admin(settings=settings) as admin:
             try:
                 return await work(admin)
             except NoRoute as error:
-                await admin.cluster.map()  # fails when no nameserver answers, which is the trouble then
-                raise ClientError(str(error)) from error  # a topic that is not there is an answer
+                await admin.cluster.map()  # raises when no nameserver responds: that is the real error then
+                raise ClientError(str(error)) from error  # exit code 1: the topic does not exist
             except ClientError as error:
                 raise _reason_of(error) from error
 
@@ -35,7 +35,7 @@ def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> 
 
 
 def _reason_of(error: ClientError) -> ArianeError:
-    """Failures at several servers come as one ClientError: that they were not reached, or refused, decides."""
+    """For a ClientError that stands for failures at several servers: the worst of them decides the exit code."""
     causes = error.__cause__.exceptions if isinstance(error.__cause__, ExceptionGroup) else ()
     for cause in causes:
         if isinstance(cause, TransportError):
@@ -46,35 +46,35 @@ def _reason_of(error: ClientError) -> ArianeError:
     return error
 
 
-def tell_missing(failures: Iterable[Failure]) -> int:
-    """A line for each server whose part is missing from the result, and the exit code of such a result."""
+def report_missing(failures: Iterable[Failure]) -> int:
+    """Prints a line for each server that the result lacks. Returns the exit code: 0 if the result is complete."""
     missing = list(failures)
     for failure in missing:
-        click.echo(f"incomplete: the part of {failure} is missing", err=True)
+        click.echo(f"incomplete: no data from {failure}", err=True)
     return INCOMPLETE if missing else 0
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns when the answer is yes. In a script, where nobody answers, --yes has to say so."""
+    """Returns if the user agrees. Without a terminal there is no user to ask, so --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask: add --yes to do it", click.get_current_context())
+        raise click.UsageError("cannot ask for confirmation without a terminal: add --yes", click.get_current_context())
     if not click.confirm(question, err=True):
-        raise ClientError("nothing was changed")
+        raise ClientError("cancelled: nothing was changed")
 
 
-def place_options(command: Command) -> Command:
-    """`--cluster` and `--broker`, for commands that concern all brokers unless some are named."""
+def broker_options(command: Command) -> Command:
+    """`--cluster` and `--broker`, for commands that apply to all brokers unless some are named."""
     cluster = click.option("--cluster", metavar="NAME", help="Only the brokers of this cluster.")
     broker = click.option("--broker", metavar="NAME|HOST:PORT", help="Only this broker.")
     return cluster(broker(command))
 
 
 def yes_option(command: Command) -> Command:
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def broker_rows(brokers: Iterable[Broker]) -> list[dict[str, object]]:
-    """Where something was done."""
-    return [{"brokerName": one.name, "address": one.address} for one in brokers]
+    """The brokers where a change was made."""
+    return [{"brokerName": broker.name, "address": broker.address} for broker in brokers]

@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from ariane.settings import LoadedSettings
 
 
-# --- up_notice ---
+# --- address file of `ariane up` ---
 #
-# Where a running `ariane up` tells its address, so that commands in the same place need no `-n`.
-#
-# The file is locked while the servers run. A lock ends with its process, however that ended, so what a crash left
-# behind is never taken for a running server.
+# A running `ariane up` writes its address to DATA/up.json, so that commands in the same directory need no `-n`. It
+# locks the file while it runs. The lock ends with the process, even after a crash, so a stale file is never taken for
+# a running server.
 
 DATA = Path(".ariane")
-"""Where `ariane up` keeps its data unless it is told otherwise, and where clients look for one that runs."""
+"""Default data directory of `ariane up`, where clients look for a running one."""
 
 _NAME = "up.json"
 _BYTES_MAX = 4096
@@ -51,15 +50,15 @@ _BYTES_MAX = 4096
 class Notice:
     _descriptor: int
 
-    def tell(self, namesrv: str) -> None:
-        """Written through the locked descriptor: closing any other one of the file would drop the lock."""
+    def publish(self, namesrv: str) -> None:
+        """Writes through the locked descriptor: closing any other descriptor of the file would drop the lock."""
         text = json.dumps({"namesrv": namesrv, "pid": os.getpid()}) + "\n"
         os.pwrite(self._descriptor, text.encode(), 0)
 
 
 @contextmanager
-def posted(directory: Path) -> Iterator[Notice]:
-    """A notice that only one process can hold in `directory`; gone at the end. StoreInUse when another has it."""
+def locked_notice(directory: Path) -> Iterator[Notice]:
+    """The address file of `directory`, locked by this process and removed on exit. StoreInUse if another holds it."""
     path = directory / _NAME
     descriptor = _open(path)
     try:
@@ -73,8 +72,8 @@ def posted(directory: Path) -> Iterator[Notice]:
         os.close(descriptor)  # and with it the lock
 
 
-def find_notice(directory: Path) -> str | None:
-    """The nameserver of the `ariane up` that runs on `directory` now."""
+def find_running_up(directory: Path) -> str | None:
+    """The nameserver address of the `ariane up` that runs on `directory` now."""
     from ariane.store.lock import lock_holder
 
     path = directory / _NAME
@@ -82,9 +81,9 @@ def find_notice(directory: Path) -> str | None:
         return None
     try:
         with path.open("rb") as file:
-            told = json.loads(file.read(_BYTES_MAX))
-        return str(Address.parse(told["namesrv"]))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not written yet, or not by us
+            notice = json.loads(file.read(_BYTES_MAX))
+        return str(Address.parse(notice["namesrv"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not written yet, or by another program
         return None
 
 
@@ -94,7 +93,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SettingsError(
-            f"{path.parent} cannot hold the data: {error.strerror}; choose another directory with --data"
+            f"cannot use {path.parent} as data directory: {error.strerror}; choose another one with --data"
         ) from error
 
 
@@ -103,11 +102,11 @@ def _lock(descriptor: int, directory: Path) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as error:
         raise StoreInUse(
-            f"another `ariane up` runs on {directory}: use that one, stop it, or choose another directory with --data"
+            f"another `ariane up` runs on {directory}: use it, stop it, or choose another directory with --data"
         ) from error
 
 
-# ---
+# --- the connection of a command ---
 
 T = TypeVar("T")
 
@@ -119,38 +118,38 @@ _PROFILE_VARIABLE = "ARIANE_PROFILE"
 class Connection:
     settings: "ClientSettings"
     origin: str
-    """Who named the nameserver: `flag`, a file's line, a variable, `ariane up`, `default`."""
+    """Where the nameserver address comes from: `flag`, a line of a file, a variable, `ariane up`, `default`."""
 
     @property
     def namesrv(self) -> str:
         return self.settings.nameservers
 
     def run(self, work: Callable[["ClientSettings"], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work`, run with these settings; its error as itself, not in a task group's wrapping.
+        """Runs `work` with these settings and returns its result. Its error is raised outside any exception group.
 
         Ctrl-C cancels it.
         """
         import asyncio
 
-        import ariane.logs  # noqa: F401 - so that warnings are not printed beside what the command itself tells
+        import ariane.logs  # noqa: F401 - keeps log warnings out of the command's own output
 
         try:
             return asyncio.run(work(self.settings))
         except ExceptionGroup as group:
             raise sole_cause(group) from group
-        except UnicodeEncodeError as error:  # the bytes of an argument, kept by Python as halves of surrogate pairs
-            raise SettingsError(f"{error.object!a} is no UTF-8 text: check what was typed, and LC_ALL") from error
+        except UnicodeEncodeError as error:  # an argument that is not UTF-8: Python keeps its bytes as lone surrogates
+            raise SettingsError(f"{error.object!a} is not UTF-8 text: check the argument and LC_ALL") from error
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`-n` and `--profile`, handed to the command as `connection`."""
+    """Adds `-n` and `--profile`; the command gets the parameter `connection`."""
 
     @click.option(
         "-n",
         "--namesrv",
         metavar="HOST:PORT[;HOST:PORT]",
-        help="Nameservers of the cluster. Without it: the profile's, $NAMESRV_ADDR, those of an `ariane up` that runs "
-        "on ./.ariane, 127.0.0.1:9876.",
+        help="Nameservers of the cluster. Default: the profile's, $NAMESRV_ADDR, those of an `ariane up` running "
+        "on ./.ariane, or 127.0.0.1:9876.",
     )
     @click.option(
         "--profile",
@@ -166,14 +165,14 @@ def connected(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_connection(namesrv: str | None, profile: str | None, environ: Mapping[str, str]) -> Connection:
-    """SettingsError when a name or a file cannot be used; nobody is contacted."""
+    """SettingsError when a name or a file cannot be used; no server is contacted."""
     loaded = _load(profile, environ, namesrv)
     origin = loaded.origins["nameservers"]
     if origin != "default":
         return Connection(loaded.settings, origin)
     if environ.get(_APACHE_VARIABLE):
         return Connection(_load(profile, environ, environ[_APACHE_VARIABLE]).settings, _APACHE_VARIABLE)
-    running = find_notice(DATA)
+    running = find_running_up(DATA)
     if running is not None:
         return Connection(_load(profile, environ, running).settings, "ariane up")
     return Connection(loaded.settings, origin)
@@ -190,14 +189,14 @@ def _load(profile: str | None, environ: Mapping[str, str], namesrv: str | None) 
 
 def _profile_file(name: str, environ: Mapping[str, str]) -> Path:
     if not name.replace("-", "").replace("_", "").isalnum():
-        raise SettingsError(f"profile {name!r}: a name has letters, digits, '-' and '_'")
+        raise SettingsError(f"invalid profile name {name!r}: use letters, digits, '-' and '_'")
     home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     file = Path(home) / "ariane" / f"{name}.toml"
     try:
         file.stat()
     except FileNotFoundError:
-        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.toml"))) or "none"
-        raise SettingsError(f"there is no profile {name}: write {file} (profiles there: {known})") from None
+        existing = ", ".join(sorted(path.stem for path in file.parent.glob("*.toml"))) or "none"
+        raise SettingsError(f"profile {name} does not exist: create {file} (existing profiles: {existing})") from None
     except OSError:
-        pass  # whoever reads it tells why that cannot be
+        pass  # reading the file reports the reason
     return file

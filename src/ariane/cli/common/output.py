@@ -1,6 +1,7 @@
-"""Rows as a table for people, or as JSON, JSON lines or CSV for programs: the same rows.
+"""Output of commands: rows as a table for people, or as JSON, JSON lines or CSV for programs; and progress bars.
 
-A table on a terminal is cut at its right edge. Into a file or a pipe nothing is ever cut, so `| less -S` shows all.
+`render` prints rows that are all there, `RowStream` prints each row as it comes. On a terminal a table is truncated at
+the right edge. In a file or a pipe nothing is ever truncated, so `| less -S` shows everything.
 """
 
 import csv
@@ -25,60 +26,111 @@ if TYPE_CHECKING:
 Row: TypeAlias = Mapping[str, object]
 
 _GAP = "  "
-_CUT = "…"
+_ELLIPSIS = "…"
 
 
-class Form(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
 
 
-def output_option(*forms: Form) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`-o`, for the forms that a command knows; all of them when none is named."""
+def output_option(*formats: OutputFormat) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`-o`, with the formats that a command supports; all of them when none is named."""
     return click.option(
         "-o",
         "--output",
-        "form",
-        type=click.Choice([form.value for form in forms or Form]),
-        callback=lambda context, parameter, value: Form(value),
-        default=Form.TABLE.value,
+        type=click.Choice([output.value for output in formats or OutputFormat]),
+        callback=lambda context, parameter, value: OutputFormat(value),
+        default=OutputFormat.TABLE.value,
         show_default=True,
-        help="How to print the result.",
+        help="Output format.",
     )
 
 
-def render(rows: Iterable[Row], form: Form, columns: Sequence[str] | None = None, *, is_whole: bool = False) -> None:
-    """Prints the rows. A table shows `columns` only, or those of the first row; the other forms show everything.
+def render(
+    rows: Iterable[Row], output: OutputFormat, columns: Sequence[str] | None = None, *, truncate: bool = True
+) -> None:
+    """Prints the rows. A table shows only `columns`, or those of the first row; the other formats show every field.
 
-    `is_whole`: a terminal breaks the long lines of a table and does not lose their ends.
+    Without `truncate` a terminal wraps the long lines of a table, and nothing is lost.
     """
-    if form is Form.JSON:
+    if output is OutputFormat.TABLE:
+        _print_table(list(rows), columns, truncate=truncate)
+    elif output is OutputFormat.JSON:
         print_json(list(rows))
-    elif form is Form.JSONL:
-        for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
-    elif form is Form.CSV:
-        _print_csv(rows)
     else:
-        _print_table(list(rows), columns, is_whole=is_whole)
+        with RowStream(output, {}) as stream:
+            for row in rows:
+                stream.add(row)
+                sys.stdout.flush()
 
 
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _print_csv(rows: Iterable[Row]) -> None:
-    names: list[str] | None = None
-    for row in rows:
-        if names is None:
-            names = list(row)
-            click.echo(_csv_line(names), nl=False)
-        click.echo(_csv_line([_csv_value(row.get(name)) for name in names]), nl=False)
+class RowStream:
+    """Prints rows as they come, while their number is not known yet.
+
+    A table shows only `columns`. It cannot know how wide they will be: each has a minimum width, and a longer value
+    shifts the rest of its line. JSON is one list, printed on exit.
+
+    Rows are not flushed here. The caller flushes stdout before it waits: a system call for each row would cost more
+    than the row.
+    """
+
+    def __init__(self, output: OutputFormat, columns: Mapping[str, int]) -> None:
+        self._output = output
+        self._columns = columns
+        self._rows: list[Row] = []
+        self._csv_names: list[str] | None = None
+        self._has_heading = False
+
+    def add(self, row: Row) -> None:
+        if self._output is OutputFormat.JSON:
+            self._rows.append(row)
+        elif self._output is OutputFormat.JSONL:
+            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        elif self._output is OutputFormat.CSV:
+            self._add_csv(row)
+        else:
+            self._add_to_table(row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Also after an error: the rows before it are valid."""
+        if self._output is OutputFormat.JSON:
+            print_json(self._rows)
+        sys.stdout.flush()
+
+    def _add_csv(self, row: Row) -> None:
+        if self._csv_names is None:
+            self._csv_names = list(row)
+            sys.stdout.write(_csv_line(self._csv_names))
+        sys.stdout.write(_csv_line([_csv_value(row.get(name)) for name in self._csv_names]))
+
+    def _add_to_table(self, row: Row) -> None:
+        if not self._has_heading:
+            self._has_heading = True
+            self._print_line({name: name for name in self._columns})
+        self._print_line(row)
+
+    def _print_line(self, row: Row) -> None:
+        values = [row.get(name) for name in self._columns]
+        cells = [
+            _pad(_cell(value), width, right=isinstance(value, int))
+            for value, width in zip(values, self._columns.values(), strict=True)
+        ]
+        sys.stdout.write(_table_line(cells, _terminal_width()))
 
 
-def _csv_line(values: Sequence[object]) -> str:
+def _csv_line(values: Iterable[object]) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(values)
     return line.getvalue()
@@ -88,17 +140,28 @@ def _csv_value(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple | bool) else value
 
 
-def _print_table(rows: Sequence[Row], columns: Sequence[str] | None, *, is_whole: bool) -> None:
+def _print_table(rows: Sequence[Row], columns: Sequence[str] | None, *, truncate: bool) -> None:
+    """Each column is as wide as its longest value; a column of numbers is aligned right."""
     if not rows:
         return
     names = list(columns if columns is not None else rows[0])
     lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     is_number = [all(_is_number(row.get(name)) for row in rows) for name in names]
-    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() and not is_whole else None
+    edge = _terminal_width() if truncate else None
     for line in lines:
-        cells = [_pad(text, width, right) for text, width, right in zip(line, widths, is_number, strict=True)]
-        click.echo(_cut(_GAP.join(cells).rstrip(), edge))
+        cells = [_pad(text, width, right=right) for text, width, right in zip(line, widths, is_number, strict=True)]
+        sys.stdout.write(_table_line(cells, edge))
+    sys.stdout.flush()
+
+
+def _table_line(cells: Iterable[str], edge: int | None) -> str:
+    return _truncate(_GAP.join(cells).rstrip(), edge) + "\n"
+
+
+def _terminal_width() -> int | None:
+    """None where nothing is truncated: in a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _is_number(value: object) -> bool:
@@ -106,7 +169,7 @@ def _is_number(value: object) -> bool:
 
 
 def _cell(value: object) -> str:
-    """On one line, and without the control characters by which a message's text could take over a terminal."""
+    """On one line, with control characters escaped: otherwise a message body could control the terminal."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -115,7 +178,8 @@ def _cell(value: object) -> str:
         value = " ".join(f"{name}={member}" for name, member in value.items())
     elif isinstance(value, list | tuple):
         value = " ".join(map(str, value))
-    return "".join(char if char.isprintable() else _escaped(char) for char in str(value))
+    text = str(value)
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:
@@ -123,128 +187,54 @@ def _escaped(char: str) -> str:
 
 
 def _width(text: str) -> int:
-    """In terminal cells: Chinese characters take two."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(char) else 2 if _is_wide(char) else 1 for char in text)
+    """In terminal cells: Chinese characters take two, combining characters none."""
+    return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
-def _is_wide(char: str) -> bool:
-    return unicodedata.east_asian_width(char) in "WF"
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _pad(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, *, right: bool) -> str:
     blanks = " " * (width - _width(text))
     return blanks + text if right else text + blanks
 
 
-def _cut(line: str, edge: int | None) -> str:
+def _truncate(line: str, edge: int | None) -> str:
     if edge is None or _width(line) <= edge:
         return line
-    while _width(line) >= edge:
-        line = line[:-1]
-    return line + _CUT
+    used = 0
+    for index, char in enumerate(line):
+        used += _char_width(char)
+        if used >= edge:  # the ellipsis takes the last cell
+            return line[:index].rstrip() + _ELLIPSIS
+    return line
 
 
-# --- tail_stream ---
-#
-# Rows that are printed as they come, while nobody knows yet how many there will be.
-#
-# The forms are those of render.py, which prints rows that are all there. A table cannot know how wide its columns will
-# be: each has a usual width, and a longer value moves the rest of its line.
-#
-# Nothing is flushed here. Whoever adds rows flushes stdout before it waits: a system call for each row would cost more
-# than the row.
-
-
-class RowStream:
-    """Rows of a table show `columns` only, each at least as wide as it says. Leave it, and JSON is printed whole."""
-
-    def __init__(self, form: Form, columns: Mapping[str, int]) -> None:
-        self._form = form
-        self._columns = columns
-        self._rows: list[Row] = []
-        self._is_first = True
-
-    def add(self, row: Row) -> None:
-        if self._form is Form.JSON:
-            self._rows.append(row)
-        elif self._form is Form.JSONL:
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-        elif self._form is Form.CSV:
-            self._add_csv(row)
-        else:
-            self._add_to_table(row)
-        self._is_first = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Also after a failure: what came before it was true."""
-        if self._form is Form.JSON:
-            print_json(self._rows)
-        sys.stdout.flush()
-
-    def _add_csv(self, row: Row) -> None:
-        if self._is_first:
-            sys.stdout.write(_stream_csv_line(row))
-        sys.stdout.write(_stream_csv_line(map(_csv_value, row.values())))
-
-    def _add_to_table(self, row: Row) -> None:
-        if self._is_first:
-            self._print({name: name for name in self._columns})
-        self._print(row)
-
-    def _print(self, row: Row) -> None:
-        line = _GAP.join(_padded_cell(row.get(name), width) for name, width in self._columns.items()).rstrip()
-        sys.stdout.write((_cut_at_edge(line) if sys.stdout.isatty() else line) + "\n")
-
-
-def _stream_csv_line(values: Iterable[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(values)
-    return line.getvalue()
-
-
-def _padded_cell(value: object, width: int) -> str:
-    from rich.cells import cell_len  # Chinese characters take two cells
-
-    text = _printable(value)
-    blanks = " " * max(0, width - cell_len(text))
-    return blanks + text if isinstance(value, int) else text + blanks
-
-
-def _printable(value: object) -> str:
-    """On one line, and without the control characters by which a message's text could take over a terminal."""
-    text = "" if value is None else " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _cut_at_edge(line: str) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    edge = shutil.get_terminal_size().columns
-    return line if cell_len(line) <= edge else set_cell_size(line, edge - 1).rstrip() + _CUT
-
-
-# --- send_progress ---
-#
-# A line about work that takes longer than two seconds, for a person who waits at a terminal.
+# --- progress bars ---
 
 _LATE_S = 2.0
 
 
+def progress_bar() -> "Progress":
+    """On stderr; it disappears when it stops."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True)
+
+
 @dataclass(slots=True)
 class LateProgress:
+    """Shows a progress bar once the work takes longer than two seconds."""
+
     label: str
     total: int | None
-    """None: nobody knows how many there will be."""
-    is_wanted: bool
+    """None: not known yet."""
+    is_enabled: bool
     done: int = 0
     _began: float = field(default_factory=time.monotonic)
     _bar: "tuple[Progress, TaskID] | None" = None
@@ -253,15 +243,11 @@ class LateProgress:
         self.done += 1
         if self._bar is not None:
             self._bar[0].update(self._bar[1], completed=self.done)
-        elif self.is_wanted and time.monotonic() - self._began > _LATE_S:
+        elif self.is_enabled and time.monotonic() - self._began > _LATE_S:
             self._bar = self._show()
 
     def _show(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+        bar = progress_bar()
         bar.start()
         return bar, bar.add_task(self.label, total=self.total, completed=self.done)
 
@@ -272,9 +258,9 @@ class LateProgress:
 
 @contextmanager
 def late_progress(label: str, total: int | None, *, rows_scroll_by: bool) -> Iterator[LateProgress]:
-    """Not where rows are printed on the same terminal: the two would tear each other apart."""
-    is_wanted = sys.stderr.isatty() and not (rows_scroll_by and sys.stdout.isatty())
-    progress = LateProgress(label, total, is_wanted)
+    """Only at a terminal, and not where rows are printed on the same terminal: the two would garble each other."""
+    is_enabled = sys.stderr.isatty() and not (rows_scroll_by and sys.stdout.isatty())
+    progress = LateProgress(label, total, is_enabled)
     try:
         yield progress
     finally:

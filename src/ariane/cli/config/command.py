@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.common.output import OutputFormat, Row, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
 from ariane.errors import ClientError
 from ariane.settings import LoadedSettings, describe, to_text, value_of
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 @connected
 @output_option()
 def set_settings(
-    settings: dict[str, str], cluster: str | None, broker: str | None, yes: bool, connection: Connection, form: Form
+    settings: dict[str, str],
+    cluster: str | None,
+    broker: str | None,
+    yes: bool,
+    connection: Connection,
+    output: OutputFormat,
 ) -> int:
     """Change settings of brokers that run, all that are named or none, until their next start.
 
@@ -46,15 +51,15 @@ def set_settings(
       ariane config set fileReservedTime=48
       ariane config set diskMaxUsedSpaceRatio=80 --broker broker-a --yes
     """
-    from ariane.cli.common.admin import confirm, run_admin, tell_missing
+    from ariane.cli.common.admin import confirm, report_missing, run_admin
 
     told = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
     changes = _changes(told, settings)
     if not changes:
         click.echo("nothing to change: every broker has these values already", err=True)
-        return tell_missing(told.failures)
+        return report_missing(told.failures)
     if not yes:
-        render(changes, Form.TABLE)
+        render(changes, OutputFormat.TABLE)
     confirm(f"Change {_counted(settings)} at {len({row['brokerName'] for row in changes})} brokers?", yes=yes)
 
     async def change(admin: "Admin") -> Any:
@@ -62,8 +67,8 @@ def set_settings(
         return await admin.brokers.config(cluster=cluster, broker=broker)
 
     after = {one.name: table for one, table in run_admin(connection, change).responses.items()}
-    render([{**row, "value": after.get(str(row["brokerName"]), {}).get(str(row["name"]))} for row in changes], form)
-    return tell_missing(told.failures)
+    render([{**row, "value": after.get(str(row["brokerName"]), {}).get(str(row["name"]))} for row in changes], output)
+    return report_missing(told.failures)
 
 
 def _changes(told: "Tables", settings: dict[str, str]) -> list[Row]:
@@ -131,7 +136,7 @@ config.add_command(set_settings)
     "--origin", is_flag=True, help="Also show where each value came from: a file's line, a variable, default."
 )
 @output_option()
-def show(file: Path | None, section: str, origin: bool, form: Form) -> None:
+def show(file: Path | None, section: str, origin: bool, output: OutputFormat) -> None:
     """Show every setting and its value, from defaults, the file and the environment.
 
     A file with a fault ends this with the fault, as it would end the server. Secrets are never shown.
@@ -144,7 +149,7 @@ def show(file: Path | None, section: str, origin: bool, form: Form) -> None:
     loaded = _LOADERS[section](file)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    render(_rows(loaded), form, (*_COLUMNS, "origin") if origin else _COLUMNS)
+    render(_rows(loaded), output, (*_COLUMNS, "origin") if origin else _COLUMNS)
 
 
 def _rows(loaded: LoadedSettings[Any]) -> Iterator[Row]:

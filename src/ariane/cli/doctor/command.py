@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, output_option, render
+from ariane.cli.common.output import OutputFormat, Row, output_option, render
 
 if TYPE_CHECKING:
     from ariane.cli.doctor.findings import Finding
@@ -38,7 +38,7 @@ _SIGNS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "failure": ("
 )
 @connected
 @output_option()
-def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Connection, form: Form) -> int:
+def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Connection, output: OutputFormat) -> int:
     """Check this machine, a cluster, a store and a settings file, and say what to do about what is wrong.
 
     Looks only: nothing is changed, no offset moves. Without -n the cluster is checked if one runs here. Exits with 1
@@ -53,22 +53,22 @@ def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Co
     from ariane.cli.doctor.findings import Verdict
     from ariane.cli.doctor.run import all_findings
 
-    found = list(_shown(all_findings(store, file, connection, watch_s), form))
+    found = list(_shown(all_findings(store, file, connection, watch_s), output))
     failed = sum(one.verdict is Verdict.FAILURE for one in found)
     warned = sum(one.verdict is Verdict.WARNING for one in found)
     click.echo(f"{len(found)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}", err=True)
     return 1 if failed else 0
 
 
-def _shown(findings: Iterable["Finding"], form: Form) -> Iterator["Finding"]:
+def _shown(findings: Iterable["Finding"], output: OutputFormat) -> Iterator["Finding"]:
     """People see each finding when it is made; programs get rows."""
     found: list[Finding] = []
     for one in findings:
         found.append(one)
-        if form is Form.TABLE:
+        if output is OutputFormat.TABLE:
             _print(one)
-    if form is not Form.TABLE:
-        render(_rows(found), form)
+    if output is not OutputFormat.TABLE:
+        render(_rows(found), output)
     return iter(found)
 
 

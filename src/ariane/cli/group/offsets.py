@@ -1,4 +1,4 @@
-"""`ariane group seek|skip|clone`: moving a group to another place. What will happen is shown before it does."""
+"""`ariane group seek|skip|clone`: moves the offsets of a group. `seek` and `skip` show the effect before they ask."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,8 @@ import click
 
 from ariane.cli.common.admin import broker_rows, confirm, run_admin, yes_option
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, output_option, render
-from ariane.cli.common.parameters import FORMS, moment_or
-from ariane.cli.msg.command import queue_named
+from ariane.cli.common.output import OutputFormat, Row, output_option, render
+from ariane.cli.common.parameters import TIME_FORMATS, queue_named, time_or
 from ariane.cli.tree import group
 from ariane.client.admin import Admin
 from ariane.client.admin.offsets import ResetPlan, To
@@ -17,19 +16,21 @@ from ariane.errors import ClientError
 from ariane.model.route import MessageQueue
 
 _COLUMNS = ("brokerName", "queueId", "from", "to", "skips", "repeats")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would happen, and do nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would happen, and change nothing.")
 
 
-@group.command("seek", short_help="Move a group to another place in a topic.")
+@group.command("seek", short_help="Move a group's offsets in a topic.")
 @click.argument("name", metavar="GROUP")
 @click.argument("topic")
 @click.option(
     "--to",
     metavar="earliest|latest|TIME",
-    callback=moment_or("earliest", "latest"),
-    help=f"Where to go on. A time is {FORMS}.",
+    callback=time_or("earliest", "latest"),
+    help=f"Where to continue. A time is {TIME_FORMATS}.",
 )
-@click.option("--offset", "offsets", multiple=True, metavar="[BROKER:]QUEUE=OFFSET", help="One queue; may be repeated.")
+@click.option(
+    "--offset", "offsets", multiple=True, metavar="[BROKER:]QUEUE=OFFSET", help="Offset of one queue; can be repeated."
+)
 @_DRY_RUN
 @yes_option
 @connected
@@ -42,11 +43,11 @@ def seek(
     dry_run: bool,
     yes: bool,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> None:
-    """Move a group to another place in a topic, whether its members run or not.
+    """Move a group's offsets in a topic, whether its members run or not.
 
-    First it shows, for each queue, how many messages will be skipped or consumed again; then it asks.
+    First shows, for each queue, how many messages will be skipped or consumed again; then asks for confirmation.
 
     \b
     Examples:
@@ -55,8 +56,8 @@ def seek(
       ariane group seek billing orders --offset broker-a:0=1200 --offset broker-a:1=1180 --yes
     """
     if (to is None) == (not offsets):
-        raise click.UsageError("either --to or --offset must say where", click.get_current_context())
-    _move(connection, name, topic, offsets or to, form, dry_run=dry_run, yes=yes)
+        raise click.UsageError("give either --to or --offset", click.get_current_context())
+    _move(connection, name, topic, offsets or to, output, dry_run=dry_run, yes=yes)
 
 
 @group.command("skip")
@@ -66,26 +67,30 @@ def seek(
 @yes_option
 @connected
 @output_option()
-def skip(name: str, topic: str, dry_run: bool, yes: bool, connection: Connection, form: Form) -> None:
-    """Give up everything in a topic that a group has not consumed yet.
+def skip(name: str, topic: str, dry_run: bool, yes: bool, connection: Connection, output: OutputFormat) -> None:
+    """Skip all messages of a topic that a group has not consumed yet.
 
     \b
     Examples:
       ariane group skip billing orders
       ariane group skip billing orders --yes
     """
-    _move(connection, name, topic, "latest", form, dry_run=dry_run, yes=yes)
+    _move(connection, name, topic, "latest", output, dry_run=dry_run, yes=yes)
 
 
 @group.command("clone")
 @click.argument("source")
 @click.argument("target")
 @click.option("--topic", metavar="TOPIC", help="Only the offsets in this topic.")
-@click.option("--offline", is_flag=True, help="Also topics that SOURCE, being online, does not subscribe to now.")
+@click.option(
+    "--offline", is_flag=True, help="Also copy offsets of topics that an online SOURCE no longer subscribes to."
+)
 @connected
 @output_option()
-def clone(source: str, target: str, topic: str | None, offline: bool, connection: Connection, form: Form) -> None:
-    """Let the group TARGET go on where SOURCE is. Stop the members of TARGET first: they would overwrite it.
+def clone(
+    source: str, target: str, topic: str | None, offline: bool, connection: Connection, output: OutputFormat
+) -> None:
+    """Copy the offsets of the group SOURCE to TARGET. Stop the members of TARGET first: they would overwrite them.
 
     \b
     Examples:
@@ -95,10 +100,10 @@ def clone(source: str, target: str, topic: str | None, offline: bool, connection
 
     async def work(admin: Admin) -> list[dict[str, object]]:
         if (await admin.groups.members(target)).is_online:
-            raise ClientError(f"group {target} has members online, which would overwrite its offsets: stop them first")
+            raise ClientError(f"group {target} has online members, which would overwrite the offsets: stop them first")
         return broker_rows(await admin.offsets.clone(source, target, topic, offline=offline))
 
-    render([{"source": source, "target": target, **row} for row in run_admin(connection, work)], form)
+    render([{"source": source, "target": target, **row} for row in run_admin(connection, work)], output)
 
 
 def _move(
@@ -106,22 +111,22 @@ def _move(
     name: str,
     topic: str,
     to: int | str | tuple[str, ...] | None,
-    form: Form,
+    output: OutputFormat,
     *,
     dry_run: bool,
     yes: bool,
 ) -> None:
     if yes and not dry_run:
         plan = run_admin(connection, lambda admin: _reset(admin, name, topic, to))
-        render(_rows(plan), form, _COLUMNS)
-        _tell(plan, "moved")
+        render(_rows(plan), output, _COLUMNS)
+        _report(plan, "moved")
         return
     plan = run_admin(connection, lambda admin: _preview(admin, name, topic, to))
-    render(_rows(plan), form, _COLUMNS)
-    _tell(plan, "would move")
+    render(_rows(plan), output, _COLUMNS)
+    _report(plan, "would move")
     if not dry_run:
         confirm(f"Move group {name} in {len(plan.moves)} queues of {topic}?", yes=False)
-        _tell(run_admin(connection, lambda admin: _reset(admin, name, topic, to)), "moved")
+        _report(run_admin(connection, lambda admin: _reset(admin, name, topic, to)), "moved")
 
 
 async def _preview(admin: Admin, name: str, topic: str, to: object) -> ResetPlan:
@@ -144,10 +149,10 @@ async def _target(admin: Admin, topic: str, to: object) -> To:
 
 
 def _offset(text: str, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, int]:
-    place, _, offset = text.partition("=")
-    if not (offset.isdecimal() and place.rpartition(":")[2].isdecimal()):
+    name, _, offset = text.partition("=")
+    if not (offset.isdecimal() and name.rpartition(":")[2].isdecimal()):
         raise click.BadParameter(f"{text!r}: [BROKER:]QUEUE=OFFSET expected, for example broker-a:0=1200")
-    return queue_named(place, queues), int(offset)
+    return queue_named(name, queues), int(offset)
 
 
 def _rows(plan: ResetPlan) -> Iterable[Row]:
@@ -164,10 +169,10 @@ def _rows(plan: ResetPlan) -> Iterable[Row]:
         }
 
 
-def _tell(plan: ResetPlan, verb: str) -> None:
+def _report(plan: ResetPlan, verb: str) -> None:
     skips = "an unknown number of" if plan.skips is None else f"{plan.skips:,}"
     repeats = "an unknown number of" if plan.repeats is None else f"{plan.repeats:,}"
-    online = "its members are told" if plan.is_online else "none of its members is online"
+    online = "its members are notified" if plan.is_online else "it has no online members"
     click.echo(
         f"{verb} {plan.group} in {len(plan.moves)} queues of {plan.topic}: {skips} messages skipped, {repeats} "
         f"consumed again; {online}",

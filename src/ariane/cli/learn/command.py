@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 import ariane
-from ariane.cli.common.output import Form, output_option, render
+from ariane.cli.common.output import OutputFormat, output_option, render
 from ariane.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _default_language() -> str:
 @click.option("--lang", "language", type=click.Choice(LANGUAGES), default=_default_language, help="English or Chinese.")
 @click.option("--no-wait", is_flag=True, help="Run the commands without asking before each.")
 @output_option()
-def learn(number: int | None, language: str, no_wait: bool, form: Form) -> int:
+def learn(number: int | None, language: str, no_wait: bool, output: OutputFormat) -> int:
     """Learn how a message broker works inside, by commands that show it. Without NUMBER: the list of lessons.
 
     A lesson starts servers of its own in a throw-away directory, shows each command before it runs, and leaves nothing
@@ -140,7 +140,7 @@ def learn(number: int | None, language: str, no_wait: bool, form: Form) -> int:
       ariane learn 7 --lang zh --no-wait
     """
     if number is None:
-        render(({"lesson": one.number, "title": one.title} for one in lessons(language)), form)
+        render(({"lesson": one.number, "title": one.title} for one in lessons(language)), output)
         return 0
     return _teach(find_lesson(number, language), language, asks=sys.stdin.isatty() and not no_wait)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from ariane.cli.common.admin import tell_missing
+from ariane.cli.common.admin import report_missing
 from ariane.cli.mqadmin.commands import (
     BROKER,
     PLACE,
@@ -47,7 +47,7 @@ async def get_broker_config(admin: Admin, broker: str | None, cluster: str | Non
         click.echo(f"============{_place(one, told.responses) if cluster else one.address}============")
         print_pairs(sorted(table.items()))
         click.echo("")
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 def _place(one: Broker, others: Iterable[Broker]) -> str:
@@ -65,7 +65,7 @@ async def broker_status(admin: Admin, broker: str | None, cluster: str | None) -
         place = f"{one.address:<24} " if cluster else ""
         for name, value in sorted(runtime.table.items()):
             click.echo(f"{place}{name:<32}: {value}")
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 @apache(
@@ -95,7 +95,7 @@ async def broker_consume_stats(admin: Admin, broker: str, timeout: int | None, l
     print_table("%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s", headings, rows)
     known = sum(row[6] for row in rows if row[6] is not None)
     click.echo(f"\nDiff Total: {known if all(row[6] is not None for row in rows) else f'unknown, at least {known}'}")
-    return tell_missing({failure.server: failure for lag in lags for failure in lag.failures}.values())
+    return report_missing({failure.server: failure for lag in lags for failure in lag.failures}.values())
 
 
 async def _broker_name(admin: Admin, address: str) -> str:
@@ -153,7 +153,7 @@ async def get_namesrv_config(admin: Admin) -> int:
     for address, table in told.responses.items():
         click.echo(f"============{address}============")
         print_pairs(sorted(table.items()))
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 @apache("updateNamesrvConfig", _KEY, _VALUE)
@@ -194,7 +194,7 @@ async def cluster_list(admin: Admin, more: bool, interval: int | None) -> int:
         brokers, told = await admin.cluster.brokers(), await admin.cluster.runtime()
         rows = [(one, told.responses.get(one, Runtime(table={}))) for one in brokers]
         _print_counts(rows) if more else _print_rates(rows)
-        status = tell_missing(told.failures)
+        status = report_missing(told.failures)
         if interval is None:
             return status
         await asyncio.sleep(interval)
@@ -373,7 +373,7 @@ async def cluster_acl_config_version(admin: Admin, broker: str | None, cluster: 
     ]
     print_table(_VERSIONS, headings if cluster is not None else (), rows)  # Apache's has no headings for one broker
     click.echo(f"get {'broker' if cluster is None else 'cluster'}'s plain access config version success.")
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 @apache("getAccessConfigSubCommand", *PLACE)
@@ -394,7 +394,7 @@ async def get_access_config(admin: Admin, broker: str | None, cluster: str | Non
             for account in rules.plain_access_configs
         ]
         print_json({"brokerAddr": one.address, "globalWhiteAddrs": rules.global_white_addrs, "accounts": accounts})
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 @apache(

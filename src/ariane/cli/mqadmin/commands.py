@@ -11,7 +11,7 @@ import click
 
 from ariane.cli.common.admin import run_admin
 from ariane.cli.common.connection import find_connection
-from ariane.cli.common.parameters import parse_moment
+from ariane.cli.common.parameters import parse_time
 from ariane.cli.mqadmin import with_tools_account
 from ariane.cli.tree import admin as admin_group
 from ariane.client.admin import Admin
@@ -110,7 +110,7 @@ def moment_of(text: str) -> int:
     if clock.count(":") == 3:
         clock = ".".join(clock.rsplit(":", 1))
     try:
-        return parse_moment(f"{day}T{clock}" if clock else text, time.time_ns() // 1_000_000)
+        return parse_time(f"{day}T{clock}" if clock else text, time.time_ns() // 1_000_000)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
 

@@ -55,10 +55,10 @@ def digits_only(ms: int) -> str:
     return _local(ms, "%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 
 
-def _local(ms: int, form: str) -> str:
+def _local(ms: int, output: str) -> str:
     """A time of a peer may be one that no calendar has: the number itself then."""
     try:
-        return datetime.fromtimestamp(ms // 1000).strftime(form)
+        return datetime.fromtimestamp(ms // 1000).strftime(output)
     except (OverflowError, ValueError, OSError):
         return str(ms)
 

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 import msgspec
 
-from ariane.cli.common.admin import tell_missing
+from ariane.cli.common.admin import report_missing
 from ariane.cli.group.command import view_group
 from ariane.cli.mqadmin.commands import GROUP, PLACE, TOPIC, Option, apache, moment_of, print_table
 from ariane.cli.mqadmin.format import day_and_second, digits_only, group_words, java, version_name
@@ -87,7 +87,7 @@ async def consumer_connection(admin: Admin, group: str) -> int:
     click.echo(f"ConsumeFromWhere: {members.consume_from_where}")
     if not members.is_online and members.is_complete:
         raise ClientError(f"group {group} is not online")
-    return tell_missing(view.failures)
+    return report_missing(view.failures)
 
 
 @apache(
@@ -104,7 +104,7 @@ async def producer_connection(admin: Admin, group: str, topic: str) -> int:
         click.echo(f"{number:04d}  {one.client_id:<32} {one.client_addr:<22} {language:<8} {version}")
     if not found and told.is_complete:
         raise ClientError(f"no producer of group {group} is online")
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 @apache(
@@ -120,7 +120,7 @@ async def consumer_progress(admin: Admin, group: str | None, with_clients: bool)
     if not lag.queues:
         await view_group(admin, group)
     _print_progress(lag, with_clients)
-    return tell_missing(lag.failures)
+    return report_missing(lag.failures)
 
 
 def _print_progress(lag: GroupLag, with_clients: bool) -> None:
@@ -155,7 +155,7 @@ async def _all_progress(admin: Admin) -> int:
             for one in found
         ],
     )
-    return tell_missing({failure.server: failure for one in found for failure in one.lag.failures}.values())
+    return report_missing({failure.server: failure for one in found for failure in one.lag.failures}.values())
 
 
 async def _groups_in_use(admin: Admin) -> list[GroupSummary]:
@@ -241,7 +241,7 @@ async def consumer_status(admin: Admin, group: str, client_id: str | None, stack
         raise ClientError(f"group {group} is not online")
     _write_reports(members, told.responses)
     _print_agreement(list(told.responses.values()))
-    return tell_missing(told.failures)
+    return report_missing(told.failures)
 
 
 def _write_reports(members: tuple[Member, ...], infos: Mapping[str, ConsumerRunningInfo]) -> None:

@@ -7,7 +7,8 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from ariane.cli.common.admin import tell_missing
+from ariane.cli.common.admin import report_missing
+from ariane.cli.common.parameters import queue_named
 from ariane.cli.mqadmin.commands import TOPIC, Option, apache, optional_moment, print_json, print_table
 from ariane.cli.mqadmin.format import (
     day_and_millisecond,
@@ -19,7 +20,6 @@ from ariane.cli.mqadmin.format import (
     track_words,
     write_body,
 )
-from ariane.cli.msg.command import queue_named
 from ariane.client.admin import Admin
 from ariane.client.admin.messages import FoundMessages
 from ariane.client.consumer.message import Received
@@ -257,7 +257,7 @@ def _end(found: FoundMessages, none: str) -> int:
         raise ClientError(none)
     if found.is_cut:
         click.echo("there may be more messages than a broker tells at a time", err=True)
-    return tell_missing(found.failures)
+    return report_missing(found.failures)
 
 
 async def _hand_over(admin: Admin, message: Received, group: str, client: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from ariane.cli.common.admin import tell_missing
+from ariane.cli.common.admin import report_missing
 from ariane.cli.mqadmin.commands import BROKER, CLUSTER, PLACE, TOPIC, Option, apache, print_json, print_table
 from ariane.cli.mqadmin.format import day_and_millisecond, topic_words
 from ariane.client.admin import Admin
@@ -131,7 +131,7 @@ async def topic_status(admin: Admin, topic: str) -> int:
             for one in stats.queues
         ],
     )
-    return tell_missing(stats.failures)
+    return report_missing(stats.failures)
 
 
 @apache("topicClusterList", TOPIC)

@@ -1,4 +1,4 @@
-"""`ariane msg get|find|trace|resend`. Why a message was consumed or not is told by explain.py."""
+"""`ariane msg get|find|trace|resend`. `ariane msg explain` is in msg/explain.py."""
 
 import sys
 import time
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import click
 
-from ariane.cli.common.admin import run_admin, tell_missing
+from ariane.cli.common.admin import report_missing, run_admin
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, Row, output_option, render
-from ariane.cli.common.parameters import FORMS, moment_or
+from ariane.cli.common.output import OutputFormat, Row, output_option, render
+from ariane.cli.common.parameters import TIME_FORMATS, queue_named, time_or
 from ariane.cli.tail.output import row_of, table_row
 from ariane.cli.tree import msg
 from ariane.client.admin import Admin
@@ -24,32 +24,29 @@ from ariane.client.producer.result import SendResult
 from ariane.client.producer.tracing import TRACE_TOPIC
 from ariane.errors import ClientError, NoRoute, RecordError
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ariane.model.route import MessageQueue
 from ariane.store.offline.annotate import time_text
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.requests.clients import ConsumeOutcome
 
-# --- message_rows ---
-#
-# Messages, their traces and the like, as `ariane msg` and `ariane dlq` tell them.
+# --- rows of messages and traces, for `ariane msg` and `ariane dlq` ---
 
 MESSAGE_COLUMNS = ("storeTime", "queue", "queueOffset", "tags", "keys", "msgId", "text")
 
 
-def show_messages(messages: Sequence[Received], form: Form) -> None:
-    """A table has a line for each; the other forms have everything."""
+def show_messages(messages: Sequence[Received], output: OutputFormat) -> None:
+    """A table has one line for each message; the other formats have all fields."""
     rows = map(row_of, messages)
-    render(map(table_row, rows) if form is Form.TABLE else rows, form, MESSAGE_COLUMNS)
+    render(map(table_row, rows) if output is OutputFormat.TABLE else rows, output, MESSAGE_COLUMNS)
 
 
-def show_whole(messages: Sequence[Received], form: Form) -> None:
-    """With every field: in a table a line for each of them, uncut, and a table for each message."""
+def show_whole(messages: Sequence[Received], output: OutputFormat) -> None:
+    """All fields. As a table: one table for each message, one line for each field, never truncated."""
     rows = map(full_row, messages)
-    if form is not Form.TABLE:
-        render(rows, form)
+    if output is not OutputFormat.TABLE:
+        render(rows, output)
         return
     for row in rows:
-        render([{"field": name, "value": value} for name, value in row.items()], form, is_whole=True)
+        render([{"field": name, "value": value} for name, value in row.items()], output, truncate=False)
 
 
 def full_row(message: Received) -> dict[str, object]:
@@ -97,7 +94,7 @@ def _trace_rows(trace: MessageTrace) -> Iterable[Row]:
 def _event(
     event: str, at_ms: int | None, group: str | None, success: bool | None, cost_ms: int | None, detail: str | None
 ) -> Row:
-    """What a client did not tell is None: nobody knows how an attempt ended whose client died."""
+    """What a client did not report is None: if it died, the result of its attempt is unknown."""
     return {
         "event": event,
         "time": None if at_ms is None else time_text(at_ms),
@@ -108,20 +105,18 @@ def _event(
     }
 
 
-# --- message_search ---
-#
-# Finding messages by what people have at hand: an id of either kind, a key, a place, or a time.
+# --- search by message id (of either kind), key, queue offset or time ---
 
 
 @dataclass(slots=True)
 class Search:
-    """What was found, and everything that keeps it from being all there is."""
+    """The messages found, and everything that makes the result incomplete."""
 
     messages: list[Received]
     is_cut: bool = False
     failures: tuple[Failure, ...] = ()
     scanned: int | None = None
-    """Messages that were looked at one by one; None when an index was asked."""
+    """Number of messages scanned; None for a search by index."""
     total: int = 0
 
     @property
@@ -129,30 +124,30 @@ class Search:
         if not self.is_cut:
             return None
         if self.scanned is None:
-            return f"stopped at --limit: {len(self.messages)} messages are shown, and there may be more"
+            return f"stopped at --limit: {len(self.messages)} messages shown, there may be more"
         return f"scanned {self.scanned:,} of {self.total:,} messages, stopped at --limit"
 
 
 async def by_any_id(admin: Admin, message_id: str, topic: str | None) -> Search:
-    """Both kinds of id look alike: it is the broker's if it names the address of one; else a producer gave it."""
-    if topic is None and await _names_a_broker(admin, message_id):
+    """Both kinds of id look alike. It is a broker's id if it contains the address of a broker, else a producer's."""
+    if topic is None and await _has_broker_address(admin, message_id):
         return Search([await admin.messages.by_id(message_id)])
-    found = await _in_topics(admin, message_id, [topic] if topic else await _searched(admin), is_key=False)
+    found = await _in_topics(admin, message_id, [topic] if topic else await _topics_to_search(admin), is_key=False)
     if not found.messages and not found.failures:
-        where = f"in topic {topic}" if topic else "in any topic, and its address is that of no broker"
-        raise ClientError(f"there is no message {message_id} {where}: it may be past its time")
+        where = f"in topic {topic}" if topic else "in any topic, and no broker has the address in it"
+        raise ClientError(f"no message with id {message_id} {where}: it may have expired")
     return found
 
 
 async def by_id_or_key(admin: Admin, text: str, topic: str | None, limit: int) -> Search:
-    """Each of these ways in turn, until one of them finds something."""
-    if topic is None and await _names_a_broker(admin, text):
+    """Tries each kind of search in turn, until one finds something."""
+    if topic is None and await _has_broker_address(admin, text):
         return Search([await admin.messages.by_id(text)])
-    topics = [topic] if topic else await _searched(admin)
+    topics = [topic] if topic else await _topics_to_search(admin)
     found = await _in_topics(admin, text, topics, is_key=True)
     if not found.messages and not found.failures:
         where = f"topic {topic}" if topic else "any topic"
-        raise ClientError(f"no message in {where} has the id or the key {text}: it may be past its time")
+        raise ClientError(f"no message in {where} has the id or key {text}: it may have expired")
     return Search(found.messages[:limit], found.is_cut or len(found.messages) > limit, found.failures)
 
 
@@ -162,31 +157,21 @@ async def by_key(admin: Admin, topic: str, key: str, begin: int | None, end: int
     return Search(list(found.messages[:limit]), is_cut, found.failures)
 
 
-async def by_place(admin: Admin, topic: str, place: str, offset: int) -> Search:
-    queue = queue_named(place, readable_queues(topic, await admin.topics.route(topic)))
+async def by_offset(admin: Admin, topic: str, queue_name: str, offset: int) -> Search:
+    queue = queue_named(queue_name, readable_queues(topic, await admin.topics.route(topic)))
     message = await admin.messages.by_offset(queue, offset)
     if message is None:
         stats = (await admin.topics.stats(topic)).by_queue()[queue]
         raise ClientError(
-            f"queue {place} of {topic} has no message {offset}: it goes from {stats.min_offset} to {stats.max_offset}"
+            f"queue {queue_name} of {topic} has no message at offset {offset}: its offsets go from {stats.min_offset} "
+            f"to {stats.max_offset} (exclusive)"
         )
     return Search([message])
 
 
-def queue_named(place: str, queues: Iterable[MessageQueue]) -> MessageQueue:
-    """`[BROKER:]ID`."""
-    known = list(queues)
-    broker, _, queue_id = place.rpartition(":")
-    fitting = [one for one in known if str(one.queue_id) == queue_id and broker in ("", one.broker_name)]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = ", ".join(f"{one.broker_name}:{one.queue_id}" for one in fitting or known)
-    raise ClientError(f"queue {place} is {'on several brokers' if fitting else 'not there'}: choose one of {names}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """Looks at every message of a topic, from one time to another."""
+    """Scans the messages of a topic that were stored between two times."""
 
     topic: str
     begin: int | None = None
@@ -196,7 +181,7 @@ class Scan:
     limit: int = 20
 
     async def run(self, admin: Admin) -> Search:
-        wanted = subscription_of(self.topic, self.tags or ALL)
+        subscription = subscription_of(self.topic, self.tags or ALL)
         found = Search([], scanned=0, total=await self._total(admin))
         scanned = 0
         async for message in admin.queues.scan(self.topic, begin=self.begin, end=self.end):
@@ -204,7 +189,7 @@ class Scan:
                 found.is_cut = True
                 break
             scanned += 1
-            if matches(wanted, message) and self._has_text(message):
+            if matches(subscription, message) and self._has_text(message):
                 found.messages.append(message)
         found.scanned = scanned
         return found
@@ -214,16 +199,16 @@ class Scan:
 
     async def _total(self, admin: Admin) -> int:
         ends = (await admin.topics.stats(self.topic)).by_queue()
-        begins = {queue: one.min_offset for queue, one in ends.items()}
+        begins = {queue: stats.min_offset for queue, stats in ends.items()}
         if self.begin is not None:
             begins = await admin.queues.at_time(self.topic, self.begin)
-        until = {queue: one.max_offset for queue, one in ends.items()}
+        until = {queue: stats.max_offset for queue, stats in ends.items()}
         if self.end is not None and self.end < time.time_ns() // 1_000_000:
             until = await admin.queues.at_time(self.topic, self.end)
         return sum(max(0, until[queue] - begins[queue]) for queue in ends)
 
 
-async def _names_a_broker(admin: Admin, message_id: str) -> bool:
+async def _has_broker_address(admin: Admin, message_id: str) -> bool:
     try:
         address = str(decode_offset_message_id(message_id).store_host)
     except RecordError:
@@ -231,8 +216,8 @@ async def _names_a_broker(admin: Admin, message_id: str) -> bool:
     return address in {broker.address for broker in await admin.cluster.brokers()}
 
 
-async def _searched(admin: Admin) -> list[str]:
-    """Retries and dead letters are copies of what is found elsewhere."""
+async def _topics_to_search(admin: Admin) -> list[str]:
+    """Without retry and dead letter topics: their messages are copies."""
     system = set(await admin.topics.system_names())
     names = await admin.topics.names()
     return [name for name in names if name not in system and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))]
@@ -241,36 +226,36 @@ async def _searched(admin: Admin) -> list[str]:
 async def _in_topics(admin: Admin, text: str, topics: list[str], *, is_key: bool) -> Search:
     found = Search([])
     for topic in topics:
-        told = await _in_topic(admin, text, topic, is_key=is_key, is_only=len(topics) == 1)
-        found.messages += told.messages
-        found.is_cut |= told.is_cut
-        found.failures += told.failures
+        result = await _in_topic(admin, text, topic, is_key=is_key, is_only=len(topics) == 1)
+        found.messages += result.messages
+        found.is_cut |= result.is_cut
+        found.failures += result.failures
     return found
 
 
 async def _in_topic(admin: Admin, text: str, topic: str, *, is_key: bool, is_only: bool) -> FoundMessages:
     try:
-        told = await admin.messages.by_unique_key(topic, text)
-        return told if told.messages or not is_key else await admin.messages.by_key(topic, text)
+        result = await admin.messages.by_unique_key(topic, text)
+        return result if result.messages or not is_key else await admin.messages.by_key(topic, text)
     except NoRoute:
         if is_only:
             raise
-        return FoundMessages(messages=())  # deleted since the list was made
+        return FoundMessages(messages=())  # deleted since the topics were listed
 
 
-# ---
+# --- commands ---
 
-_TOPIC = click.option("-t", "--topic", metavar="TOPIC", help="Where to look; without it, in every topic.")
+_TOPIC = click.option("-t", "--topic", metavar="TOPIC", help="Search this topic only; by default all topics.")
 
 
 @msg.command("get", short_help="Show one message, by its id.")
 @click.argument("message_id", metavar="ID")
 @_TOPIC
-@click.option("--body", "only_body", is_flag=True, help="Write the body, byte for byte, and nothing else.")
+@click.option("--body", "only_body", is_flag=True, help="Print only the body, byte for byte.")
 @connected
 @output_option()
-def get(message_id: str, topic: str | None, only_body: bool, connection: Connection, form: Form) -> int:
-    """Show one message, by the id that its producer or its broker gave it.
+def get(message_id: str, topic: str | None, only_body: bool, connection: Connection, output: OutputFormat) -> int:
+    """Show one message, by the id that its producer or its broker assigned.
 
     \b
     Examples:
@@ -281,20 +266,22 @@ def get(message_id: str, topic: str | None, only_body: bool, connection: Connect
     if only_body:
         sys.stdout.buffer.write(_newest(found).body)
     else:
-        show_whole(found.messages, form)
-    return tell_missing(found.failures)
+        show_whole(found.messages, output)
+    return report_missing(found.failures)
 
 
-@msg.command("find", short_help="Find messages of a topic by key, place, time or text.")
+@msg.command("find", short_help="Find messages of a topic by key, offset, time or text.")
 @click.argument("topic")
-@click.option("-k", "--key", metavar="KEY", help="A key, or an id, that its producer gave it.")
-@click.option("--queue", metavar="[BROKER:]ID", help="With --offset: exactly this one.")
+@click.option("-k", "--key", metavar="KEY", help="Key or message id assigned by the producer.")
+@click.option("--queue", metavar="[BROKER:]ID", help="With --offset: the queue of the message.")
 @click.option("--offset", type=click.IntRange(0), help="The offset in --queue.")
-@click.option("--from", "begin", metavar="TIME", callback=moment_or(), help=f"Stored from then on: {FORMS}.")
-@click.option("--until", "end", metavar="TIME", callback=moment_or(), help="Stored before then.")
+@click.option(
+    "--from", "begin", metavar="TIME", callback=time_or(), help=f"Stored at this time or later: {TIME_FORMATS}."
+)
+@click.option("--until", "end", metavar="TIME", callback=time_or(), help="Stored before this time.")
 @click.option("--tags", metavar="'A || B'", help="With one of these tags.")
 @click.option("--contains", "text", metavar="TEXT", help="With this text in its body.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most so many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many.")
 @connected
 @output_option()
 def find(
@@ -308,11 +295,11 @@ def find(
     text: str | None,
     limit: int,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> int:
-    """Find messages of a topic: by key, by place, or by looking at all that were stored in some time.
+    """Find messages of a topic: by key, by queue offset, or by scanning all that were stored in a period of time.
 
-    Exits with 1 when there is none. Whatever was not looked at is told.
+    Exits with 1 if there are none. Reports what was not scanned.
 
     \b
     Examples:
@@ -322,58 +309,61 @@ def find(
       ariane msg find orders --queue broker-a:2 --offset 1200
     """
     if (queue is None) != (offset is None) or (key is not None and (queue or tags or text)):
-        told = "one way to find: --key, or --queue with --offset, or the others"
-        raise click.UsageError(told, click.get_current_context())
+        problem = "use either --key, or --queue with --offset, or the other conditions"
+        raise click.UsageError(problem, click.get_current_context())
 
     async def work(admin: Admin) -> Search:
         if key is not None:
             return await by_key(admin, topic, key, begin, end, limit)
         if queue is not None and offset is not None:
-            return await by_place(admin, topic, queue, offset)
+            return await by_offset(admin, topic, queue, offset)
         return await Scan(topic=topic, begin=begin, end=end, tags=tags, text=text, limit=limit).run(admin)
 
     found = run_admin(connection, work)
-    show_messages(found.messages, form)
+    show_messages(found.messages, output)
     if not found.messages and not found.failures:
-        looked = "" if found.scanned is None else f": {found.scanned:,} of {found.total:,} were looked at"
-        raise ClientError(f"no message of {topic} fits{looked}")
+        scanned = "" if found.scanned is None else f": scanned {found.scanned:,} of {found.total:,} messages"
+        raise ClientError(f"no message of {topic} matches{scanned}")
     if found.note is not None:
         click.echo(found.note, err=True)
-    return tell_missing(found.failures)
+    return report_missing(found.failures)
 
 
-@msg.command("trace", short_help="Show what clients that trace have told of a message.")
+@msg.command("trace", short_help="Show the trace of a message: sends and consumptions.")
 @click.argument("message_id", metavar="ID")
-@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Where clients file their traces.")
+@click.option("--trace-topic", default=TRACE_TOPIC, show_default=True, help="Topic to which clients write traces.")
 @connected
 @output_option()
-def trace(message_id: str, trace_topic: str, connection: Connection, form: Form) -> int:
-    """Show what clients that trace have told of a message: when it was sent, and each attempt to consume it.
+def trace(message_id: str, trace_topic: str, connection: Connection, output: OutputFormat) -> int:
+    """Show the trace of a message: when it was sent, and each attempt to consume it.
 
-    ID is the id that its producer gave it. Without a trace the exit code is 1: `msg explain` needs none.
+    Only clients with tracing enabled report this. ID is the id that the producer assigned. Exits with 1 if there is no
+    trace; `msg explain` does not need one.
 
     \b
     Examples:
       ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000
       ariane msg trace 7F0000010E6C4F6B5E2D1A3B00000000 -o json
     """
-    told = run_admin(connection, lambda admin: admin.messages.trace(message_id, topic=trace_topic))
-    rows = list(trace_rows(told))
-    render(rows, form)
-    if told.unreadable:
-        click.echo(f"incomplete: {told.unreadable} records of the trace cannot be read", err=True)
-    if told.is_cut:
-        click.echo("incomplete: there may be more records than a broker tells at a time", err=True)
-    if not rows and not told.failures:
-        raise ClientError(f"no client left a trace of {message_id}: see `ariane msg explain {message_id}`")
-    return tell_missing(told.failures)
+    found = run_admin(connection, lambda admin: admin.messages.trace(message_id, topic=trace_topic))
+    rows = list(trace_rows(found))
+    render(rows, output)
+    if found.unreadable:
+        click.echo(f"incomplete: {found.unreadable} trace records cannot be decoded", err=True)
+    if found.is_cut:
+        click.echo("incomplete: there may be more trace records than one query returns", err=True)
+    if not rows and not found.failures:
+        raise ClientError(f"message {message_id} has no trace: try `ariane msg explain {message_id}`")
+    return report_missing(found.failures)
 
 
-@msg.command("resend", short_help="Send a copy, or hand it to a member of a group.")
+@msg.command("resend", short_help="Send a copy, or deliver it to a member of a group.")
 @click.argument("message_id", metavar="ID")
 @_TOPIC
 @click.option("--to", "target", metavar="TOPIC", help="Send the copy to another topic.")
-@click.option("--to-group", "group", metavar="GROUP", help="Send nothing: hand it to a member of this group now.")
+@click.option(
+    "--to-group", "group", metavar="GROUP", help="Deliver it to a member of this group now, instead of sending a copy."
+)
 @click.option("--client", metavar="CLIENT_ID", help="With --to-group: to this member.")
 @connected
 @output_option()
@@ -384,11 +374,11 @@ def resend(
     group: str | None,
     client: str | None,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> int:
-    """Send a copy of a message, which is a new message with an id of its own, to all groups of its topic.
+    """Send a copy of a message to its topic, so to all groups of the topic. The copy is a new message with a new id.
 
-    With --to-group nothing is sent: one member of the group is handed the message, and its answer is told.
+    With --to-group no copy is sent: one member of the group consumes the message now, and its result is shown.
 
     \b
     Examples:
@@ -403,26 +393,26 @@ def resend(
         message = _newest(await by_any_id(admin, message_id, topic))
         if group is None:
             return dict(sent_row(message, await admin.messages.resend(message, topic=target))), True
-        return await hand_over(admin, message, group, client)
+        return await deliver_to_member(admin, message, group, client)
 
     row, is_ok = run_admin(connection, work)
-    render([row], form)
+    render([row], output)
     return 0 if is_ok else 1
 
 
-async def hand_over(
+async def deliver_to_member(
     admin: Admin, message: Received, group: str, client: str | None = None
 ) -> tuple[dict[str, object], bool]:
-    """The member's answer, and whether it has consumed the message."""
-    told = await admin.messages.consume_directly(group, message, client_id=client)
+    """The member's response, and whether it has consumed the message."""
+    response = await admin.messages.consume_directly(group, message, client_id=client)
     row: dict[str, object] = {
         "msgId": message.message_id,
         "group": group,
-        "consumeResult": told.consume_result,
-        "costMs": told.spent_time_mills,
-        "remark": told.remark,
+        "consumeResult": response.consume_result,
+        "costMs": response.spent_time_mills,
+        "remark": response.remark,
     }
-    return row, told.consume_result in (ConsumeOutcome.CR_SUCCESS, ConsumeOutcome.CR_COMMIT)
+    return row, response.consume_result in (ConsumeOutcome.CR_SUCCESS, ConsumeOutcome.CR_COMMIT)
 
 
 def _newest(found: Search) -> Received:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, output_option, render
+from ariane.cli.common.output import OutputFormat, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
 from ariane.cli.tree import pipeline as pipeline_group
 
@@ -42,7 +42,7 @@ def _duration(context: click.Context, parameter: click.Parameter, text: str | No
 @click.option("--interval", callback=_duration, metavar="TIME", help="Streams: time between micro-batches, such as 5s.")
 @click.option("--metrics", metavar="FILE", help="Keep figures of the run here: .json, or .prom for Prometheus.")
 @connected
-@output_option(Form.TABLE, Form.JSONL)
+@output_option(OutputFormat.TABLE, OutputFormat.JSONL)
 def run(
     pipeline: str,
     values: dict[str, str],
@@ -51,7 +51,7 @@ def run(
     interval: float | None,
     metrics: str | None,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> int:
     """Run a pipeline: one that comes with Ariane, by its name, or a file of your own.
 
@@ -72,12 +72,12 @@ def run(
         option = "--once" if once else "--interval"
         raise click.UsageError(f"{option} is for streams, and {loaded.name} is a batch", click.get_current_context())
     debug = bool(getattr(click.get_current_context().obj, "debug", False))
-    return PipelineSession(loaded, connection, PipelineScreen(form), master, once, interval, metrics, debug).run()
+    return PipelineSession(loaded, connection, PipelineScreen(output), master, once, interval, metrics, debug).run()
 
 
 @pipeline_group.command("list")
 @output_option()
-def list_pipelines(form: Form) -> None:
+def list_pipelines(output: OutputFormat) -> None:
     """List the pipelines that come with Ariane, and what each one is about.
 
     \b
@@ -92,7 +92,7 @@ def list_pipelines(form: Form) -> None:
         about, params = load_params(path)
         needed = [f"{param.name}=..." for param in params.values() if param.is_required]
         rows.append({"pipeline": name, "needs": needed, "about": about, "params": sorted(params), "file": str(path)})
-    render(rows, form, ("pipeline", "needs", "about"))
+    render(rows, output, ("pipeline", "needs", "about"))
 
 
 @pipeline_group.command(short_help="Print the file of one of Ariane's pipelines.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ariane.cli.common.output import Form, render
+from ariane.cli.common.output import OutputFormat, render
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -23,8 +23,8 @@ _FACTS_MAX = 6
 
 
 class PipelineScreen:
-    def __init__(self, form: Form) -> None:
-        self._form = form
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = output
         self._lock = threading.Lock()
         self.is_terminal = sys.stderr.isatty()
         self._live: Live | None = None
@@ -42,13 +42,13 @@ class PipelineScreen:
         plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
         with self._lock:
             self._stop_live()
-            if self._form is Form.TABLE:
+            if self._output is OutputFormat.TABLE:
                 click.echo(f"\n{sink}" if batch is None else f"\n{sink}, batch {batch}")
-                render(plain, Form.TABLE)
+                render(plain, OutputFormat.TABLE)
                 if not plain:
                     click.echo("(no rows)")
             else:
-                render([{"sink": sink, **row} for row in plain], self._form)
+                render([{"sink": sink, **row} for row in plain], self._output)
             if left_out:
                 click.echo(f"{sink}: there are more rows than the {len(rows)} that are shown", err=True)
             sys.stdout.flush()

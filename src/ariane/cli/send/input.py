@@ -1,8 +1,8 @@
-"""From what was typed or piped in to messages: a shape from the options, filled with bodies, or whole JSON lines.
+"""Messages to send, made from a template (the options) and bodies, lines, or JSON lines.
 
     {"body": "...", "tags": "paid", "keys": ["o-1"], "properties": {"region": "eu"}, "shardingKey": "o-1"}
 
-The fields that `ariane tail -o jsonl` prints are understood, so one topic can be piped into another.
+JSON lines have the fields that `ariane tail -o jsonl` prints, so one topic can be piped into another.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ariane.clock import Clock
 from ariane.errors import MessageRejected
 from ariane.model.message import RESERVED_PROPERTIES, Message, Property
 
-_PLACES = frozenset(
+_IGNORED_FIELDS = frozenset(
     {"topic", "brokerName", "queueId", "queueOffset", "storeTime", "storeTimestamp", "bornTimestamp"}
     | {"msgId", "offsetMsgId", "reconsumeTimes", "fault", "originTopic"}
     | {"queueTopic", "bornTime", "bornHost", "storeHost", "physicalOffset", "storedSize", "sysFlag", "bodyCrc"}
 )
-"""What `tail`, `msg` and `dlq` tell of where a message was: of no use for a new one."""
+"""Fields that `tail`, `msg` and `dlq` print about a stored message: a new message does not use them."""
 _FIELDS = frozenset({"body", "bodyEncoding", "tags", "keys", "properties", "shardingKey", "delayLevel", "deliverAt"})
 _NUMBER = "{n}"
 
@@ -58,7 +58,7 @@ class MessageTemplate:
         )
 
     def numbered(self, body: bytes, number: int) -> Message:
-        """`{n}` in the body, the keys and the sharding key is the message's number."""
+        """Replaces `{n}` in the body, the keys and the sharding key by the message's number."""
         text = str(number)
         message = self.message(body.replace(_NUMBER.encode(), text.encode()))
         keys = tuple(key.replace(_NUMBER, text) for key in self.keys)
@@ -66,25 +66,25 @@ class MessageTemplate:
         return replace(message, keys=keys, sharding_key=sharding_key)
 
     def from_json(self, line: bytes, number: int) -> Message:
-        """What the line does not say is as in the shape. MessageRejected names the line."""
+        """Fields that the line lacks come from the template. MessageRejected names the line."""
         try:
             row = json.loads(line)
             if not isinstance(row, dict):
-                raise MessageRejected("it is no JSON object")
+                raise MessageRejected("it is not a JSON object")
             return self._from_row(row)
         except json.JSONDecodeError as error:
-            raise MessageRejected(f"line {number}: it is no JSON: {error.msg} at character {error.colno}") from None
+            raise MessageRejected(f"line {number}: it is not JSON: {error.msg} at character {error.colno}") from None
         except (ValueError, RecursionError, MessageRejected) as error:
             raise MessageRejected(f"line {number}: {error}") from error
 
     def _from_row(self, row: dict[str, Any]) -> Message:
-        unknown = row.keys() - _FIELDS - _PLACES
+        unknown = row.keys() - _FIELDS - _IGNORED_FIELDS
         if unknown:
-            raise MessageRejected(f"unknown field {sorted(unknown)[0]!r}: known are {', '.join(sorted(_FIELDS))}")
+            raise MessageRejected(f"unknown field {sorted(unknown)[0]!r}: fields are {', '.join(sorted(_FIELDS))}")
         if "body" not in row:
             raise MessageRejected('it has no field "body"')
         if row.get("fault"):
-            raise MessageRejected(f"its body is not what was sent: {row['fault']}")
+            raise MessageRejected(f"its body differs from what was sent: {row['fault']}")
         properties = _texts(row.get("properties") or {})
         sharding_key = row.get("shardingKey") or properties.get(Property.SHARDING_KEY) or self.sharding_key
         own = {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES}
@@ -106,7 +106,7 @@ def _body(body: object, encoding: object) -> bytes:
     if encoding == "utf-8":
         return body.encode()
     if encoding != "base64":
-        raise MessageRejected(f"bodyEncoding {encoding!r}: known are utf-8 and base64")
+        raise MessageRejected(f"unknown bodyEncoding {encoding!r}: use utf-8 or base64")
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
@@ -118,30 +118,28 @@ def _keys(keys: object) -> tuple[str, ...]:
         return tuple((keys or "").split())
     if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
         return tuple(keys)
-    raise MessageRejected(f"keys are a text or a list of texts, not {keys!r}")
+    raise MessageRejected(f"keys must be a string or a list of strings, not {keys!r}")
 
 
 def _texts(properties: object) -> dict[str, str]:
     if isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values()):
         return properties
-    raise MessageRejected("properties are an object whose values are texts")
+    raise MessageRejected("properties must be an object whose values are strings")
 
 
 def _text(name: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise MessageRejected(f"{name} is a text, not {value!r}")
+    raise MessageRejected(f"{name} must be a string, not {value!r}")
 
 
 def _number(name: str, value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise MessageRejected(f"{name} is a whole number, not {value!r}")
+    raise MessageRejected(f"{name} must be an integer, not {value!r}")
 
 
-# --- send_lines ---
-#
-# Lines of stdin or of a file, as they come.
+# --- lines of stdin or of a file ---
 
 _CHUNK_BYTES = 64 * 1024
 _AHEAD_MAX = 8
@@ -149,10 +147,10 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 
 
 async def lines_of(descriptor: int) -> AsyncGenerator[list[bytes], None]:
-    """Whole lines without their ends, as many as have come; the last one may lack its end.
+    """Complete lines without line ends, as many as have arrived; the last one may lack its line end.
 
-    A thread reads, so that a terminal or a slow pipe holds up nothing that is under way. It is a daemon: a read that
-    never ends does not keep the process from leaving.
+    A thread reads, so that a terminal or a slow pipe does not block sends in progress. It is a daemon thread: a read
+    that never returns does not keep the process from exiting.
     """
     chunks: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD_MAX)
     reader = threading.Thread(target=_read, args=(descriptor, asyncio.get_running_loop(), chunks), daemon=True)
@@ -161,14 +159,14 @@ async def lines_of(descriptor: int) -> AsyncGenerator[list[bytes], None]:
     while chunk := await chunks.get():
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > LINE_BYTES_MAX:
-            raise MessageRejected(f"a line has more than {LINE_BYTES_MAX} bytes: send it with --file, or split it")
+            raise MessageRejected(f"a line is longer than {LINE_BYTES_MAX} bytes: send it with --file, or split it")
         yield [line.removesuffix(b"\r") for line in lines]
     if rest:
         yield [rest]
 
 
 def _read(descriptor: int, loop: asyncio.AbstractEventLoop, chunks: "asyncio.Queue[bytes]") -> None:
-    """Ends with an empty chunk, as files do."""
+    """Puts an empty chunk at the end of the file."""
     chunk = b"begin"
     while chunk:
         try:
@@ -177,82 +175,83 @@ def _read(descriptor: int, loop: asyncio.AbstractEventLoop, chunks: "asyncio.Que
             chunk = b""
         try:
             asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-        except (RuntimeError, CancelledError):  # nobody reads any more
+        except (RuntimeError, CancelledError):  # the event loop has ended
             return
 
 
-# --- send_pace ---
-#
-# So many a second, evenly.
+# --- rate limit ---
 
 _BEHIND_MAX_S = 0.1
-"""Time that was lost beyond this is not made up for: whoever was slow does not get a crowd later."""
+"""A longer delay is not made up for: a slow phase must not be followed by a burst."""
 
 
-class Pace:
+class RateLimiter:
+    """Spreads messages evenly over time."""
+
     def __init__(self, rate: float, clock: Clock) -> None:
         self._gap_s = 1.0 / rate
         self._clock = clock
         self._next = clock.monotonic()
 
-    async def turn(self) -> None:
-        """Returns when the next one may go."""
+    async def wait(self) -> None:
+        """Returns when the next message may be sent."""
         now = self._clock.monotonic()
         if self._next > now:
             await self._clock.sleep(self._next - now)
         self._next = max(self._next, now - _BEHIND_MAX_S) + self._gap_s
 
 
-# --- send_source ---
-#
-# Where the messages of `ariane send` come from: bodies that are given, or lines that are read.
+# --- source of messages ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSource:
-    shape: MessageTemplate
+    """The messages of one `ariane send`: given bodies, or lines of files."""
+
+    template: MessageTemplate
     bodies: tuple[bytes, ...] = ()
-    """Each is a message, `count` times."""
+    """Each is sent `count` times."""
     files: tuple[Path | int, ...] = ()
-    """Paths, or open descriptors, whose lines are messages."""
+    """Paths or open descriptors; each line is a message."""
     is_json: bool = False
     count: int = 1
 
     @property
     def total(self) -> int | None:
-        """None: nobody knows before the end."""
+        """None: not known before the end of the input."""
         return None if self.files else len(self.bodies) * self.count
 
     async def messages(self, rate: float | None) -> AsyncGenerator[list[Message], None]:
-        """As many as are there at a time, up to what one request holds; with a rate one by one."""
-        pace = Pace(rate, Clock()) if rate is not None else None
+        """As many as are available at a time, up to the size of one request; with a rate one by one."""
+        limiter = RateLimiter(rate, Clock()) if rate is not None else None
+        step = BATCH_COUNT_MAX if limiter is None else 1
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
-                for at in range(0, len(chunk), BATCH_COUNT_MAX if pace is None else 1):
-                    if pace is not None:
-                        await pace.turn()
-                    yield chunk[at : at + (BATCH_COUNT_MAX if pace is None else 1)]
+                for begin in range(0, len(chunk), step):
+                    if limiter is not None:
+                        await limiter.wait()
+                    yield chunk[begin : begin + step]
 
     async def _chunks(self) -> AsyncGenerator[list[Message], None]:
         for begin in range(0, self.count, BATCH_COUNT_MAX):
             numbers = range(begin, min(begin + BATCH_COUNT_MAX, self.count))
-            yield [self._given(body, number) for number in numbers for body in self.bodies]
+            yield [self._from_body(body, number) for number in numbers for body in self.bodies]
         for file in self.files:
             async with aclosing(self._lines(file)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
-    def _given(self, body: bytes, number: int) -> Message:
-        return self.shape.numbered(body, number) if self.count > 1 else self.shape.message(body)
+    def _from_body(self, body: bytes, number: int) -> Message:
+        return self.template.numbered(body, number) if self.count > 1 else self.template.message(body)
 
     async def _lines(self, file: Path | int) -> AsyncGenerator[list[Message], None]:
-        """Empty lines are left out: a message has a body."""
+        """Skips empty lines: a message has a body."""
         descriptor = file if isinstance(file, int) else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         seen = 0
         async with aclosing(lines_of(descriptor)) as chunks:
             async for lines in chunks:
-                yield [self._read(line, number) for number, line in enumerate(lines, seen + 1) if line]
+                yield [self._from_line(line, number) for number, line in enumerate(lines, seen + 1) if line]
                 seen += len(lines)
 
-    def _read(self, line: bytes, number: int) -> Message:
-        return self.shape.from_json(line, number) if self.is_json else self.shape.message(line)
+    def _from_line(self, line: bytes, number: int) -> Message:
+        return self.template.from_json(line, number) if self.is_json else self.template.message(line)

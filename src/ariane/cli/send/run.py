@@ -1,4 +1,4 @@
-"""One run of `ariane send`: how its messages leave."""
+"""Runs `ariane send`: sends the messages and prints the results."""
 
 import asyncio
 import sys
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import click
 
-from ariane.cli.common.output import Form, LateProgress, Row, RowStream, render
+from ariane.cli.common.output import LateProgress, OutputFormat, Row, RowStream, render
+from ariane.cli.common.parameters import queue_named
 from ariane.cli.send.input import MessageSource
 from ariane.client.producer.producer import Producer
 from ariane.client.producer.request import can_be_batched
@@ -20,16 +21,12 @@ from ariane.errors import ClientError, MessageRejected, RequestFailed, SendFaile
 from ariane.model.message import Message
 from ariane.model.route import MessageQueue
 
-# --- send_results ---
-#
-# What `ariane send` prints: a line for each message, or for many in a table one for each queue.
-
 _SHOWN_MAX = 20
 _COLUMNS = ("msgId", "sendStatus", "brokerName", "queueId", "queueOffset")
 
 
 @dataclass(slots=True)
-class _InQueue:
+class _QueueTotals:
     messages: int = 0
     first: int = 0
     last: int = 0
@@ -37,20 +34,23 @@ class _InQueue:
 
 @dataclass(slots=True)
 class Results:
-    """A table of more than a few messages is one of queues. The other forms print each message as it is stored."""
+    """A table has a line for each message, or for each queue if there are more than 20 messages.
 
-    form: Form
+    The other formats print each message as it is stored.
+    """
+
+    output: OutputFormat
     count: int = 0
     unsafe: int = 0
-    """Stored, though not as safely as the broker was told to store."""
+    """Stored, but without the flush to disk or to a replica that the broker is configured for."""
     _began: float = field(default_factory=time.monotonic)
     _rows: list[Row] = field(default_factory=list)
-    _queues: dict[MessageQueue, _InQueue] = field(default_factory=dict)
+    _queues: dict[MessageQueue, _QueueTotals] = field(default_factory=dict)
     _stream: RowStream | None = None
 
     def __post_init__(self) -> None:
-        if self.form is not Form.TABLE:
-            self._stream = RowStream(self.form, {})
+        if self.output is not OutputFormat.TABLE:
+            self._stream = RowStream(self.output, {})
 
     def add(self, result: SendResult, *, transaction: str | None = None) -> None:
         self.count += 1
@@ -65,37 +65,37 @@ class Results:
             self._note(result)
 
     def _note(self, result: SendResult) -> None:
-        queue = self._queues.setdefault(result.queue, _InQueue(first=result.queue_offset))
+        queue = self._queues.setdefault(result.queue, _QueueTotals(first=result.queue_offset))
         queue.messages += 1
         queue.first, queue.last = min(queue.first, result.queue_offset), max(queue.last, result.queue_offset)
 
     def finish(self) -> None:
-        """Also after a failure: what is told was stored."""
+        """Also after an error: the messages printed here were stored."""
         if self._stream is not None:
             self._stream.__exit__(None, None, None)
         elif self.count <= _SHOWN_MAX or not self._queues:
             extra = [name for row in self._rows[:1] for name in row if name == "transaction"]
-            render(self._rows, Form.TABLE, [*_COLUMNS, *extra])
+            render(self._rows, OutputFormat.TABLE, [*_COLUMNS, *extra])
         else:
-            render(self._queue_rows(), Form.TABLE)
+            render(self._queue_rows(), OutputFormat.TABLE)
         if self.count > 1:
-            click.echo(f"{self.count:,} messages stored, {self._speed()}", err=True)
+            click.echo(f"{self.count:,} messages stored in {self._speed()}", err=True)
 
     def check(self) -> None:
         if self.unsafe:
             raise ClientError(
-                f"{self.unsafe} of {self.count} messages are stored, but not as safely as the broker was told to: see "
-                "sendStatus, and the broker's disk"
+                f"{self.unsafe} of {self.count} messages are stored but not flushed to disk or to a replica as the "
+                "broker's settings require: see sendStatus and the broker's log"
             )
 
     def _queue_rows(self) -> Iterable[Row]:
-        for queue, seen in sorted(self._queues.items()):
+        for queue, totals in sorted(self._queues.items()):
             yield {
                 "brokerName": queue.broker_name,
                 "queueId": queue.queue_id,
-                "messages": seen.messages,
-                "firstOffset": seen.first,
-                "lastOffset": seen.last,
+                "messages": totals.messages,
+                "firstOffset": totals.first,
+                "lastOffset": totals.last,
             }
 
     def _speed(self) -> str:
@@ -115,11 +115,11 @@ def _row(result: SendResult) -> dict[str, object]:
 
 
 def _half_row(result: SendResult, transaction: str) -> dict[str, object]:
-    """What the broker told is the place of the half message. That of the message itself nobody has told us."""
+    """The broker reports the offset of the half message; the offset of the message itself is unknown."""
     return _row(result) | {"offsetMsgId": None, "queueOffset": None, "transaction": transaction}
 
 
-# ---
+# --- sending ---
 
 _LINGER_MS = 2.0
 _DECISIONS = {"commit": COMMIT, "rollback": ROLLBACK}
@@ -131,7 +131,7 @@ class SendSession:
     rate: float | None = None
     queue: str | None = None
     outcome: str | None = None
-    """Of a transaction: commit or rollback."""
+    """Of the transactions: commit or rollback."""
     oneway: bool = False
     group: str = "ariane-cli"
     timeout_s: float = 3.0
@@ -147,18 +147,16 @@ class SendSession:
             queue = await self._queue(producer)
             await (self._run_oneway if self.oneway else self._run_stored)(producer, queue, results, progress)
 
-    # --- three ways to leave ----------------------------------------------------------------------------------------
-
     async def _run_stored(
         self, producer: Producer, queue: MessageQueue | None, results: Results, progress: LateProgress
     ) -> None:
-        """One request for many messages where that can be; their results are told in order."""
+        """Many messages in one request where possible; results are in the order of the messages."""
         async with aclosing(self.source.messages(self.rate)) as chunks:
             async for messages in chunks:
-                for outcome in await _send_together(producer, messages, queue):
-                    if isinstance(outcome, BaseException):
-                        raise outcome
-                    results.add(outcome)
+                for result in await _send_together(producer, messages, queue):
+                    if isinstance(result, BaseException):
+                        raise result
+                    results.add(result)
                     progress.step()
                 sys.stdout.flush()
 
@@ -170,7 +168,7 @@ class SendSession:
                 for message in messages:
                     await producer.send_oneway(message, queue=queue)
                     progress.step()
-        click.echo(f"{progress.done:,} messages sent one-way: nobody knows whether they were stored", err=True)
+        click.echo(f"{progress.done:,} messages sent one-way: whether they were stored is unknown", err=True)
 
     async def _run_transactions(self, settings: ClientSettings, results: Results, progress: LateProgress) -> None:
         assert self.outcome is not None
@@ -193,28 +191,21 @@ class SendSession:
     async def _queue(self, producer: Producer) -> MessageQueue | None:
         if self.queue is None:
             return None
-        broker, _, number = self.queue.rpartition(":")
-        queues = await producer.queues(self.source.shape.topic)
-        found = [one for one in queues if str(one.queue_id) == number and broker in ("", one.broker_name)]
-        if len(found) == 1:
-            return found[0]
-        known = ", ".join(f"{one.broker_name}:{one.queue_id}" for one in found or queues)
-        what = "is on several brokers" if found else "takes no messages of this topic"
-        raise SettingsError(f"queue {self.queue} {what}: choose one of {known}")
+        return queue_named(self.queue, await producer.queues(self.source.template.topic), SettingsError)
 
 
 async def _send_together(
     producer: Producer, messages: list[Message], queue: MessageQueue | None
 ) -> Sequence[SendResult | BaseException]:
-    """An outcome for each message, in order."""
+    """A result or an error for each message, in order."""
     if len(messages) > 1 and all(message.sharding_key is None and can_be_batched(message) for message in messages):
         return await producer.send_batch(messages, queue=queue)
-    # They may go to different queues: those for the same one are gathered on their way (batch_linger_ms).
+    # They may go to different queues: the producer batches those for the same queue (batch_linger_ms).
     return await asyncio.gather(*(producer.send(message, queue=queue) for message in messages), return_exceptions=True)
 
 
 def reason_of(error: Exception) -> Exception:
-    """The failure that the exit code is for: a broker that refused is another matter than one that was not reached."""
+    """The error that decides the exit code: a refusal by the broker differs from an unreachable broker."""
     cause = sole_cause(error)
     if isinstance(cause, SendFailed) and isinstance(cause.__cause__, RequestFailed):
         return RequestFailed(cause.__cause__.code, str(cause))

@@ -27,7 +27,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
-        help="Least urgent lines to log.",
+        help="Lowest level to log.",
     )
     form = click.option(
         "--log-format",

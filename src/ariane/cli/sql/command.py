@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import Form, output_option
-from ariane.cli.common.parameters import FORMS, moment_or
+from ariane.cli.common.output import OutputFormat, output_option
+from ariane.cli.common.parameters import TIME_FORMATS, time_or
 
 if TYPE_CHECKING:
     pass
 
-_TIME = moment_or()
+_TIME = time_or()
 
 
 @click.command()
@@ -28,7 +28,7 @@ _TIME = moment_or()
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Read a store directory, of ours or of Apache RocketMQ's, instead of asking brokers; can be repeated.",
 )
-@click.option("--since", metavar="TIME", callback=_TIME, help=f"Only messages stored then or later: {FORMS}.")
+@click.option("--since", metavar="TIME", callback=_TIME, help=f"Only messages stored then or later: {TIME_FORMATS}.")
 @click.option("--until", metavar="TIME", callback=_TIME, help="Only messages stored before.")
 @click.option("-t", "--tags", metavar="'A || B'", help="Only messages with one of these tags.")
 @click.option("-k", "--keys", metavar="KEY[,KEY]", help="Only messages with one of these keys.")
@@ -55,7 +55,7 @@ def sql(
     engine: str,
     master: str | None,
     connection: Connection,
-    form: Form,
+    output: OutputFormat,
 ) -> int:
     """Ask topics in SQL, without consuming them. A topic is a table; names such as "%RETRY%billing" go in quotes.
 
@@ -83,7 +83,7 @@ def sql(
     )
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark", click.get_current_context())
-    return print_answer(text, connection, stores, wanted, form, master, by_spark=engine == "spark")
+    return print_answer(text, connection, stores, wanted, output, master, by_spark=engine == "spark")
 
 
 def _query_text(query: str | None, file: TextIO | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from ariane.cli.common.connection import Connection
-from ariane.cli.common.output import Form, Row, render
+from ariane.cli.common.output import OutputFormat, Row, render
 from ariane.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def print_answer(
     connection: Connection,
     stores: Sequence[Path],
     wanted: "ScanFilter",
-    form: Form,
+    output: OutputFormat,
     master: str | None,
     *,
     by_spark: bool,
@@ -96,16 +96,16 @@ def print_answer(
     with ExitStack() as kept:
         with ScanBar() as bar:
             response = kept.enter_context(asked(text, connection, stores, wanted, master, bar))
-            rows = _first_rows(response, form)
-        _print(rows, response.columns, form)
+            rows = _first_rows(response, output)
+        _print(rows, response.columns, output)
     for sentence in response.sentences():
         click.echo(sentence, err=True)
     return 0 if response.is_complete else INCOMPLETE
 
 
-def _first_rows(response: "QueryResult", form: Form) -> Iterator[Row]:
+def _first_rows(response: "QueryResult", output: OutputFormat) -> Iterator[Row]:
     """All of them where they are printed together, else as soon as there is one."""
-    if form in (Form.TABLE, Form.JSON):
+    if output in (OutputFormat.TABLE, OutputFormat.JSON):
         return iter(list(response.rows))
     return chain(list(islice(response.rows, 1)), response.rows)
 
@@ -136,12 +136,12 @@ def _by_spark(
     return run_spark_query(text, SparkTables(connection.settings, stores, wanted), master)
 
 
-def _print(rows: Iterator[Row], columns: Sequence[str], form: Form) -> None:
+def _print(rows: Iterator[Row], columns: Sequence[str], output: OutputFormat) -> None:
     """A result without rows still has columns, which a table and CSV show."""
     first = next(rows, None)
     if first is not None:
-        render(chain([first], rows), form, columns)
-    elif form is Form.JSON:
-        render([], form)
-    elif columns and form in (Form.TABLE, Form.CSV):
-        click.echo(("," if form is Form.CSV else "  ").join(columns))
+        render(chain([first], rows), output, columns)
+    elif output is OutputFormat.JSON:
+        render([], output)
+    elif columns and output in (OutputFormat.TABLE, OutputFormat.CSV):
+        click.echo(("," if output is OutputFormat.CSV else "  ").join(columns))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ariane.cli.common.output import Form, Row, output_option, print_json, render
+from ariane.cli.common.output import OutputFormat, Row, output_option, print_json, render
 from ariane.cli.store.inspect import index_slots_option, inspect, store_argument
 from ariane.errors import StoreCorrupt
 
@@ -93,8 +93,8 @@ store.add_command(clean)
 @store.command()
 @store_argument
 @index_slots_option
-@output_option(Form.TABLE, Form.JSON)
-def verify(layout: "Layout", index_slots: int | None, form: Form) -> None:
+@output_option(OutputFormat.TABLE, OutputFormat.JSON)
+def verify(layout: "Layout", index_slots: int | None, output: OutputFormat) -> None:
     """Check every file against every other. Exits with 1 when something is wrong.
 
     Records are whole and where they say; every record is in its queue and every entry of a queue has its record; the
@@ -110,7 +110,7 @@ def verify(layout: "Layout", index_slots: int | None, form: Form) -> None:
     disk = RealDisk()
     with _progress("checking", sum(file.size for file in log_files(disk, layout))) as progress:
         report = verify_store(disk, layout, index_slots=index_slots, progress=progress)
-    if form is Form.JSON:
+    if output is OutputFormat.JSON:
         print_json({"sound": report.is_sound, **asdict(report, dict_factory=_printable)})
     else:
         _print_report(report)
@@ -124,11 +124,11 @@ def _printable(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _print_report(report: "Report") -> None:
     if report.faults:
-        render((asdict(fault) for fault in report.faults), Form.TABLE)
+        render((asdict(fault) for fault in report.faults), OutputFormat.TABLE)
         if report.fault_count > len(report.faults):
             click.echo(f"... and {report.fault_count - len(report.faults)} more")
         click.echo()
-    render(_summary(report), Form.TABLE)
+    render(_summary(report), OutputFormat.TABLE)
     for note in report.notes:
         click.echo(f"note: {note}")
 
@@ -177,7 +177,7 @@ def rebuild(
     if not yes:
         click.echo("the old ones are kept as .old; remove them when `ariane store verify` finds no fault", err=True)
     hidden = {name for part, names in _REBUILT.items() if not wanted[part] for name in names}
-    render([{name: value for name, value in asdict(rebuilt).items() if name not in hidden}], Form.TABLE)
+    render([{name: value for name, value in asdict(rebuilt).items() if name not in hidden}], OutputFormat.TABLE)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ariane.cli.common.output import Form, output_option
+from ariane.cli.common.output import OutputFormat, output_option
 from ariane.errors import StoreError
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def inspect() -> None:
 @click.option("--topic", help="Only records of this topic.")
 @annotate_option
 @output_option()
-def commitlog(layout: "Layout", start: int, limit: int | None, topic: str | None, annotate: bool, form: Form) -> None:
+def commitlog(
+    layout: "Layout", start: int, limit: int | None, topic: str | None, annotate: bool, output: OutputFormat
+) -> None:
     """Show records of the commit log.
 
     An offset inside a record is fine: the next whole record is found. --annotate shows one record, or --limit of them.
@@ -88,7 +90,7 @@ def commitlog(layout: "Layout", start: int, limit: int | None, topic: str | None
 
     warn_of_movement(layout)
     make = annotated_commit_log if annotate else commit_log_listing
-    make(layout, start, topic, limit).show(form)
+    make(layout, start, topic, limit).show(output)
 
 
 @inspect.command(short_help="Show entries of a queue beside their records.")
@@ -100,7 +102,7 @@ def commitlog(layout: "Layout", start: int, limit: int | None, topic: str | None
 @annotate_option
 @output_option()
 def queue(
-    layout: "Layout", topic: str, queue_id: int, start: int, limit: int | None, annotate: bool, form: Form
+    layout: "Layout", topic: str, queue_id: int, start: int, limit: int | None, annotate: bool, output: OutputFormat
 ) -> None:
     """Show entries of a consume queue, and what the records say that they point to.
 
@@ -111,7 +113,7 @@ def queue(
     from ariane.cli.store.rows import queue_listing
 
     warn_of_movement(layout)
-    queue_listing(layout, topic, queue_id, start, limit, annotated=annotate).show(form)
+    queue_listing(layout, topic, queue_id, start, limit, annotated=annotate).show(output)
 
 
 @inspect.command()
@@ -120,7 +122,7 @@ def queue(
 @index_slots_option
 @annotate_option
 @output_option()
-def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: bool, form: Form) -> None:
+def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: bool, output: OutputFormat) -> None:
     """Show the index files, or what they know of a key.
 
     A hash may belong to several keys: `hasKey` tells whether the record really has this one.
@@ -133,16 +135,16 @@ def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: 
 
     warn_of_movement(layout)
     if key is None:
-        index_listing(layout, index_slots, annotated=annotate).show(form)
+        index_listing(layout, index_slots, annotated=annotate).show(output)
     else:
-        key_listing(layout, key, index_slots, annotated=annotate).show(form)
+        key_listing(layout, key, index_slots, annotated=annotate).show(output)
 
 
 @inspect.command()
 @store_argument
 @annotate_option
 @output_option()
-def checkpoint(layout: "Layout", annotate: bool, form: Form) -> None:
+def checkpoint(layout: "Layout", annotate: bool, output: OutputFormat) -> None:
     """Show how far each part of the store is safe.
 
     \b
@@ -152,4 +154,4 @@ def checkpoint(layout: "Layout", annotate: bool, form: Form) -> None:
     from ariane.cli.store.rows import checkpoint_listing
 
     warn_of_movement(layout)
-    checkpoint_listing(layout, annotated=annotate).show(form)
+    checkpoint_listing(layout, annotated=annotate).show(output)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import click
 
-from ariane.cli.common.output import Form, Row, render
+from ariane.cli.common.output import OutputFormat, Row, render
 from ariane.errors import RecordError, StoreMismatch
 from ariane.model.ids import topic_name_problem
 from ariane.model.message import Property
@@ -201,16 +201,16 @@ class Listing(NamedTuple):
     columns: Sequence[str] | None = None
     """What a table shows of the rows; None for all of it."""
 
-    def show(self, form: Form) -> None:
-        render(self.rows, form, self.columns)
+    def show(self, output: OutputFormat) -> None:
+        render(self.rows, output, self.columns)
 
 
 class Annotated(NamedTuple):
     fields: Iterable[tuple[Path, list[Field]]]
 
-    def show(self, form: Form) -> None:
-        make_rows = wrapped_field_rows if form is Form.TABLE else field_rows
-        render((row for path, fields in self.fields for row in make_rows(path, fields)), form, FIELD_COLUMNS)
+    def show(self, output: OutputFormat) -> None:
+        make_rows = wrapped_field_rows if output is OutputFormat.TABLE else field_rows
+        render((row for path, fields in self.fields for row in make_rows(path, fields)), output, FIELD_COLUMNS)
 
 
 def commit_log_listing(layout: Layout, start: int, topic: str | None, limit: int | None) -> Listing:

@@ -1,4 +1,4 @@
-"""A message as `ariane tail` prints it: a row, or a line in a form of the user's own."""
+"""Output of messages for `ariane tail`: rows, or lines in a format that the user gives."""
 
 import base64
 import string
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ariane.cli.common.output import Form, Row, RowStream
+from ariane.cli.common.output import OutputFormat, Row, RowStream
 from ariane.client.consumer.message import Received
 from ariane.errors import SettingsError
 from ariane.store.offline.annotate import time_text
 
 COLUMNS: Mapping[str, int] = {"storeTime": 24, "queue": 10, "queueOffset": 11, "tags": 9, "keys": 10, "text": 0}
-"""Of a table, each with its usual width."""
+"""Columns of a table and their minimum widths."""
 
 _PROPERTY = "property."
 
@@ -41,14 +41,14 @@ def row_of(message: Received) -> dict[str, object]:
 
 
 def table_row(row: Row) -> Row:
-    """With two columns that only people need: where it is, in one word, and a body that says so if it is no text."""
+    """With two columns for people: the queue as BROKER:ID, and a body that is marked if it is not text or damaged."""
     text = row["body"] if row["bodyEncoding"] == "utf-8" else f"base64:{row['body']}"
     text = text if row["fault"] is None else f"({row['fault']}) {text}"
     return {**row, "queue": f"{row['brokerName']}:{row['queueId']}", "text": text}
 
 
 def body_text(body: bytes) -> tuple[str, str]:
-    """The body and how it is written: as it is when it is UTF-8, else in base64."""
+    """The body and its encoding: as it is if it is UTF-8, else base64."""
     try:
         return body.decode(), "utf-8"
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def body_text(body: bytes) -> tuple[str, str]:
 def line_format(template: str) -> Callable[[Mapping[str, object]], str]:
     r"""`{queueOffset} {keys}\t{body}`: names of a row's fields in braces, and `{property.NAME}`.
 
-    Only whole fields: what stands behind the name in Python's own formats would reach into objects.
+    Only plain field names: Python's attribute access and conversions in format strings would expose objects.
     """
     pieces = [_piece(*part) for part in _parsed(template)]
     return lambda row: "".join(piece(row) for piece in pieces)
@@ -69,7 +69,7 @@ def _parsed(template: str) -> list[tuple[str, str | None, str | None, str | None
     try:
         return list(string.Formatter().parse(unescaped))
     except ValueError as error:
-        raise SettingsError(f"--format {template!r}: {error}; a brace itself is written twice") from None
+        raise SettingsError(f"--format {template!r}: {error}; write a literal brace twice") from None
 
 
 def _piece(
@@ -79,7 +79,7 @@ def _piece(
         return lambda row: text
     if spec or conversion or not (name in FIELDS or name.startswith(_PROPERTY)):
         shown = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-        raise SettingsError(f"--format: {{{shown}}} is no field; fields are {', '.join(FIELDS)} and property.NAME")
+        raise SettingsError(f"--format: {{{shown}}} is not a field; fields are {', '.join(FIELDS)} and property.NAME")
     return lambda row: text + _value(row, name)
 
 
@@ -98,21 +98,18 @@ FIELDS = (
 )  # fmt: skip
 
 
-# --- tail_printer ---
-#
-# Puts messages on stdout in the form that was asked for.
-
 Show = Callable[[Received], None]
 
 
 @contextmanager
-def printing(form: Form, template: str | None) -> Iterator[Show]:
+def printing(output: OutputFormat, template: str | None) -> Iterator[Show]:
+    """A function that prints a message to stdout."""
     if template is not None:
         line_of = line_format(template)
         yield lambda message: _write(_safe(line_of(row_of(message))))
         return
-    with RowStream(form, COLUMNS) as stream:
-        if form is Form.TABLE:
+    with RowStream(output, COLUMNS) as stream:
+        if output is OutputFormat.TABLE:
             yield lambda message: stream.add(table_row(row_of(message)))
         else:
             yield lambda message: stream.add(row_of(message))
@@ -123,7 +120,7 @@ def _write(line: str) -> None:
 
 
 def _safe(line: str) -> str:
-    """On a terminal without the control characters by which a message could take it over; elsewhere as it is."""
+    """On a terminal, control characters are escaped: otherwise a message could control the terminal."""
     if not sys.stdout.isatty() or line.isprintable():
         return line
     return "".join(char if char.isprintable() or char in "\t\n" else ascii(char)[1:-1] for char in line)

@@ -1,4 +1,7 @@
-"""One run of `ariane tail`, from the first message to the last."""
+"""Runs `ariane tail`: reads a topic, first the stored messages ordered by time over all queues, then new ones.
+
+It pulls as Apache's own tools do, without joining a group: no group's offset moves.
+"""
 
 import asyncio
 import heapq
@@ -21,16 +24,10 @@ from ariane.lifecycle import Backoff, TaskSet
 from ariane.model.group import Subscription
 from ariane.model.route import MessageQueue, TopicRoute
 
-# --- tail_reader ---
-#
-# Reads a topic for `ariane tail`: first what is stored, by time over all queues, then what comes.
-#
-# It reads as Apache's own tools do, without being a member of a group: nobody's offsets move.
-
 GROUP = "TOOLS_CONSUMER"
-"""What Apache's own tools pull as: every broker has it from the start."""
+"""The group of Apache's own tools: every broker has it from the start."""
 
-_BATCH = 32  # brokers give no more at a time
+_BATCH = 32  # brokers return no more at a time
 _WAIT_S = 15.0
 _ARRIVED_MAX = 16
 
@@ -38,14 +35,14 @@ Arrived = asyncio.Queue[tuple[Received, ...] | ArianeError]
 
 
 @dataclass(slots=True)
-class _Place:
+class _Position:
     """How far one queue has been read."""
 
     queue: MessageQueue
     next: int
     end: int
     shown: int = 0
-    """Behind the last message that was given out; what lies between was filtered, or is fetched ahead."""
+    """Offset after the last message that was shown. Messages between `shown` and `next` were filtered or prefetched."""
 
 
 @dataclass(slots=True)
@@ -55,85 +52,87 @@ class TopicReader:
     subscription: Subscription
     start: int | str
     """`earliest`, `latest`, or milliseconds since 1970."""
-    on_trouble: Callable[[MessageQueue, ArianeError], None]
-    """Told once for each time that a queue cannot be read for a while."""
-    places: dict[MessageQueue, _Place] = field(default_factory=dict)
+    on_error: Callable[[MessageQueue, ArianeError], None]
+    """Called once each time that a queue becomes unreadable for a while."""
+    positions: dict[MessageQueue, _Position] = field(default_factory=dict)
 
     @property
     def left(self) -> int:
-        """Messages up to the ends that were last seen, and that were not given out; filters not considered."""
-        return sum(max(0, place.end - place.shown) for place in self.places.values())
+        """Messages not shown yet, up to the last known ends of the queues; ignores filters."""
+        return sum(max(0, position.end - position.shown) for position in self.positions.values())
 
-    async def find_places(self) -> None:
+    async def find_positions(self) -> None:
         """NoRoute when there is no such topic."""
         queues = readable_queues(self.topic, await self.instance.routes.route(self.topic))
-        for place in await asyncio.gather(*map(self._place, queues)):
-            self.places[place.queue] = place
+        for position in await asyncio.gather(*map(self._position, queues)):
+            self.positions[position.queue] = position
 
-    async def _place(self, queue: MessageQueue) -> _Place:
-        ends = QueueBounds(self.instance)
-        end = await ends.max_offset(queue)
+    async def _position(self, queue: MessageQueue) -> _Position:
+        bounds = QueueBounds(self.instance)
+        end = await bounds.max_offset(queue)
         begin = end
         if self.start == "earliest":
-            begin = await ends.min_offset(queue)
+            begin = await bounds.min_offset(queue)
         elif isinstance(self.start, int):
-            begin = await ends.search_offset(queue, self.start)
-        return _Place(queue, min(begin, end), end, min(begin, end))
+            begin = await bounds.search_offset(queue, self.start)
+        return _Position(queue, min(begin, end), end, min(begin, end))
 
-    # --- what is stored ---------------------------------------------------------------------------------------------
+    # --- stored messages ---
 
     async def stored(self) -> AsyncGenerator[Received, None]:
-        """Up to the ends that were found, the oldest first; a queue's own order is kept in any case."""
+        """Up to the ends found by `find_positions`, the oldest first; the order within a queue is always kept."""
         async with AsyncExitStack() as stack:
             readers = {}
-            for queue, place in self.places.items():
-                if place.next < place.end:
-                    readers[queue] = await stack.enter_async_context(aclosing(self._read(place)))
+            for queue, position in self.positions.items():
+                if position.next < position.end:
+                    readers[queue] = await stack.enter_async_context(aclosing(self._read(position)))
             firsts = await asyncio.gather(*(anext(reader, None) for reader in readers.values()))
-            heads = [
+            oldest = [
                 (message.store_timestamp_ms, queue, message)
                 for queue, message in zip(readers, firsts, strict=True)
                 if message is not None
             ]
-            heapq.heapify(heads)
-            while heads:
-                _, queue, message = heads[0]
-                self._give(message)
+            heapq.heapify(oldest)
+            while oldest:
+                _, queue, message = oldest[0]
+                self._mark_shown(message)
                 yield message
                 following = await anext(readers[queue], None)
                 if following is None:
-                    heapq.heappop(heads)
+                    heapq.heappop(oldest)
                 else:
-                    heapq.heapreplace(heads, (following.store_timestamp_ms, queue, following))
+                    heapq.heapreplace(oldest, (following.store_timestamp_ms, queue, following))
 
-    def _give(self, message: Received) -> None:
-        self.places[message.queue].shown = message.queue_offset + 1
+    def _mark_shown(self, message: Received) -> None:
+        self.positions[message.queue].shown = message.queue_offset + 1
 
-    async def _read(self, place: _Place) -> AsyncGenerator[Received, None]:
+    async def _read(self, position: _Position) -> AsyncGenerator[Received, None]:
         puller = Puller(self.instance, GROUP)
-        while place.next < place.end:
-            result = await puller.pull(self._ask(place, wait_s=0.0))
-            moved = result.next_offset > place.next
+        while position.next < position.end:
+            result = await puller.pull(self._request(position, wait_s=0.0))
+            moved = result.next_offset > position.next
             for message in self._from_start(result):
-                if message.queue_offset < place.end:
+                if message.queue_offset < position.end:
                     yield message
-            place.next = result.next_offset if moved else place.end  # a queue that was cut back meanwhile
-        place.shown = place.next
+            position.next = (
+                result.next_offset if moved else position.end
+            )  # not moved: the queue was truncated meanwhile
+        position.shown = position.next
 
     def _from_start(self, result: PullResult) -> list[Received]:
-        """Releases before 5.0 find the message nearest to a time, which may lie before it."""
+        """Brokers before 5.0 find the message nearest to a time, which may be older than the time."""
         begin = self.start if isinstance(self.start, int) else 0
         return [message for message in result.messages if message.store_timestamp_ms >= begin]
 
-    def _ask(self, place: _Place, wait_s: float) -> PullRequest:
+    def _request(self, position: _Position, wait_s: float) -> PullRequest:
         return PullRequest(
-            queue=place.queue, offset=place.next, subscription=self.subscription, count=_BATCH, wait_s=wait_s
+            queue=position.queue, offset=position.next, subscription=self.subscription, count=_BATCH, wait_s=wait_s
         )
 
-    # --- what comes -------------------------------------------------------------------------------------------------
+    # --- new messages ---
 
     async def arriving(self) -> AsyncGenerator[Received, None]:
-        """For ever, in the order of arrival. Queues that the topic gets meanwhile are read from their beginning."""
+        """Endless, in the order of arrival. Queues that are added to the topic meanwhile are read from their start."""
         arrived: Arrived = asyncio.Queue(_ARRIVED_MAX)
         async with self._followers(arrived):
             while True:
@@ -141,7 +140,7 @@ class TopicReader:
                 if isinstance(messages, ArianeError):
                     raise messages
                 for message in messages:
-                    self._give(message)
+                    self._mark_shown(message)
                     yield message
 
     @asynccontextmanager
@@ -150,12 +149,12 @@ class TopicReader:
 
         def on_change(topic: str, route: TopicRoute) -> None:
             for queue in readable_queues(topic, route) if topic == self.topic else []:
-                if queue not in self.places:
-                    self.places[queue] = _Place(queue, 0, 0)
-                    tasks.spawn(self._follow(self.places[queue], arrived))
+                if queue not in self.positions:
+                    self.positions[queue] = _Position(queue, 0, 0)
+                    tasks.spawn(self._follow(self.positions[queue], arrived))
 
-        for place in self.places.values():
-            tasks.spawn(self._follow(place, arrived))
+        for position in self.positions.values():
+            tasks.spawn(self._follow(position, arrived))
         self.instance.routes.on_change(on_change)
         try:
             yield
@@ -163,28 +162,25 @@ class TopicReader:
             tasks.cancel()
             await tasks.wait()
 
-    async def _follow(self, place: _Place, arrived: Arrived) -> None:
-        puller, backoff, is_troubled = Puller(self.instance, GROUP), Backoff(), False
+    async def _follow(self, position: _Position, arrived: Arrived) -> None:
+        puller, backoff, is_failing = Puller(self.instance, GROUP), Backoff(), False
         while True:
             try:
-                result = await puller.pull(self._ask(place, _WAIT_S))
+                result = await puller.pull(self._request(position, _WAIT_S))
             except ArianeError as error:
                 if not error.retriable:
                     await arrived.put(error)
                     return
-                if not is_troubled:
-                    self.on_trouble(place.queue, error)
-                is_troubled = True
+                if not is_failing:
+                    self.on_error(position.queue, error)
+                is_failing = True
                 await self.instance.clock.sleep(backoff.next_s())
                 continue
             backoff.reset()
-            is_troubled = False
-            place.next, place.end = result.next_offset, max(place.end, result.max_offset)
+            is_failing = False
+            position.next, position.end = result.next_offset, max(position.end, result.max_offset)
             if result.messages:
                 await arrived.put(result.messages)
-
-
-# ---
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,25 +194,25 @@ class TailSession:
     shown: int = 0
 
     async def run(self, settings: ClientSettings, show: Show) -> str | None:
-        """What has to be said at the end, when not everything was shown."""
+        """A note for the user if not everything was shown."""
         subscription = subscription_of(self.topic, self.tags or ALL, sql=self.sql)
         async with Instance.open(settings) as instance:
-            reader = TopicReader(instance, self.topic, subscription, self.start, _tell_trouble)
-            await reader.find_places()
-            if await self._show_all(reader.stored(), show, at_once=False):
+            reader = TopicReader(instance, self.topic, subscription, self.start, _report_error)
+            await reader.find_positions()
+            if await self._show_all(reader.stored(), show, flush=False):
                 return self._stopped(reader.left)
             sys.stdout.flush()
-            if self.follow and await self._show_all(reader.arriving(), show, at_once=True):
+            if self.follow and await self._show_all(reader.arriving(), show, flush=True):
                 return self._stopped(reader.left)
         return None
 
-    async def _show_all(self, messages: AsyncGenerator[Received, None], show: Show, *, at_once: bool) -> bool:
-        """Whether the limit was reached."""
+    async def _show_all(self, messages: AsyncGenerator[Received, None], show: Show, *, flush: bool) -> bool:
+        """Returns whether the limit was reached. `flush`: after each message."""
         async with aclosing(messages):
             async for message in messages:
                 show(message)
                 self.shown += 1
-                if at_once:
+                if flush:
                     sys.stdout.flush()
                 if self.shown == self.limit:
                     return True
@@ -224,10 +220,10 @@ class TailSession:
 
     def _stopped(self, left: int) -> str | None:
         if not left:
-            return None if not self.follow else f"stopped at --limit {self.limit}; nothing more is stored"
-        fitting = ", not all of which may fit" if self.tags or self.sql else ""
-        return f"stopped at --limit {self.limit}: {left:,} more messages are stored{fitting}"
+            return None if not self.follow else f"stopped at --limit {self.limit}: no more messages are stored"
+        matching = ", which may not all match" if self.tags or self.sql else ""
+        return f"stopped at --limit {self.limit}: {left:,} more messages are stored{matching}"
 
 
-def _tell_trouble(queue: MessageQueue, error: ArianeError) -> None:
-    click.echo(f"{queue.broker_name}:{queue.queue_id} cannot be read now and is tried again: {error}", err=True)
+def _report_error(queue: MessageQueue, error: ArianeError) -> None:
+    click.echo(f"{queue.broker_name}:{queue.queue_id} cannot be read, retrying: {error}", err=True)

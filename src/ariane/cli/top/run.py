@@ -1,7 +1,7 @@
-"""What `ariane top` shows: two readings of a cluster, and what happened between them.
+"""Runs `ariane top`: reads the cluster again and again, and shows each reading with the rates since the last one.
 
-Rates are counted from the ends of queues and the offsets of groups, so they hold for any broker, whatever it counts
-itself. What a broker did not tell is None, and never 0.
+Rates are computed from the end offsets of queues and the offsets of groups, so they do not depend on the broker's own
+counters. What a broker did not report is None, never 0.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ariane.cli.cluster.rows import cluster_rows
-from ariane.cli.common.output import Form, Row, print_json, render
+from ariane.cli.common.output import OutputFormat, Row, print_json, render
 from ariane.cli.group.command import is_built_in_and_idle
 from ariane.cli.topic import kind_of
 from ariane.client.admin import Admin
@@ -33,29 +33,29 @@ from ariane.errors import NoRoute
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The cluster at one moment."""
+    """The state of the cluster at one time."""
 
     at_s: float
     brokers: list[Broker]
     runtime: PerBroker[Runtime]
     topics: Mapping[str, TopicStats]
     topics_known: int
-    """How many there are; `topics` holds those that were read."""
+    """Number of existing topics; `topics` has those that were read."""
     groups: Mapping[str, GroupSummary] = field(default_factory=dict)
     groups_read: int = 0
-    """Those that nobody uses are read, but not in `groups`."""
+    """Includes unused system groups, which are not in `groups`."""
     groups_known: int = 0
 
     @property
     def missing(self) -> list[str]:
-        """Servers whose part is not in here."""
-        failures = [*self.runtime.failures, *(one for stats in self.topics.values() for one in stats.failures)]
-        failures += [one for group in self.groups.values() for one in group.lag.failures]
+        """Servers that did not respond."""
+        failures = [*self.runtime.failures, *(failure for stats in self.topics.values() for failure in stats.failures)]
+        failures += [failure for group in self.groups.values() for failure in group.lag.failures]
         return sorted({failure.server for failure in failures})
 
     @property
-    def cuts(self) -> list[str]:
-        """What was left out, because it would have been more than `--most`."""
+    def truncations(self) -> list[str]:
+        """What was not read because of `--most`."""
         parts = {"topics": (len(self.topics), self.topics_known), "groups": (self.groups_read, self.groups_known)}
         return [f"read {read:,} of {known:,} {what} (--most)" for what, (read, known) in parts.items() if read < known]
 
@@ -72,9 +72,9 @@ async def read_cluster(admin: Admin, at_s: float, most: int) -> Reading:
         at_s=at_s,
         brokers=brokers,
         runtime=runtime,
-        topics={one.topic: one for one in stats if one is not None},
+        topics={topic.topic: topic for topic in stats if topic is not None},
         topics_known=len(names),
-        groups={one.members.group: one for one in summaries if not is_built_in_and_idle(one)},
+        groups={summary.members.group: summary for summary in summaries if not is_built_in_and_idle(summary)},
         groups_read=len(summaries),
         groups_known=len(groups),
     )
@@ -113,11 +113,11 @@ def _topic_row(now: TopicStats, before: Reading | None, at_s: float) -> Row:
 
 
 def _end(stats: TopicStats) -> int | None:
-    return sum(one.max_offset for one in stats.queues) if stats.is_complete else None
+    return sum(queue.max_offset for queue in stats.queues) if stats.is_complete else None
 
 
 def group_figures(now: Reading, before: Reading | None) -> list[Row]:
-    """The furthest behind first."""
+    """The largest lag first."""
     rows = [_group_row(name, summary, before, now.at_s) for name, summary in now.groups.items()]
     return sorted(rows, key=lambda row: (-_size(row["lag"]), str(row["group"])))
 
@@ -135,16 +135,20 @@ def _group_row(name: str, now: GroupSummary, before: Reading | None, at_s: float
 
 
 def _consumed(now: GroupLag, before: GroupLag) -> tuple[int | None, int | None]:
-    """Up to where, now and before, in the queues where both are known: a first offset may lie anywhere."""
-    then = {one.queue: one.offset for one in before.queues if one.offset is not None}
-    both = [(one.offset, then[one.queue]) for one in now.queues if one.offset is not None and one.queue in then]
-    if not both or not now.is_complete or not before.is_complete:
+    """Sums of the offsets, now and before, over the queues that have both: a first offset may be any number."""
+    earlier = {queue.queue: queue.offset for queue in before.queues if queue.offset is not None}
+    pairs = [
+        (queue.offset, earlier[queue.queue])
+        for queue in now.queues
+        if queue.offset is not None and queue.queue in earlier
+    ]
+    if not pairs or not now.is_complete or not before.is_complete:
         return None, None
-    return sum(here for here, _ in both), sum(there for _, there in both)
+    return sum(later for later, _ in pairs), sum(offset for _, offset in pairs)
 
 
 def _rate(now: int | None, before: int | None, seconds: float) -> int | None:
-    """None when it is not known yet, or went back: a group that was reset, a topic made anew."""
+    """None when it is not known yet, or when the count decreased: the group was reset, or the topic recreated."""
     if now is None or before is None or seconds <= 0 or now < before:
         return None
     return round((now - before) / seconds)
@@ -155,9 +159,7 @@ def _size(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
-# --- top_screen ---
-#
-# The screen of `ariane top`: three tables, cut to the height of the terminal, and what is cut is said.
+# --- the screen: three tables, truncated to the height of the terminal ---
 
 _FRAME_LINES = 9
 """Title, footer, and for each table its heading and the empty line below."""
@@ -178,9 +180,9 @@ def screen(now: Reading, before: Reading | None, *, where: str, clock: str, heig
 
 
 def _footer(now: Reading) -> str:
-    parts = ["q: quit", *now.cuts]
+    parts = ["q: quit", *now.truncations]
     if now.missing:
-        parts.append(f"no answer from {', '.join(now.missing)}: their part is missing")
+        parts.append(f"incomplete: no data from {', '.join(now.missing)}")
     return "  |  ".join(parts)
 
 
@@ -199,7 +201,7 @@ def _table(rows: Sequence[Row], most: int, what: str) -> RenderableType:
 
 
 def _cell(value: object) -> Text:
-    """As Text: names of topics must not be taken for markup."""
+    """As Text, so that a topic name is never interpreted as markup."""
     if value is None:
         return Text("?", style="dim")
     if isinstance(value, list):
@@ -207,9 +209,7 @@ def _cell(value: object) -> Text:
     return Text(f"{value:,}" if isinstance(value, int | float) else str(value))
 
 
-# --- top_watch ---
-#
-# What `ariane top` does: reads the cluster again and again, and shows each reading.
+# --- the update loop ---
 
 
 async def two_readings(admin: Admin, interval: float, most: int) -> tuple[Reading, Reading]:
@@ -225,32 +225,32 @@ async def _readings(admin: Admin, interval: float, most: int) -> AsyncIterator[R
         await asyncio.sleep(interval)
 
 
-def print_reading(now: Reading, before: Reading, form: Form) -> None:
+def print_reading(now: Reading, before: Reading, output: OutputFormat) -> None:
     parts = {"brokers": broker_figures(now), "topics": topic_figures(now, before), "groups": group_figures(now, before)}
-    if form is Form.JSON:
+    if output is OutputFormat.JSON:
         print_json(parts)
-    elif form is Form.TABLE:
+    elif output is OutputFormat.TABLE:
         for rows in parts.values():
-            render(rows, form)
+            render(rows, output)
             click.echo("")
     else:
         lines = [{"kind": name[:-1], **row} for name, rows in parts.items() for row in rows]
-        columns = dict.fromkeys(name for line in lines for name in line)  # a CSV has the same ones in every line
-        render([columns | line for line in lines] if form is Form.CSV else lines, form)
+        columns = dict.fromkeys(name for line in lines for name in line)  # all lines of a CSV have the same columns
+        render([columns | line for line in lines] if output is OutputFormat.CSV else lines, output)
 
 
 async def watch(admin: Admin, where: str, interval: float, most: int) -> None:
     console = Console()
-    with _quit_key() as quit_asked, Live(console=console, screen=True, auto_refresh=False) as live:
+    with _quit_key() as quit_pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         before: Reading | None = None
-        async for now in _until(quit_asked, _readings(admin, interval, most)):
+        async for now in _until(quit_pressed, _readings(admin, interval, most)):
             picture = screen(now, before, where=where, clock=f"{datetime.now():%H:%M:%S}", height=console.height)
             live.update(picture, refresh=True)
             before = now
 
 
 async def _until(stopped: asyncio.Event, readings: AsyncIterator[Reading]) -> AsyncIterator[Reading]:
-    """The readings up to the key that ends them, which is heard while waiting for the next one."""
+    """The readings until `stopped` is set; also stops while it waits for the next reading."""
     stop = asyncio.create_task(stopped.wait())
     try:
         while True:
@@ -266,10 +266,10 @@ async def _until(stopped: asyncio.Event, readings: AsyncIterator[Reading]) -> As
 
 @contextmanager
 def _quit_key() -> Iterator[asyncio.Event]:
-    """Set by `q`. Keys come one by one, unechoed, for the length of the block."""
-    asked = asyncio.Event()
+    """An event that the key `q` sets. Inside the block, the terminal delivers keys one by one, without echo."""
+    pressed = asyncio.Event()
     if not sys.stdin.isatty():
-        yield asked
+        yield pressed
         return
     import termios
     import tty
@@ -280,12 +280,12 @@ def _quit_key() -> Iterator[asyncio.Event]:
     def read_key() -> None:
         keys = os.read(sys.stdin.fileno(), 64)
         if not keys or b"q" in keys.lower():
-            asked.set()
+            pressed.set()
 
-    tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # keys typed ahead stay
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # keeps keys that were typed ahead
     loop.add_reader(sys.stdin, read_key)
     try:
-        yield asked
+        yield pressed
     finally:
         loop.remove_reader(sys.stdin)
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,7 +1,7 @@
-"""A broker of `ariane up` in a process of its own: `python -m ariane.cli.up.child FLAGS`.
+"""Broker process of `ariane up --brokers N`: `python -m ariane.cli.up.child FLAGS LOG_LEVEL`.
 
-It serves until its stdin ends. A pipe ends with the process that holds its other end, so no broker outlives the command
-that started it, not even one that was killed. On stdout it says one line: that it is ready, or why it is not.
+It serves until its stdin is closed. The pipe closes with the parent process, so no broker outlives the command that
+started it, even if that was killed. On stdout it prints one line: that it is ready, or why it is not.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ariane.errors import ArianeError, sole_cause
 from ariane.model.address import Address
 
 FAILED = "failed "
-EXIT_FAULT = 70
+EXIT_BUG = 70
 
 
 @collector_asleep()
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     configure(log_level, LogForm.TEXT, sys.stderr)
     try:
         run_server(flags["name"], partial(_serve, up_broker_settings(flags, os.environ)))
-    except Exception as error:  # the edge of the process: the parent tells it, in one sentence
+    except Exception as error:  # the parent process reports it, in one line
         return _fail(sole_cause(error))
     return 0
 
@@ -51,10 +51,10 @@ def _on_stdin(loop: asyncio.AbstractEventLoop, stdin: int, stop: asyncio.Event) 
 
 
 def _fail(error: Exception) -> int:
-    told = {"kind": type(error).__name__, "text": str(error)}
-    sys.stdout.write(f"{FAILED}{json.dumps(told)}\n")
+    cause = {"kind": type(error).__name__, "text": str(error)}
+    sys.stdout.write(f"{FAILED}{json.dumps(cause)}\n")
     sys.stdout.flush()
-    return error.exit_status if isinstance(error, ArianeError) else EXIT_FAULT
+    return error.exit_status if isinstance(error, ArianeError) else EXIT_BUG
 
 
 if __name__ == "__main__":

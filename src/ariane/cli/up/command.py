@@ -1,4 +1,4 @@
-"""`ariane up`: a nameserver and brokers in one command, to try things out and to develop against."""
+"""`ariane up`: runs a nameserver and brokers with one command, for trying out and for development."""
 
 import shutil
 import sys
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ariane.cli.common.connection import DATA, posted
+from ariane.cli.common.connection import DATA, locked_notice
 from ariane.cli.servers.garbage_collector import collector_asleep
 from ariane.errors import SettingsError
 from ariane.logs import LogForm, configure
@@ -21,19 +21,17 @@ if TYPE_CHECKING:
     from ariane.nameserver.settings import NameserverSettings
 
 
-# --- up_plan ---
-#
-# What `ariane up` will start: names, ports and directories, before anything runs.
-
 BROKERS_MAX = 16
-_PORT_DISTANCE = 10  # each broker also takes the port two below its own
+_PORT_DISTANCE = 10  # each broker also listens on its own port minus two
 _PORT_MAX = 65_535
 _AUTO_CREATE = {"ARIANE_BROKER__AUTO_CREATE_TOPICS": "true"}
-"""Here the first send makes a topic: whoever tries things out has not planned them."""
+"""The first send creates a topic, so that trying things out needs no preparation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpPlan:
+    """Names, ports and directories of the servers to start."""
+
     data: Path
     port: int
     broker_port: int
@@ -42,7 +40,9 @@ class UpPlan:
     def __post_init__(self) -> None:
         last = self.broker_port + (self.brokers - 1) * _PORT_DISTANCE
         if last > _PORT_MAX:
-            raise SettingsError(f"{self.brokers} brokers from port {self.broker_port} on need port {last}: go lower")
+            raise SettingsError(
+                f"{self.brokers} brokers from port {self.broker_port} on would need port {last}: choose a lower --broker-port"
+            )
 
     @property
     def names(self) -> list[str]:
@@ -50,18 +50,18 @@ class UpPlan:
 
     @property
     def idle(self) -> list[str]:
-        """Brokers that have messages here and are not started this time."""
-        known = sorted(path.name for path in self.data.glob("broker-?") if (path / "commitlog").is_dir())
-        return [name for name in known if name not in self.names]
+        """Brokers that have data here and are not started this time."""
+        stores = sorted(path.name for path in self.data.glob("broker-?") if (path / "commitlog").is_dir())
+        return [name for name in stores if name not in self.names]
 
     def store(self, name: str) -> Path:
         return self.data / name
 
     def broker_flags(self, name: str, namesrv: str) -> dict[str, object]:
-        place = self.names.index(name) * _PORT_DISTANCE
+        distance = self.names.index(name) * _PORT_DISTANCE
         return {
             "name": name,
-            "port": self.broker_port + place if self.broker_port else 0,
+            "port": self.broker_port + distance if self.broker_port else 0,
             "namesrv_addr": namesrv,
             "store.root": str(self.store(name)),
         }
@@ -82,8 +82,6 @@ def up_broker_settings(flags: Mapping[str, object], environ: Mapping[str, str]) 
     return load_broker_settings(None, {**_AUTO_CREATE, **environ}, flags).settings
 
 
-# ---
-
 _PORT = click.IntRange(0, 65_535)
 
 
@@ -94,49 +92,51 @@ _PORT = click.IntRange(0, 65_535)
     default=DATA,
     show_default=True,
     metavar="DIR",
-    help="Where messages and settings are kept.",
+    help="Directory for messages and settings.",
 )
-@click.option("--tmp", is_flag=True, help="Keep nothing: a throw-away directory instead of --data.")
+@click.option("--tmp", is_flag=True, help="Use a temporary directory instead of --data, and delete it at the end.")
 @click.option("--port", type=_PORT, default=9876, show_default=True, help="Port of the nameserver; 0 for a free one.")
 @click.option(
     "--broker-port",
     type=_PORT,
     default=10911,
     show_default=True,
-    help="Port of the first broker, which also takes the one two below; the next broker is ten above. 0 for free ones.",
+    help="Port of the first broker, which also listens on port-2; the next broker uses port+10. 0 for free ones.",
 )
 @click.option(
     "--brokers",
     type=click.IntRange(1, BROKERS_MAX),
     default=1,
     show_default=True,
-    help="How many brokers; from two on, each is a process of its own.",
+    help="Number of brokers; if more than one, each is a separate process.",
 )
-@click.option("--demo", is_flag=True, help="Feed the topic `orders` with a stream of orders, 1 % of them bad.")
+@click.option(
+    "--demo", is_flag=True, help="Send a stream of sample orders, 1 % of them malformed, to the topic `orders`."
+)
 @click.option(
     "--demo-rate",
     type=click.FloatRange(min=0.01, max=100_000),
     default=20.0,
     show_default=True,
     metavar="N",
-    help="Events a second of --demo.",
+    help="With --demo: events a second.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
     show_default=True,
-    help="Least urgent lines to log on stderr.",
+    help="Lowest level to log, on stderr.",
 )
 @collector_asleep()
 def up(
     data: Path, tmp: bool, port: int, broker_port: int, brokers: int, demo: bool, demo_rate: float, log_level: str
 ) -> None:
-    """Run a nameserver and a broker in the foreground until Ctrl-C: everything to try Ariane out.
+    """Run a nameserver and a broker in the foreground until Ctrl-C: all that you need to try Ariane.
 
-    The first send makes a topic. Other commands in this directory find these servers by themselves. When all are ready,
-    the first line on stdout says so, then come the addresses and what to try next. For servers of your own making see
-    `ariane namesrv` and `ariane broker`.
+    The first send creates a topic. Other commands in this directory find these servers without -n. The first line on
+    stdout says that all servers are ready; then come their addresses and what to try next. To run servers in
+    production, see `ariane namesrv` and `ariane broker`.
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def up(
     from ariane.cli.up.run import Session
 
     configure(log_level, LogForm.TEXT, sys.stderr)
-    with _directory(data, tmp) as directory, posted(directory) as notice:
+    with _directory(data, tmp) as directory, locked_notice(directory) as notice:
         plan = UpPlan(data=directory, port=port, broker_port=broker_port, brokers=brokers)
         session = Session(plan, notice, demo_rate if demo else None, log_level)
         run_server("up", session.serve)

@@ -1,7 +1,7 @@
-"""The stream of `ariane up --demo`: orders of a shop, with what makes real data hard.
+"""The event stream of `ariane up --demo`: orders of a shop, with the difficulties of real data.
 
-Few customers order most of the goods, an order comes in several events that must stay in order, prices differ by
-currency, and one row in a hundred is not what it should be.
+Few customers place most of the orders, an order has several events that must stay in order, prices differ by
+currency, and one event in a hundred is malformed.
 """
 
 import json
@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from ariane.cli.send.input import Pace
+from ariane.cli.send.input import RateLimiter
 from ariane.client.producer.producer import Producer
 from ariane.clock import Clock
 from ariane.errors import ArianeError
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 TOPIC = "orders"
 BAD_SHARE = 0.01
 _CUSTOMERS = 1_000
-_SKEW = 1.2  # with it the first ten of a thousand customers make half of the orders
+_SKEW = 1.2  # the first ten of a thousand customers place half of the orders
 _OPEN_MAX = 500
 _STEPS = ("created", "paid", "shipped")
 _CANCELLED = "cancelled"
@@ -32,7 +32,7 @@ _IN_FLIGHT_MAX = 1_000
 
 
 class OrderStream:
-    """Endless, and the same for the same seed."""
+    """Endless; the same seed gives the same events."""
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)  # noqa: S311 - sample data
@@ -90,7 +90,7 @@ class OrderStream:
 
     def _customer(self) -> int:
         customer = next(self._customers, None)
-        if customer is None:  # drawn many at a time: a weighted draw walks over all the weights
+        if customer is None:  # many at a time, because each weighted draw sums up all weights
             self._customers = iter(self._random.choices(range(_CUSTOMERS), self._weights, k=500))
             customer = next(self._customers)
         return customer
@@ -124,11 +124,11 @@ def _iso(now_ms: int) -> str:
 
 
 async def feed(namesrv: str, rate: float, clock: Clock, stream: OrderStream) -> None:
-    """Sends `rate` events a second, for ever. What a broker does not take is told in the log and left out."""
-    pace, sends = Pace(rate, clock), TaskSet()
+    """Sends `rate` events a second, forever. An event that the broker refuses is logged and skipped."""
+    limiter, sends = RateLimiter(rate, clock), TaskSet()
     async with Producer(namesrv, group="ariane-demo", send_timeout_s=10.0, batch_linger_ms=5.0) as producer:
         while True:
-            await pace.turn()
+            await limiter.wait()
             if len(sends) >= _IN_FLIGHT_MAX:
                 await sends.wait()
             sends.spawn(_send(producer, stream.next(clock.now_ms())))
@@ -138,4 +138,4 @@ async def _send(producer: Producer, event: Message) -> None:
     try:
         await producer.send(event)
     except ArianeError as error:
-        log.warning("an event of the demo was not sent", extra={"reason": str(error)})
+        log.warning("demo event not sent", extra={"reason": str(error)})

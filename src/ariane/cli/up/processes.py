@@ -1,4 +1,4 @@
-"""The brokers of `ariane up --brokers N`: one process each, so that each can be killed to see what happens."""
+"""The broker processes of `ariane up --brokers N`: one each, so that a single broker can be killed to see the effect."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from ariane.lifecycle import background
 from ariane.model.address import Address
 
 STOP_TIMEOUT_S = 1.8
-"""What is not gone by then is killed: Ctrl-C ends everything within two seconds."""
+"""A process still running then is killed: Ctrl-C ends everything within two seconds."""
 
 
 @dataclass(slots=True)
@@ -34,21 +34,21 @@ class BrokerProcess:
             *("-m", "ariane.cli.up.child", json.dumps(flags), log_level),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches a whole group; who stops when is decided here
+            start_new_session=True,  # Ctrl-C goes to a whole process group; the order of stopping is decided here
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         return cls(str(flags["name"]), process)
 
     async def until_ready(self) -> Address:
-        """The error that ended it, when it did not come so far."""
+        """Raises the error that ended the process before it was ready."""
         assert self.process.stdout is not None
         line = (await self.process.stdout.readline()).decode()
         if " ready on " not in line:
-            raise _told(self.name, line)
+            raise _start_error(self.name, line)
         self.address = Address.parse(line.split(" ready on ")[1].split()[0])
         return self.address
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
@@ -63,7 +63,7 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class BrokerProcesses:
-    """Made by `running`."""
+    """Created by `running`."""
 
     members: list[BrokerProcess] = field(default_factory=list)
     stopping: bool = False
@@ -71,11 +71,11 @@ class BrokerProcesses:
     @classmethod
     @asynccontextmanager
     async def running(cls, flags: Iterable[Mapping[str, object]], log_level: str) -> AsyncIterator["BrokerProcesses"]:
-        """All of them ready; all of them gone at the end."""
+        """All processes are ready when the body begins, and have ended when it is left."""
         processes = cls()
         try:
-            for one in flags:
-                processes.members.append(await BrokerProcess.start(one, log_level))
+            for broker_flags in flags:
+                processes.members.append(await BrokerProcess.start(broker_flags, log_level))
             for member in processes.members:
                 await member.until_ready()
             async with background(*(partial(processes._watch, member) for member in processes.members)):
@@ -87,26 +87,26 @@ class BrokerProcesses:
         status = await member.process.wait()
         if self.stopping:
             return
-        if all(one.process.returncode is not None for one in self.members):
-            raise ArianeError(f"every broker has ended, the last with status {status}: start `ariane up` again")
+        if all(other.process.returncode is not None for other in self.members):
+            raise ArianeError(f"all brokers have ended, the last with status {status}: start `ariane up` again")
         click.echo(
-            f"{member.name} (pid {member.process.pid}) ended with status {status}; the others go on. Its messages are "
-            "on disk: start `ariane up` again to bring it back",
+            f"{member.name} (pid {member.process.pid}) ended with status {status}; the others continue. Its messages "
+            "are on disk: restart `ariane up` to bring it back",
             err=True,
         )
 
     async def _stop(self) -> None:
         self.stopping = True
         for member in self.members:
-            member.ask_to_stop()
+            member.request_stop()
         await asyncio.gather(*(member.ended(STOP_TIMEOUT_S) for member in self.members))
 
 
-def _told(name: str, line: str) -> ArianeError:
+def _start_error(name: str, line: str) -> ArianeError:
     if not line.startswith(FAILED):
         return ArianeError(f"{name} ended before it was ready: see the lines above")
-    told = json.loads(line.removeprefix(FAILED))
-    kind = getattr(errors, told["kind"], ArianeError)
+    cause = json.loads(line.removeprefix(FAILED))
+    kind = getattr(errors, cause["kind"], ArianeError)
     return (
-        kind(told["text"]) if issubclass(kind, ArianeError) and kind is not errors.RequestFailed else ArianeError(line)
+        kind(cause["text"]) if issubclass(kind, ArianeError) and kind is not errors.RequestFailed else ArianeError(line)
     )

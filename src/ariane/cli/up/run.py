@@ -1,4 +1,4 @@
-"""A running `ariane up`, from its servers to the lines that it prints."""
+"""Runs `ariane up`: a nameserver and one broker in one event loop, or a nameserver and several broker processes."""
 
 import asyncio
 import os
@@ -20,10 +20,6 @@ from ariane.nameserver.server import serve
 from ariane.nameserver.settings import NameserverSettings
 from ariane.transport.listener import ANOTHER_ADDRESS
 
-# --- up_servers ---
-#
-# The servers of `ariane up`: a nameserver and one broker in one event loop, or a nameserver and broker processes.
-
 
 @dataclass(frozen=True, slots=True)
 class UpServers:
@@ -33,10 +29,10 @@ class UpServers:
 
 @asynccontextmanager
 async def servers_running(plan: UpPlan, log_level: str) -> AsyncIterator[UpServers]:
-    """Everything is ready when the body begins, and gone when it has ended."""
+    """The servers are ready when the body begins, and stopped when it is left."""
     async with _nameserver(plan.nameserver(os.environ)) as namesrv:
         brokers = _broker_here if plan.brokers == 1 else partial(_broker_processes, log_level=log_level)
-        with _port_cure("--broker-port"):
+        with _port_hint("--broker-port"):
             opening: AbstractAsyncContextManager[dict[str, Address]] = brokers(plan, str(namesrv))
             async with opening as addresses:
                 yield UpServers(namesrv, addresses)
@@ -45,14 +41,14 @@ async def servers_running(plan: UpPlan, log_level: str) -> AsyncIterator[UpServe
 @asynccontextmanager
 async def _nameserver(settings: NameserverSettings) -> AsyncIterator[Address]:
     address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
-    with _port_cure("--port"):
+    with _port_hint("--port"):
         async with background(partial(serve, settings, asyncio.Event(), ready=address.set_result)):
             yield await address
 
 
 @asynccontextmanager
 async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Address]]:
-    from ariane.broker.server import running  # not by the parent of broker processes: they start the sooner
+    from ariane.broker.server import running  # the parent of broker processes does not need it: a faster start
 
     (name,) = plan.names
     settings = up_broker_settings(plan.broker_flags(name, namesrv), os.environ)
@@ -64,23 +60,20 @@ async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Ad
 async def _broker_processes(plan: UpPlan, namesrv: str, log_level: str) -> AsyncIterator[dict[str, Address]]:
     flags = [plan.broker_flags(name, namesrv) for name in plan.names]
     async with BrokerProcesses.running(flags, log_level) as processes:
-        yield {one.name: one.address for one in processes.members if one.address is not None}
+        yield {member.name: member.address for member in processes.members if member.address is not None}
 
 
 @contextmanager
-def _port_cure(option: str) -> Iterator[None]:
-    """Servers know of `--listen` only; whoever started them all at once has another option for it."""
+def _port_hint(option: str) -> Iterator[None]:
+    """The servers' errors suggest `--listen`; `ariane up` has another option for the port."""
     try:
         yield
     except Exception as error:
         cause = sole_cause(error)
         if not isinstance(cause, ListenFailed) or ANOTHER_ADDRESS not in str(cause):
             raise
-        told = str(cause).replace(ANOTHER_ADDRESS, f"another with {option} PORT (0 takes a free one)")
-        raise ListenFailed(told) from error
-
-
-# ---
+        text = str(cause).replace(ANOTHER_ADDRESS, f"another with {option} PORT (0 takes a free one)")
+        raise ListenFailed(text) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +81,12 @@ class Session:
     plan: UpPlan
     notice: Notice
     demo_rate: float | None
-    """None: no demo."""
+    """Events a second; None without the demo."""
     log_level: str
 
     async def serve(self, stop: asyncio.Event, *, ready: Callable[[Address], None]) -> None:
         async with servers_running(self.plan, self.log_level) as servers, self._demo(str(servers.namesrv)):
-            self.notice.tell(str(servers.namesrv))
+            self.notice.publish(str(servers.namesrv))
             ready(servers.namesrv)
             click.echo("\n".join(self._summary(servers)))
             await stop.wait()
@@ -115,11 +108,11 @@ class Session:
         if self.demo_rate is not None:
             facts["demo"] = f"{self.demo_rate:g} events a second to the topic `orders`"
         if self.plan.idle:
-            facts["not started"] = f"{', '.join(self.plan.idle)}, which have data here: start them with --brokers"
+            facts["not started"] = f"{', '.join(self.plan.idle)} (they have data here): start them with --brokers"
         width = max(map(len, facts))
         return [
             *(f"  {name:{width}}  {fact}" for name, fact in facts.items()),
-            "Ctrl-C stops everything. Next, in another terminal:",
+            "Ctrl-C stops all servers. Next, in another terminal:",
             *(f"  {line}" for line in next_commands(str(servers.namesrv))),
         ]
 
