@@ -160,10 +160,10 @@ def test_a_transaction_ends_as_it_is_told(broker: BrokerForTests, topic: str, tm
     assert [message.body for message in broker.wait_for_messages(topic, 1)] == [b"seen"]
 
 
-def test_one_way_says_that_nobody_knows(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_one_way_reports_that_the_result_is_unknown(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     outcome = send(broker, topic, "m{n}", "--count", "5", "--oneway", cwd=tmp_path)
     assert (outcome.status, outcome.out) == (0, "")
-    assert "5 messages sent one-way: nobody knows" in outcome.err
+    assert "5 messages sent one-way: whether they were stored is unknown" in outcome.err
     broker.wait_for_messages(topic, 5)
 
 
@@ -188,11 +188,11 @@ def test_work_that_takes_long_shows_a_bar_to_a_person(broker: BrokerForTests, to
     ("arguments", "told"),
     [
         ((), "nothing to send"),
-        (("x", "--lines"), "--lines is about --file"),
-        (("x", "--jsonl"), "--jsonl is about lines"),
+        (("x", "--lines"), "--lines needs --file"),
+        (("x", "--jsonl"), "--jsonl needs lines"),
         (("-", "--count", "2"), "--count repeats"),
         (("x", "--oneway", "--transaction", "commit"), "exclude each other"),
-        (("x", "-p", "novalue"), "no NAME=VALUE"),
+        (("x", "-p", "novalue"), "not of the form NAME=VALUE"),
         (("x", "--deliver-at", "soon"), "'soon' is not a time"),
         (("x", "--file", "missing"), "does not exist"),
         (("",), "the body is empty"),
@@ -213,17 +213,17 @@ def test_wrong_usage_ends_with_2_and_the_cure(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "it is no JSON: Expecting property name enclosed in double quotes at character 2"),
+        ("{", "it is not JSON: Expecting property name enclosed in double quotes at character 2"),
         ('{"body": "x", "fault": "its CRC is wrong"}', "its CRC is wrong"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         ('{"tags": "x"}', 'no field "body"'),
         ('{"body": "x", "tag": "y"}', "unknown field 'tag'"),
         ('{"body": "?", "bodyEncoding": "base64"}', "not base64"),
-        ('{"body": "x", "bodyEncoding": "hex"}', "known are utf-8 and base64"),
-        ('{"body": "x", "keys": [1]}', "keys are"),
-        ('{"body": "x", "properties": {"a": 1}}', "properties are"),
-        ('{"body": "x", "delayLevel": "1"}', "whole number"),
-        ('{"body": "x", "tags": 1}', "tags is a text"),
+        ('{"body": "x", "bodyEncoding": "hex"}', "use utf-8 or base64"),
+        ('{"body": "x", "keys": [1]}', "keys must be"),
+        ('{"body": "x", "properties": {"a": 1}}', "properties must be"),
+        ('{"body": "x", "delayLevel": "1"}', "an integer"),
+        ('{"body": "x", "tags": 1}', "tags must be a string"),
     ],
 )
 def test_a_bad_json_line_is_named(broker: BrokerForTests, topic: str, tmp_path: Path, line: str, told: str) -> None:

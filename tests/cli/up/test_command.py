@@ -70,7 +70,7 @@ def test_several_brokers_are_processes_that_can_be_killed_one_by_one(tmp_path: P
         assert len(children) == 3
         os.kill(children[0], signal.SIGKILL)
         assert servers.process.stderr is not None
-        told = f"(pid {children[0]}) ended with status -9; the others go on"
+        told = f"(pid {children[0]}) ended with status -9; the others continue"
         assert any(told in line for line in servers.process.stderr)
         assert servers.stop().status == 0
         assert not any(Path(f"/proc/{child}").exists() for child in children)
@@ -95,7 +95,7 @@ def test_brokers_with_data_that_are_not_started_are_named(tmp_path: Path) -> Non
         run("send", "orders", "m{n}", "--count", "8", "--sharding-key", "{n}", cwd=tmp_path)
         servers.stop()
     with up(cwd=tmp_path) as servers:
-        assert "broker-b, which have data here" in "".join(servers.lines_until("Ctrl-C"))
+        assert "broker-b (data exists here)" in "".join(servers.lines_until("Ctrl-C"))
 
 
 @pytest.mark.parametrize(("option", "distance"), [("--port", 0), ("--broker-port", 0), ("--broker-port", 2)])

@@ -41,7 +41,7 @@ class UpPlan:
         last = self.broker_port + (self.brokers - 1) * _PORT_DISTANCE
         if last > _PORT_MAX:
             raise SettingsError(
-                f"{self.brokers} brokers from port {self.broker_port} on would need port {last}: choose a lower --broker-port"
+                f"{self.brokers} brokers from port {self.broker_port} on need port {last}: lower --broker-port"
             )
 
     @property

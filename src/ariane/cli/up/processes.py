@@ -1,4 +1,4 @@
-"""The broker processes of `ariane up --brokers N`: one each, so that a single broker can be killed to see the effect."""
+"""The broker processes of `ariane up --brokers N`: one each, so that one can be killed to see the effect."""
 
 import asyncio
 import json

@@ -108,7 +108,7 @@ class Session:
         if self.demo_rate is not None:
             facts["demo"] = f"{self.demo_rate:g} events a second to the topic `orders`"
         if self.plan.idle:
-            facts["not started"] = f"{', '.join(self.plan.idle)} (they have data here): start them with --brokers"
+            facts["not started"] = f"{', '.join(self.plan.idle)} (data exists here): start with --brokers"
         width = max(map(len, facts))
         return [
             *(f"  {name:{width}}  {fact}" for name, fact in facts.items()),
