@@ -94,7 +94,7 @@ def test_topics_past_the_limit_are_refused_while_known_ones_are_updated() -> Non
     table = ShortcutTable(topics_max=2)
     table.register_broker(MASTER, "one", "two")
     result = table.register_broker(MASTER, TopicConfig(topic_name="one", read_queue_nums=3), "three", version=2)
-    assert result.refused_topics == {"three": "this nameserver already holds 2 topics"}
+    assert result.refused_topics == {"three": "this nameserver already has 2 topics, its limit"}
     assert table.existing_route("one").queue_datas[0].read_queue_nums == 3
     table.delete_topic("two")
     assert table.register_broker(MASTER, "three", version=3).refused_topics == {}
@@ -186,7 +186,7 @@ def test_a_broker_that_changes_cluster_is_in_the_new_one_only(table: ShortcutTab
 def test_a_full_table_refuses_a_new_address_and_renews_registered_ones() -> None:
     table = ShortcutTable(brokers_max=1)
     table.register_broker(MASTER, "orders")
-    with pytest.raises(RequestFailed, match="already holds 1 brokers; raise its limit") as failure:
+    with pytest.raises(RequestFailed, match="already has 1 brokers; raise brokers_max") as failure:
         table.register_broker(OTHER, "payments", name="broker-b")
     assert failure.value.code == ResponseCode.SYSTEM_ERROR
     assert table.topics() == ["orders"]

@@ -1,15 +1,16 @@
-"""Who holds which topic, as brokers report it: the heart of the nameserver.
+"""The route table of the nameserver: which brokers are alive, and which topics and queues they have.
 
     TopicQueues   topic   -> {broker name -> QueueData}     only masters (id 0) fill it
     _brokers      name    -> BrokerData                     cluster, {broker id -> address}
     LiveBrokers   address -> LiveBroker                     last seen, data version, connection, filter servers
 
-Three rules hold between calls, whatever brokers send:
- 1. An address has one place: one broker name, one id. The place names the address, the address names the place.
- 2. A broker name is there while it has an address; its queues go with its last address, so no route leads nowhere.
- 3. A topic's version changes exactly when its route does, so an encoded answer is good while the version stands.
+Three invariants hold between calls, whatever brokers send:
+ 1. An address belongs to exactly one broker name and id, and that name and id to exactly that address.
+ 2. A broker name exists while it has an address; its queues are removed with its last address. So every route has an
+    address.
+ 3. A topic's version changes exactly when its route does, so an encoded route is valid while the version is the same.
 
-Pure: no clock, no I/O, no log. `now` is in monotonic seconds; the caller logs and closes what the results name.
+Pure: no clock, no I/O, no logging. `now` is in monotonic seconds; the caller logs and closes what the results name.
 """
 
 import dataclasses
@@ -25,10 +26,6 @@ from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, QueueData, Top
 from ariane.model.topic import DataVersion, Permission, TopicConfig, TopicSysFlag
 from ariane.wire.codes import ResponseCode
 
-# --- topic_queues ---
-#
-# Which brokers have queues of which topic, and a version per topic that moves when its route does. Pure.
-
 INT32_MAX = 2**31 - 1  # clients read these numbers into 32 bits
 
 
@@ -39,10 +36,10 @@ class _Topic:
 
 
 class TopicQueues:
-    """Topic to queues by broker name, with the way back from a broker to its topics.
+    """The queues of each topic by broker name, a reverse index from broker to topics, and a version per topic.
 
-    The way back makes the loss of a broker cost its own topics and not all topics. Versions come from one counter that
-    only grows: a topic that vanishes and returns can not meet an old number again.
+    With the reverse index, dropping a broker costs only its own topics, not all topics. Versions come from one counter
+    that only grows, so a topic that is removed and added again never gets an old version.
     """
 
     def __init__(self, topics_max: int) -> None:
@@ -52,14 +49,14 @@ class TopicQueues:
         self._changes = 0
 
     def of(self, topic: str) -> list[QueueData]:
-        """By broker name, so that every nameserver tells the same route in the same order."""
-        found = self._topics.get(topic)
-        return [] if found is None else [found.queues[broker_name] for broker_name in sorted(found.queues)]
+        """Sorted by broker name, so that every nameserver returns the same route in the same order."""
+        entry = self._topics.get(topic)
+        return [] if entry is None else [entry.queues[broker_name] for broker_name in sorted(entry.queues)]
 
     def version(self, topic: str) -> int:
-        """0 for a topic that nobody has."""
-        found = self._topics.get(topic)
-        return 0 if found is None else found.version
+        """0 for an unknown topic."""
+        entry = self._topics.get(topic)
+        return 0 if entry is None else entry.version
 
     def topics(self) -> list[str]:
         return list(self._topics)
@@ -68,22 +65,22 @@ class TopicQueues:
         return list(self._topics_of.get(broker_name, ()))
 
     def flagged(self, has: TopicSysFlag, lacks: TopicSysFlag) -> list[str]:
-        """Topics by the flags that the first broker of their route gave them."""
-        wanted, looked_at = int(has), int(has | lacks)
+        """Topics by flag. If brokers disagree, the first broker of the route decides."""
+        expected, mask = int(has), int(has | lacks)
         return [
             name
             for name, topic in self._topics.items()
-            if topic.queues[min(topic.queues)].topic_sys_flag & looked_at == wanted
+            if topic.queues[min(topic.queues)].topic_sys_flag & mask == expected
         ]
 
     def put(self, broker_name: str, configs: Iterable[TopicConfig]) -> dict[str, str]:
-        """Add or update topics of one broker, never remove one. Returns the refused ones and why."""
+        """Adds or updates topics of one broker, never removes one. Returns the refused topics with the reason."""
         change = self._next_change()
-        faults = ((config.topic_name, self._put_one(broker_name, config, change)) for config in configs)
-        return {topic: fault for topic, fault in faults if fault is not None}
+        results = ((config.topic_name, self._put_topic(broker_name, config, change)) for config in configs)
+        return {topic: problem for topic, problem in results if problem is not None}
 
     def renew(self, broker_name: str) -> None:
-        """The broker's addresses changed: its topics keep their queues, but their routes differ."""
+        """Gives the broker's topics a new version: their routes changed because its addresses did."""
         change = self._next_change()
         for topic in self._topics_of.get(broker_name, ()):
             self._topics[topic].version = change
@@ -91,22 +88,22 @@ class TopicQueues:
     def remove_broker(self, broker_name: str) -> None:
         change = self._next_change()
         for topic in self.topics_of(broker_name):
-            self._remove_one(topic, broker_name, change)
+            self._remove_queues(topic, broker_name, change)
 
     def remove_topic(self, topic: str, broker_names: Iterable[str] | None = None) -> bool:
-        """Forget a topic on the named brokers, or on all of them. False when there was nothing to forget."""
-        found = self._topics.get(topic)
-        if found is None:
+        """Removes a topic from the named brokers, or from all of them. False when none of them has it."""
+        entry = self._topics.get(topic)
+        if entry is None:
             return False
-        names = found.queues if broker_names is None else broker_names
-        holders = [name for name in names if name in found.queues]
+        names = entry.queues if broker_names is None else broker_names
+        holders = [name for name in names if name in entry.queues]
         change = self._next_change()
         for broker_name in holders:
-            self._remove_one(topic, broker_name, change)
+            self._remove_queues(topic, broker_name, change)
         return bool(holders)
 
     def change_permission(self, broker_name: str, *, add: Permission, remove: Permission) -> int:
-        """Set and clear permission bits on all topics of a broker; returns how many topics it has."""
+        """Sets and clears permission bits on all topics of a broker; returns how many topics it has."""
         change = self._next_change()
         topics = self.topics_of(broker_name)
         for name in topics:
@@ -116,17 +113,17 @@ class TopicQueues:
                 self._set(name, replace(queues, perm=perm), change)
         return len(topics)
 
-    def _put_one(self, broker_name: str, config: TopicConfig, change: int) -> str | None:
+    def _put_topic(self, broker_name: str, config: TopicConfig, change: int) -> str | None:
         queues = _queues_of(broker_name, config)
-        known = self._topics.get(config.topic_name)
-        if known is not None and known.queues.get(broker_name) == queues:
-            return None  # by far the most frequent case: nothing to check, and the version stays
-        fault = _config_fault(config)
-        if fault is None and known is None and len(self._topics) >= self._topics_max:
-            fault = f"this nameserver already holds {self._topics_max} topics"
-        if fault is None:
+        entry = self._topics.get(config.topic_name)
+        if entry is not None and entry.queues.get(broker_name) == queues:
+            return None  # by far the most common case: nothing to check, and the version stays
+        problem = _config_problem(config)
+        if problem is None and entry is None and len(self._topics) >= self._topics_max:
+            problem = f"this nameserver already has {self._topics_max} topics, its limit"
+        if problem is None:
             self._set(config.topic_name, queues, change)
-        return fault
+        return problem
 
     def _set(self, name: str, queues: QueueData, change: int) -> None:
         topic = self._topics.setdefault(name, _Topic({}, change))
@@ -134,7 +131,7 @@ class TopicQueues:
         topic.version = change
         self._topics_of.setdefault(queues.broker_name, {})[name] = None
 
-    def _remove_one(self, name: str, broker_name: str, change: int) -> None:
+    def _remove_queues(self, name: str, broker_name: str, change: int) -> None:
         topic = self._topics[name]
         del topic.queues[broker_name]
         topic.version = change
@@ -159,23 +156,18 @@ def _queues_of(broker_name: str, config: TopicConfig) -> QueueData:
     )
 
 
-def _config_fault(config: TopicConfig) -> str | None:
-    """Why clients could not use this topic; the name is checked because it may become a file name somewhere else."""
-    fault = topic_name_problem(config.topic_name)
+def _config_problem(config: TopicConfig) -> str | None:
+    """Why the topic is refused, or None. The name is checked because clients may use it as a file name."""
+    problem = topic_name_problem(config.topic_name)
     numbers = (config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
-    if fault is None and not all(0 <= number <= INT32_MAX for number in numbers):
-        fault = f"queue numbers, permission and flags must be between 0 and {INT32_MAX}, not {numbers}"
-    return fault
-
-
-# --- live_brokers ---
-#
-# Which broker processes live: when each was last heard, and over which connection. Pure: time is an argument.
+    if problem is None and not all(0 <= number <= INT32_MAX for number in numbers):
+        problem = f"queue numbers, permission and flags must be between 0 and {INT32_MAX}, not {numbers}"
+    return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBroker:
-    """One broker process as it last registered. Its address is its identity."""
+    """One broker process, as of its last registration. Its address is its identity."""
 
     cluster: str
     broker_name: str
@@ -183,20 +175,20 @@ class LiveBroker:
     address: str
     ha_address: str
     data_version: DataVersion
-    topics_taken: int  # the size of the topic table we last took from it, to tell a whole table from an increment
+    topics_taken: int  # size of the last topic table accepted from it, to distinguish a full table from an increment
     filter_servers: tuple[str, ...]
     connection: object
     last_seen: float
     expiry_seconds: float
 
-    def is_silent(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         return now - self.last_seen > self.expiry_seconds
 
 
 class LiveBrokers:
     """Live brokers by address, and the addresses that registered over each connection.
 
-    The second table makes a closed connection cheap to judge: most of them belong to clients and name no broker. A
+    With the second table a closed connection costs one look-up: most connections belong to clients, not to brokers. A
     connection is any hashable token; it is compared and never called.
     """
 
@@ -211,10 +203,10 @@ class LiveBrokers:
         return self._by_address.get(address)
 
     def put(self, broker: LiveBroker) -> None:
-        """Add a broker or renew it. A new connection takes the old one's place, so the old one may close unnoticed."""
-        known = self._by_address.get(broker.address)
-        if known is not None:
-            self._forget_connection(known)
+        """Adds or renews a broker. A new connection replaces the old one, whose close then drops no broker."""
+        previous = self._by_address.get(broker.address)
+        if previous is not None:
+            self._forget_connection(previous)
         self._by_address[broker.address] = broker
         self._addresses_on.setdefault(broker.connection, {})[broker.address] = None
 
@@ -225,7 +217,7 @@ class LiveBrokers:
         return broker
 
     def touch(self, address: str, now: float) -> bool:
-        """Note a sign of life; False when nobody registered from `address`."""
+        """Records a heartbeat; False when no broker is registered at `address`."""
         broker = self._by_address.get(address)
         if broker is not None:
             self._by_address[address] = dataclasses.replace(broker, last_seen=now)
@@ -234,8 +226,8 @@ class LiveBrokers:
     def on_connection(self, connection: object) -> list[LiveBroker]:
         return [self._by_address[address] for address in self._addresses_on.get(connection, ())]
 
-    def silent(self, now: float) -> list[LiveBroker]:
-        return [broker for broker in self._by_address.values() if broker.is_silent(now)]
+    def expired(self, now: float) -> list[LiveBroker]:
+        return [broker for broker in self._by_address.values() if broker.is_expired(now)]
 
     def _forget_connection(self, broker: LiveBroker) -> None:
         addresses = self._addresses_on[broker.connection]
@@ -244,17 +236,13 @@ class LiveBrokers:
             del self._addresses_on[broker.connection]
 
 
-# --- registration ---
-#
-# What a broker says when it registers, what it is told, and whether its topic table is news. Pure.
-
-EXPIRY_SECONDS = 120.0  # Apache's, four registration periods
+EXPIRY_SECONDS = 120.0  # Apache's default: four registration periods
 NO_VERSION = DataVersion()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What one broker process says of itself. `topics` and `filter_servers` are None when the request had no body."""
+    """The registration of one broker process. `topics` and `filter_servers` are None when the request had no body."""
 
     cluster: str
     broker_name: str
@@ -270,39 +258,41 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterResult:
-    """The answer to a broker, and what its registration did to others."""
+    """The response to a broker, and the effects of its registration on others."""
 
     is_first: bool
-    master_address: str | None = None  # told to slaves only
+    master_address: str | None = None  # for slaves only
     ha_address: str | None = None
     refused_topics: Mapping[str, str] = field(default_factory=dict)  # name to reason
-    displaced: tuple[LiveBroker, ...] = ()  # two processes that claim one id push each other out: worth a warning
+    displaced: tuple[LiveBroker, ...] = ()  # dropped by this registration: another process with the same id, for one
 
 
-def is_first(request: Registration, known: LiveBroker | None) -> bool:
-    """Whether this address takes this place for the first time; `known` is what it was under the same broker name."""
-    return known is None or known.broker_id != request.broker_id
+def is_first(request: Registration, previous: LiveBroker | None) -> bool:
+    """Whether this address registers with this broker id for the first time; `previous` has the same broker name."""
+    return previous is None or previous.broker_id != request.broker_id
 
 
-def topics_to_take(request: Registration, known: LiveBroker | None) -> Mapping[str, TopicConfig] | None:
-    """The topic table, if it is a master's and may hold something that we have not taken.
+def topics_to_take(request: Registration, previous: LiveBroker | None) -> Mapping[str, TopicConfig] | None:
+    """The topic table of the request if it is a master's and may contain news, else None.
 
-    A new topic is announced alone, under the new data version. The whole table that follows carries that same version;
-    were it skipped, a nameserver that started in between would know this one topic only. So more topics than we took
-    under a version are news too.
+    A broker announces a new topic alone, under the new data version. The full table that follows carries that same
+    version; if it were skipped, a nameserver that started in between would know this one topic only. So a table with
+    more topics than were accepted under its version counts as news too.
     """
     if request.broker_id != MASTER_ID or request.topics is None:
         return None
-    if known is None or is_first(request, known) or known.data_version != request.data_version:
+    if previous is None or is_first(request, previous) or previous.data_version != request.data_version:
         return request.topics
-    return request.topics if len(request.topics) > known.topics_taken else None
+    return request.topics if len(request.topics) > previous.topics_taken else None
 
 
-def live_broker(request: Registration, known: LiveBroker | None, now: float) -> LiveBroker:
-    """The broker as it now stands. What a request without a body does not say is kept."""
-    filters = known.filter_servers if known and request.filter_servers is None else tuple(request.filter_servers or ())
-    topics = topics_to_take(request, known)
-    kept = known.topics_taken if known else 0
+def live_broker(request: Registration, previous: LiveBroker | None, now: float) -> LiveBroker:
+    """The broker after this registration. Fields that a request without a body lacks are kept from `previous`."""
+    filters = tuple(request.filter_servers or ())
+    if previous and request.filter_servers is None:
+        filters = previous.filter_servers
+    topics = topics_to_take(request, previous)
+    kept = previous.topics_taken if previous else 0
     return LiveBroker(
         cluster=request.cluster,
         broker_name=request.broker_name,
@@ -318,8 +308,6 @@ def live_broker(request: Registration, known: LiveBroker | None, now: float) -> 
     )
 
 
-# ---
-
 # Far above the largest known clusters, far below what would fill the memory of a small machine.
 TOPICS_MAX = 200_000
 BROKERS_MAX = 4_096
@@ -329,14 +317,14 @@ _NO_FLAG = TopicSysFlag(0)
 
 
 class SystemTopics(NamedTuple):
-    """Names that no user topic may take, and one broker to ask for its own."""
+    """Names that no user topic may have, and the address of one broker, which knows further system topics."""
 
     topics: list[str]
     broker_address: str | None
 
 
 class RouteTable:
-    """Changes only in functions that do not suspend, so it needs no lock on an event loop."""
+    """The three tables together. No method awaits, so on an event loop it needs no lock."""
 
     def __init__(self, *, topics_max: int = TOPICS_MAX, brokers_max: int = BROKERS_MAX) -> None:
         self._brokers_max = brokers_max
@@ -344,18 +332,18 @@ class RouteTable:
         self._live = LiveBrokers()
         self._queues = TopicQueues(topics_max)
 
-    # -- what brokers say
+    # --- requests of brokers ---
 
     def register(self, request: Registration, now: float) -> RegisterResult:
-        """Take a broker in or renew it. RequestFailed, with nothing changed, when there is no room for its address."""
-        self._check_room(request.address)
-        known, displaced = self._clear_place(request)
-        live = live_broker(request, known, now)
-        self._place(live, known)
-        topics = topics_to_take(request, known) or {}
+        """Registers or renews a broker. RequestFailed, with nothing changed, when the limit of brokers is reached."""
+        self._check_limit(request.address)
+        previous, displaced = self._drop_conflicting(request)
+        live = live_broker(request, previous, now)
+        self._put(live, previous)
+        topics = topics_to_take(request, previous) or {}
         master = self._master_of(live)
         return RegisterResult(
-            is_first=is_first(request, known),
+            is_first=is_first(request, previous),
             master_address=None if master is None else master.address,
             ha_address=None if master is None else master.ha_address,
             refused_topics=self._queues.put(request.broker_name, topics.values()),
@@ -363,7 +351,7 @@ class RouteTable:
         )
 
     def unregister(self, cluster: str, broker_name: str, broker_id: int, address: str) -> bool:
-        """False, and nothing changed, unless all four name one live broker: nobody signs off for somebody else."""
+        """False, with nothing changed, unless all four match one live broker: a broker cannot unregister another."""
         live = self._live.get(address)
         if live is None or (live.cluster, live.broker_name, live.broker_id) != (cluster, broker_name, broker_id):
             return False
@@ -371,26 +359,26 @@ class RouteTable:
         return True
 
     def touch(self, address: str, now: float) -> bool:
-        """A heartbeat; False asks the caller to have the broker register again."""
+        """Records a heartbeat; False when the broker is not registered."""
         return self._live.touch(address, now)
 
     def drop_connection(self, connection: object) -> list[LiveBroker]:
-        """Drop the brokers whose latest registration came over this connection; usually none."""
+        """Drops the brokers whose latest registration came over this connection; for most connections none."""
         return self._drop_all(self._live.on_connection(connection))
 
     def expire(self, now: float) -> list[LiveBroker]:
-        """Drop the brokers that were silent for too long."""
-        return self._drop_all(self._live.silent(now))
+        """Drops the brokers that have not registered or sent a heartbeat within their expiry time."""
+        return self._drop_all(self._live.expired(now))
 
     def data_version(self, address: str) -> DataVersion | None:
         live = self._live.get(address)
         return None if live is None else live.data_version
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
-        """Whether a broker whose tables are at `version` should register; a stranger always should."""
+        """Whether a broker whose tables are at `version` should register; an unknown broker always should."""
         return self.data_version(address) != version
 
-    # -- what clients ask
+    # --- requests of clients ---
 
     def route(self, topic: str, order_conf: str | None = None) -> TopicRoute | None:
         queues = self._queues.of(topic)
@@ -406,10 +394,10 @@ class RouteTable:
         )
 
     def route_version(self, topic: str) -> int:
-        """Differs whenever `route(topic)` does, at the cost of one look-up. Order confs are not known here."""
+        """Changes whenever `route(topic)` does; costs one look-up. It does not cover the order configuration."""
         return self._queues.version(topic)
 
-    # -- what administrators ask
+    # --- requests of administrators ---
 
     def cluster_map(self) -> ClusterMap:
         clusters: dict[str, list[str]] = {}
@@ -434,51 +422,54 @@ class RouteTable:
         return self._queues.flagged(has, lacks)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> bool:
-        """Forget a topic, in one cluster or everywhere. A broker that still has it may bring it back."""
+        """Removes a topic, in one cluster or everywhere. A broker that still has it may register it again."""
         return self._queues.remove_topic(topic, None if cluster is None else self._brokers_in(cluster))
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Lead producers away from a broker until its next changed registration; returns how many topics it has."""
+        """Keeps producers away from a broker until its next changed registration; returns how many topics it has."""
         return self._queues.change_permission(broker_name, add=_NONE, remove=Permission.WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Undo a wipe. The other bits stay; Apache sets all topics to plain read-write, which breaks auto-creation."""
+        """Undoes a wipe. Other bits stay; Apache sets all topics to plain read-write, which breaks auto-creation."""
         return self._queues.change_permission(broker_name, add=Permission.WRITE, remove=_NONE)
 
-    # -- how the tables stay in step
+    # --- how the tables stay consistent ---
 
-    def _check_room(self, address: str) -> None:
+    def _check_limit(self, address: str) -> None:
         if len(self._live) >= self._brokers_max and self._live.get(address) is None:
-            remark = f"this nameserver already holds {self._brokers_max} brokers; raise its limit or stop some brokers"
+            remark = f"this nameserver already has {self._brokers_max} brokers; raise brokers_max or stop some brokers"
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _clear_place(self, request: Registration) -> tuple[LiveBroker | None, tuple[LiveBroker, ...]]:
-        """What we knew of this broker, and who had to go: itself under another name, another process with its id."""
-        known = self._live.get(request.address)
-        moved = known if known is not None and known.broker_name != request.broker_name else None
+    def _drop_conflicting(self, request: Registration) -> tuple[LiveBroker | None, tuple[LiveBroker, ...]]:
+        """Drops this address under another broker name, and another address with this name and id.
+
+        Returns the previous registration of this address under this name, and what was dropped.
+        """
+        previous = self._live.get(request.address)
+        moved = previous if previous is not None and previous.broker_name != request.broker_name else None
         if moved is not None:
             self._drop(moved)
         data = self._brokers.get(request.broker_name)
         holder = request.address if data is None else data.broker_addrs.get(request.broker_id, request.address)
-        rival = self._live.remove(holder) if holder != request.address else None
-        return None if moved else known, tuple(gone for gone in (moved, rival) if gone)
+        replaced = self._live.remove(holder) if holder != request.address else None
+        return None if moved else previous, tuple(broker for broker in (moved, replaced) if broker)
 
-    def _place(self, live: LiveBroker, known: LiveBroker | None) -> None:
-        """Put the address in its one place. The broker's last cluster is its cluster."""
+    def _put(self, live: LiveBroker, previous: LiveBroker | None) -> None:
+        """Stores the broker under its name and id only. Its last registered cluster is its cluster."""
         data = self._brokers.get(live.broker_name)
         others = {} if data is None else data.broker_addrs
         kept = {other_id: address for other_id, address in others.items() if address != live.address}
-        placed = _broker_data(live.cluster, live.broker_name, {**kept, live.broker_id: live.address})
+        updated = _broker_data(live.cluster, live.broker_name, {**kept, live.broker_id: live.address})
         self._live.put(live)
-        self._brokers[live.broker_name] = placed
-        if placed != data or known is None or known.filter_servers != live.filter_servers:
+        self._brokers[live.broker_name] = updated
+        if updated != data or previous is None or previous.filter_servers != live.filter_servers:
             self._queues.renew(live.broker_name)
 
     def _drop(self, live: LiveBroker) -> None:
         self._live.remove(live.address)
         data = self._brokers[live.broker_name]
         kept = {broker_id: address for broker_id, address in data.broker_addrs.items() if address != live.address}
-        if kept:  # a slave keeps the routes alive for readers
+        if kept:  # a slave keeps the routes for readers
             self._brokers[live.broker_name] = _broker_data(data.cluster, live.broker_name, kept)
             self._queues.renew(live.broker_name)
         else:
@@ -505,5 +496,5 @@ class RouteTable:
 
 
 def _broker_data(cluster: str, broker_name: str, addresses: Mapping[int, str]) -> BrokerData:
-    """A new value for every change: routes already handed out keep what they said. The master comes first."""
+    """A new value for every change, so that routes already returned do not change. The master comes first."""
     return BrokerData(cluster=cluster, broker_name=broker_name, broker_addrs=dict(sorted(addresses.items())))
