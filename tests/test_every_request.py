@@ -1,4 +1,4 @@
-"""Every declared request has a handler at each of its servers, or a reason in writing; never both."""
+"""Every declared request has a handler at each of its servers, or a documented reason; never both."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ from ariane.nameserver.key_values import KeyValues
 from ariane.nameserver.route_table import RouteTable
 from ariane.nameserver.server import handler_table as nameserver_handlers
 from ariane.wire.exchange import REQUESTS, ServedBy
-from ariane.wire.requests.unsupported import UNSERVED, UNSERVED_ROOMS
+from ariane.wire.requests.unsupported import UNSERVED
 from tests.broker.brokers import running_broker
 from tests.nameserver.servers import SETTINGS
 
 
-def check(room: ServedBy, handled: set[int]) -> None:
+def check(server: ServedBy, handled: set[int]) -> None:
     for code, declaration in REQUESTS.items():
-        reason = UNSERVED.get(declaration.code) or UNSERVED_ROOMS.get(room)
-        if room in declaration.served_by:
+        reason = UNSERVED.get(declaration.code)
+        if server in declaration.served_by:
             assert (code in handled) != bool(reason), f"{declaration.code.name}: reason {reason!r}"
         else:
-            assert code not in handled, f"{declaration.code.name} is not for {room.name}"
+            assert code not in handled, f"{declaration.code.name} is not for {server.name}"
 
 
 def test_every_request_to_a_nameserver_is_handled_or_has_a_reason() -> None:

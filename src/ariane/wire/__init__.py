@@ -1,1 +1,1 @@
-"""Bytes to values and back: frames, headers, bodies, stored records. No I/O."""
+"""Encoding and decoding of RocketMQ's protocol: frames, headers, bodies, stored records. No I/O."""

@@ -1,7 +1,7 @@
-"""The numbers of RocketMQ's remoting protocol and nothing else.
+"""The numbers of RocketMQ's remoting protocol: request codes, response codes, flags, languages, versions.
 
-Names are Apache's. Comments give the first release that has a code when 4.7.1 has not; codes that no release serves are
-listed too, so that a log line or a refusal can always name what was asked.
+Names are Apache's. Comments give the first release that has a code if 4.7.1 does not have it. Codes that no release
+implements are listed too, so that log lines and error responses can always name the request.
 """
 
 from enum import IntEnum
@@ -181,7 +181,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """209 to 211 carry their 4.x meaning (access control); 5.x gave the same numbers to pop consumption."""
+    """209 to 211 have their 4.x meaning (access control); 5.x uses the same numbers for pop consumption."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -248,7 +248,7 @@ class Language(IntEnum):
 
 
 class HeaderFlag:
-    """Plain numbers, because every frame is tested with them: `&` of an IntFlag takes half a microsecond."""
+    """Plain numbers, because every frame is checked against them: `&` of an IntFlag takes half a microsecond."""
 
     REQUEST = 0
     RESPONSE = 1
@@ -263,18 +263,18 @@ class Serialization(IntEnum):
 
 
 class Version(IntEnum):
-    """Ordinals of RocketMQ releases at which behaviour changes; `version` in a header is such a number."""
+    """Ordinals of RocketMQ releases in which behaviour changed; `version` in a header is such a number."""
 
     V3_0_11 = 37
-    """From here on REGISTER_BROKER carries a RegisterBrokerBody."""
+    """From this version on REGISTER_BROKER carries a RegisterBrokerBody."""
     V3_4_9 = 121
-    """From here on a consumer's own maxReconsumeTimes wins."""
+    """From this version on a consumer's own maxReconsumeTimes takes precedence."""
     V4_1_0_SNAPSHOT = 232
-    """Clients refuse SQL subscriptions at a broker that answers with less."""
+    """Clients refuse SQL subscriptions at a broker with a lower version."""
     V4_7_1 = 355
-    """What we say we are: the release whose behaviour we follow."""
+    """The version that Ariane reports: the release whose behaviour it follows."""
     V4_9_3 = 399
-    """Up to here clients leave _UNIQUE_KEY_QUERY out of their signature."""
+    """Up to this version clients leave _UNIQUE_KEY_QUERY out of their signature."""
     V4_9_4 = 401
-    """From here on clients read routes as standard JSON."""
+    """From this version on clients accept routes as standard JSON."""
     V5_0_0 = 413

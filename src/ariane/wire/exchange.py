@@ -1,6 +1,10 @@
-"""The one table of requests: code, request struct, answer struct, and who serves it.
+"""The registry of requests, and conversion between request or response structs and commands.
 
-Server, client, documentation and tests all read this table; a struct that is not declared cannot be sent or served.
+`@request(code, served_by=...)` declares a struct as a request: its code, its response struct, and which server handles
+it. Servers, clients, documentation and tests all read this table (`REQUESTS`); a struct that is not declared cannot be
+sent or handled.
+
+If a struct has a `body` attribute, it is the frame's body: raw `bytes`, a text (`str`), or a JSON body.
 """
 
 from collections.abc import Callable
@@ -26,7 +30,7 @@ class ServedBy(Flag):
     NAMESERVER = auto()
     BROKER = auto()
     CLIENT = auto()
-    """The broker asks and a client answers, on the connection that the client opened."""
+    """The broker sends the request to a client, over the connection that the client opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ _BY_STRUCT: dict[type[Request[Any]], Declaration] = {}
 
 
 def request(code: RequestCode, *, served_by: ServedBy) -> Callable[[type[R]], type[R]]:
-    """Declares the struct below it as the request `code`; the answer is the X of its base `Request[X]`."""
+    """Decorator that declares a struct as the request `code`; its response is the X of its base `Request[X]`."""
 
     def declare(struct: type[R]) -> type[R]:
         if code in REQUESTS:
             raise ValueError(f"{code.name} is declared twice: {REQUESTS[code].request.__name__}, {struct.__name__}")
-        REQUESTS[code] = _BY_STRUCT[struct] = Declaration(code, struct, _answer_of(struct), served_by)
+        REQUESTS[code] = _BY_STRUCT[struct] = Declaration(code, struct, _response_of(struct), served_by)
         return struct
 
     return declare
@@ -57,24 +61,20 @@ def declaration_of(struct: type[Request[Any]]) -> Declaration:
     return _BY_STRUCT[struct]
 
 
-def _answer_of(struct: type[Request[Any]]) -> type[Response]:
+def _response_of(struct: type[Request[Any]]) -> type[Response]:
     for ancestor in struct.__mro__:
         for base in getattr(ancestor, "__orig_bases__", ()):
             if get_origin(base) is Request:
                 (response,) = get_args(base)
                 if isinstance(response, type) and issubclass(response, Response):
                     return response
-    raise TypeError(f"{struct.__name__} must derive from Request[SomeAnswer]")
+    raise TypeError(f"{struct.__name__} must derive from Request[SomeResponse]")
 
 
-# --- exchange ---
-#
-# Requests and answers as structs, to commands and back: what server and client share.
-#
-# A struct's `body` attribute, when it has one, is the frame's body: raw `bytes`, a text (`str`), or a JSON body.
+# --- structs to commands and back ---
 
-# Only C++ and Lua clients need the tolerant reading for a request's body, and theirs (heartbeats, locks) are short. A
-# longer one could hold the event loop for seconds.
+# Only C++ and Lua clients need the tolerant parser for a request's body, and theirs (heartbeats, locks) are short. A
+# longer body could block the event loop for seconds.
 _REQUEST_TOLERANT_BYTES_MAX = 256 * 1024
 
 A = TypeVar("A", bound=Response)
@@ -82,14 +82,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def request_command(
-    ask: Request[Any], *, opaque: int, oneway: bool = False, serialization: Serialization = Serialization.JSON
+    request: Request[Any], *, opaque: int, oneway: bool = False, serialization: Serialization = Serialization.JSON
 ) -> Command:
     return Command(
-        code=declaration_of(type(ask)).code,
+        code=declaration_of(type(request)).code,
         opaque=opaque,
         flag=HeaderFlag.ONEWAY if oneway else HeaderFlag.REQUEST,
-        ext_texts=to_ext(ask) or None,
-        body=_body_bytes(getattr(ask, "body", b"")),
+        ext_texts=to_ext(request) or None,
+        body=_body_bytes(getattr(request, "body", b"")),
         serialization=serialization,
     )
 
@@ -98,29 +98,29 @@ def read_request(declaration: Declaration, command: Command) -> Request[Any]:
     return _with_body(command.fields(declaration.request), command.body, _REQUEST_TOLERANT_BYTES_MAX)
 
 
-def response_command(asked: Command, response: Response, body: bytes | None = None) -> Command:
-    """The answer to `asked`, in its serialisation. `body` replaces the answer's own: encoded once, sent often."""
+def response_command(request: Command, response: Response, body: bytes | None = None) -> Command:
+    """The response to `request`, in its serialisation. `body` replaces the response's own: encoded once, sent often."""
     ext = to_ext(response)
     return Command(
         code=response.code,
-        opaque=asked.opaque,
+        opaque=request.opaque,
         flag=HeaderFlag.RESPONSE,
         remark=response.remark,
-        # An answer with a struct of its own always has extFields, at least {}: Java dereferences it unchecked.
+        # A response with a struct of its own always has extFields, at least {}: Java dereferences it unchecked.
         ext_texts=ext if ext or type(response) is not Response else None,
         body=_body_bytes(getattr(response, "body", b"")) if body is None else body,
-        serialization=asked.serialization,
+        serialization=request.serialization,
     )
 
 
-def read_response(asked: Request[A], command: Command) -> A:
-    """The answer to `asked`; RequestFailed when the code is not one that the answer accepts as an outcome."""
-    return read_response_to(type(asked), command)  # type: ignore[no-any-return]
+def read_response(request: Request[A], command: Command) -> A:
+    """The response to `request`; RequestFailed when its code is not one of the response's `accepts`."""
+    return read_response_to(type(request), command)  # type: ignore[no-any-return]
 
 
-def read_response_to(asked: type[Request[Any]], command: Command) -> Any:
-    """As `read_response`, for who knows only what kind of request it was. The declaration pairs request and answer."""
-    declaration = declaration_of(asked)
+def read_response_to(kind: type[Request[Any]], command: Command) -> Any:
+    """As `read_response`, by the type of the request."""
+    declaration = declaration_of(kind)
     if command.code not in declaration.response.accepts:
         raise RequestFailed(_named(command.code), f"{command.remark or ''} [{declaration.code.name}]".strip())
     response = _with_body(command.fields(declaration.response), command.body, FRAME_BYTES_MAX)
@@ -132,7 +132,7 @@ def read_response_to(asked: type[Request[Any]], command: Command) -> Any:
 def _named(code: int) -> int:
     try:
         return ResponseCode(code)
-    except ValueError:  # a code of a later release: the number still says more than nothing
+    except ValueError:  # a code of a later release: report the number
         return code
 
 

@@ -1,9 +1,10 @@
-"""Typed structs to header fields (`extFields`) and back.
+"""Conversion between typed structs and header fields (`extFields`).
 
-A request or an answer is one msgspec Struct. Its attributes are header fields: snake_case in Python, camelCase on the
-wire unless the declaration names another (`msgspec.field(name="clientID")`). On the wire every value is text. Reading
-is tried twice: by msgspec in one C pass, which takes all that well-behaved clients send, then by `coerce`, which takes
-what fastjson takes ("007", numbers for strings, any word for false). So leniency costs only those who need it.
+A request or a response is one msgspec Struct. Its attributes are header fields: snake_case in Python, camelCase on the
+wire unless the declaration sets another name (`msgspec.field(name="clientID")`). On the wire every value is text.
+Decoding is tried twice: first by msgspec in one C pass, which handles everything that well-behaved clients send, then
+by `coerce`, which accepts what fastjson accepts ("007", numbers for strings, any word for false). So the tolerant
+decoder costs time only for the clients that need it.
 """
 
 from functools import cache
@@ -19,7 +20,7 @@ from ariane.wire.json.coerce import coerce
 S = TypeVar("S", bound=msgspec.Struct)
 A_co = TypeVar("A_co", bound="Response", covariant=True)
 
-# Java's int and long. Python's integers have no end, but what a peer sends will be packed into 32 or 64 bits somewhere.
+# Java's int and long. Python's integers are unbounded, but these values are packed into 32 or 64 bits later.
 _BITS_32 = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
 _BITS_64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 Int32 = Annotated[int, _BITS_32]
@@ -27,13 +28,13 @@ Int64 = Annotated[int, _BITS_64]
 QueueOffset64 = Annotated[QueueOffset, _BITS_64]
 PhysicalOffset64 = Annotated[PhysicalOffset, _BITS_64]
 
-# What a struct carries beside its header fields. These attributes get wire names that no Java field can have; a peer
-# who sends such a name all the same gains nothing, because `exchange` sets them after reading.
+# Attributes of a struct that are not header fields. They get wire names that no Java field can have. A peer that sends
+# such a name achieves nothing, because `exchange` sets these attributes after decoding.
 NOT_IN_HEADER = frozenset({"body", "code", "remark"})
 
 
 def wire_name(attribute: str) -> str:
-    """`queue_id` is `queueId` on the wire; an attribute beside the header has no name there."""
+    """`queue_id` is `queueId` on the wire; an attribute that is not in the header gets an impossible name."""
     if attribute in NOT_IN_HEADER:
         return f"\x7f{attribute}"
     head, *tail = attribute.split("_")
@@ -41,23 +42,23 @@ def wire_name(attribute: str) -> str:
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
-    """Base of all answers: the response code, the remark, and what subclasses add."""
+    """Base of all responses: the response code, the remark, and the fields of the subclass."""
 
     accepts: ClassVar[frozenset[int]] = frozenset({0})
-    """Response codes that are outcomes to look at; any other is a failure and raises RequestFailed at the caller."""
+    """Response codes that are normal results; any other code raises RequestFailed at the caller."""
 
     code: int = 0
     remark: str | None = None
 
 
 class Request(msgspec.Struct, Generic[A_co], frozen=True, rename=wire_name):
-    """Base of all requests; `Request[OffsetResponse]` names the answer. A body is declared as `body` with a default."""
+    """Base of all requests; `Request[OffsetResponse]` names the response. A body is a field `body` with a default."""
 
 
 def to_ext(value: msgspec.Struct) -> dict[str, str]:
-    """The header fields of `value`; None is left out, as RocketMQ does."""
+    """The header fields of `value`; None is omitted, as in RocketMQ."""
     ext = {}
-    for name, attribute in _plan(type(value)):
+    for name, attribute in _header_fields(type(value)):
         member = getattr(value, attribute)
         kind = type(member)
         if kind is str:
@@ -88,13 +89,13 @@ def from_json(kind: type[S], raw: bytes | msgspec.Raw) -> S:
     return _coerced(kind, ext_from_json(raw))
 
 
-_TEXTS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+_STRINGS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 
 
 def ext_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
-    """All header fields as text: what signatures are made of, and what the tolerant reading starts from."""
+    """All header fields as text: the input of signatures and of the tolerant decoder."""
     try:
-        return _TEXTS.decode(raw)
+        return _STRINGS.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
@@ -126,7 +127,8 @@ def _text(value: object) -> str:
 
 
 @cache
-def _plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+def _header_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Wire name and attribute of each header field."""
     fields = msgspec.structs.fields(kind)
     return tuple((field.encode_name, field.name) for field in fields if field.name not in NOT_IN_HEADER)
 
@@ -135,5 +137,5 @@ def _plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 def _decoder(kind: type[msgspec.Struct]) -> "msgspec.json.Decoder[Any] | None":
     try:
         return msgspec.json.Decoder(kind, strict=False)
-    except TypeError:  # the body's type has keys that JSON has not (fastjson's object keys): coerce reads the header
+    except TypeError:  # the body has keys that JSON does not support (fastjson's object keys): coerce reads the header
         return None

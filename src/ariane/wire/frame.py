@@ -1,10 +1,21 @@
-"""Frames: feed bytes in any split, take Commands out; and the way back.
+"""Frames and commands: the framing of RocketMQ's remoting protocol, with both header formats (JSON and binary).
 
     0        4            5                8                 8 + header length
     | length | header kind | header length | header          | body ... |
       i32      u8            u24             JSON or binary     to the end
 
-`length` counts everything after itself. Every limit is checked from the first eight bytes, before anything is kept.
+`length` counts everything after itself. Every limit is checked from the first eight bytes, before anything is buffered.
+
+A `Command` is one request or response, whatever format its header had. The JSON header is decoded by msgspec directly
+into the `Command`, so a header costs one object. The `extFields` stay raw bytes until their type is known:
+`command.fields(SendMessageV2)` then decodes them directly into the struct.
+
+JSON headers are written strictly and read tolerantly: everything that fastjson accepts is accepted here.
+
+The binary header, which Java calls ROCKETMQ, with big-endian integers:
+
+    code i16 | language u8 | version i16 | opaque i32 | flag i32
+    | remark length i32 | remark | fields length i32 | key length i16 | key | value length i32 | value | key length ...
 """
 
 import struct
@@ -21,20 +32,13 @@ from ariane.wire.fields import Int32, ext_from_json, from_ext, from_json
 from ariane.wire.json import fastjson
 from ariane.wire.json.coerce import coerce
 
-# --- command ---
-#
-# One remoting command: a request or a response, whatever its header was written in.
-#
-# A `Command` is what msgspec decodes the JSON header into, so a header costs one object. Its `extFields` stay raw bytes
-# until somebody knows their type: `command.fields(SendMessageV2)` then reads them straight into the struct.
-
 S = TypeVar("S", bound=msgspec.Struct)
 
 EXT_FIELDS_MAX = 256
 EXT_VALUE_MAX = 32 * 1024
-# The property text of a send may pass EXT_VALUE_MAX: a broker refuses it with MESSAGE_ILLEGAL, which tells the producer
-# more than a closed connection. The header's own limit still bounds it.
-_PROPERTY_TEXTS = frozenset({"properties", "i"})
+# The properties of a send may exceed EXT_VALUE_MAX: the broker then responds with MESSAGE_ILLEGAL, which helps the
+# producer more than a closed connection. The limit of the whole header still applies.
+_PROPERTY_FIELDS = frozenset({"properties", "i"})
 
 PYTHON = Language.PYTHON.name
 _OUR_VERSION = int(Version.V4_7_1)
@@ -44,7 +48,7 @@ _NO_EXT = msgspec.Raw(b"")
 
 
 class Command(msgspec.Struct, kw_only=True):
-    """A decoded header with its body. `flag` tells requests, responses and one-way requests apart."""
+    """A decoded header with its body. `flag` distinguishes requests, responses and one-way requests."""
 
     code: Int32
     opaque: Int32 = 0
@@ -53,7 +57,7 @@ class Command(msgspec.Struct, kw_only=True):
     language: str | int | None = PYTHON
     remark: str | None = None
     raw_ext: msgspec.Raw = msgspec.field(name="extFields", default=_NO_EXT)
-    # Not part of the JSON header: set after decoding, whatever a peer sends under these names.
+    # Not part of the JSON header: overwritten after decoding, in case a peer sends these names.
     ext_texts: dict[str, str] | None = msgspec.field(name="\x7fext", default=None)
     body: bytes = msgspec.field(name="\x7fbody", default=b"")
     serialization: Serialization = msgspec.field(name="\x7fserialization", default=Serialization.JSON)
@@ -88,20 +92,18 @@ class Command(msgspec.Struct, kw_only=True):
 
 
 def check_ext(ext: dict[str, str]) -> None:
-    """The limits on header fields, for headers long enough to break one."""
+    """Checks the limits on header fields, for headers long enough to exceed one."""
     if len(ext) > EXT_FIELDS_MAX:
         raise HeaderError(f"the header has {len(ext)} fields or more, at most {EXT_FIELDS_MAX} are allowed")
     for name, value in ext.items():
-        if len(value) > EXT_VALUE_MAX and name not in _PROPERTY_TEXTS:
+        if len(value) > EXT_VALUE_MAX and name not in _PROPERTY_FIELDS:
             raise HeaderError(f"header field {name[:80]!r} has {len(value)} characters, more than {EXT_VALUE_MAX}")
 
 
-# --- json_header ---
-#
-# The header as JSON: strict in what we write, tolerant of what fastjson would read.
+# --- JSON header ---
 
 DEPTH_MAX = 32
-# A shorter header cannot hold more than EXT_FIELDS_MAX fields ('"a":1,' is the shortest) nor a value that is too long.
+# A shorter header cannot have more than EXT_FIELDS_MAX fields ('"a":1,' is the shortest) nor a value that is too long.
 SURELY_WITHIN_LIMITS = EXT_FIELDS_MAX * 6
 
 # Looked up once: reading a member from an Enum class costs as much as decoding a short string.
@@ -111,7 +113,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_json_header(header: bytes) -> Command:
-    if header.count(b"{") + header.count(b"[") > DEPTH_MAX:  # the cheap half of check_depth, without the call
+    if header.count(b"{") + header.count(b"[") > DEPTH_MAX:  # the cheap part of check_depth, without the call
         fastjson.check_depth(header, DEPTH_MAX, HeaderError)
     try:
         command = _decode(header)
@@ -124,8 +126,8 @@ def decode_json_header(header: bytes) -> Command:
     return command
 
 
-class _Lenient(msgspec.Struct):
-    """The header's members as `coerce` reads them."""
+class _TolerantHeader(msgspec.Struct):
+    """The members of the header for `coerce`."""
 
     code: int
     opaque: int = 0
@@ -136,13 +138,13 @@ class _Lenient(msgspec.Struct):
 
 
 def _decode_tolerantly(header: bytes) -> Command:
-    """For headers that only fastjson would read: unquoted keys, single quotes, numbers as text."""
+    """For headers that only fastjson accepts: unquoted keys, single quotes, numbers as text."""
     try:
         parsed = fastjson.parse(header, depth_max=DEPTH_MAX)
         if not isinstance(parsed, dict):
             raise HeaderError(f"the header must be a JSON object, got {type(parsed).__name__}")
         ext = parsed.get("extFields")
-        members = coerce(_Lenient, parsed, where="header")
+        members = coerce(_TolerantHeader, parsed, where="header")
     except (BodyError, FieldError) as error:
         raise HeaderError(f"the header is not readable: {error}") from error
     for number in (members.code, members.opaque, members.flag, members.version):
@@ -153,8 +155,8 @@ def _decode_tolerantly(header: bytes) -> Command:
     return command
 
 
-class _Written(msgspec.Struct, omit_defaults=True):
-    """The header as we write it. Members that are None are left out."""
+class _EncodedHeader(msgspec.Struct, omit_defaults=True):
+    """The JSON header for encoding. Members that are None are omitted."""
 
     code: int
     flag: int
@@ -168,18 +170,13 @@ class _Written(msgspec.Struct, omit_defaults=True):
 def encode_json_header(command: Command) -> bytes:
     language = PYTHON if command.language is PYTHON else command.language_code.name
     return _encode(
-        _Written(
+        _EncodedHeader(
             command.code, command.flag, language, command.opaque, command.version, command.ext_texts, command.remark
         )
     )
 
 
-# --- binary_header ---
-#
-# The binary header, which Java calls ROCKETMQ. All integers big-endian:
-#
-# code i16 | language u8 | version i16 | opaque i32 | flag i32
-# | remark length i32 | remark | fields length i32 | key length i16 | key | value length i32 | value | key length ...
+# --- binary header ---
 
 _FIXED = struct.Struct(">hBhiii")  # up to the remark's length
 _key_length = struct.Struct(">h").unpack_from
@@ -211,7 +208,7 @@ def decode_binary_header(header: bytes) -> Command:
 
 
 def _fields(header: bytes, position: int, end: int) -> dict[str, str]:
-    """Straight-line on purpose: a send has fourteen fields, and a call for each text would double the cost."""
+    """One loop without helper functions, on purpose: a send has fourteen fields, and calls would double the cost."""
     ext: dict[str, str] = {}
     while position < end and len(ext) <= EXT_FIELDS_MAX:
         try:
@@ -249,10 +246,10 @@ def _key(name: str) -> bytes:
     return len(key).to_bytes(2, "big") + key
 
 
-# ---
+# --- frame ---
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""Of a whole frame, its length word included: what every RocketMQ client and server allows."""
+"""Of a whole frame with its length field: the limit of every RocketMQ client and server."""
 HEADER_BYTES_MAX = 64 * 1024
 
 _PREFIX = struct.Struct(">iI")
@@ -268,20 +265,21 @@ class FrameLimits:
 
 
 class FrameDecoder:
-    """Cuts a byte stream into Commands. After an error the stream cannot be followed: drop the connection."""
+    """Splits a byte stream into Commands: feed it bytes in any split. After an error, close the connection."""
 
     def __init__(self, limits: FrameLimits = FrameLimits()) -> None:
         self._limits = limits
-        # What is not yet cut, and from where on. A lane (transport/connection.py) cuts frames by itself and moves on.
+        # The bytes not yet decoded start at `position`. A fast path (transport/connection.py) decodes frames itself and
+        # advances `position`.
         self.data = b""
         self.position = 0
-        # A frame larger than a read is kept as a list of pieces: joining once is linear, `data + more` is quadratic.
+        # A frame larger than a read is collected as a list of pieces: one join is linear, `data + more` is quadratic.
         self._pieces: list[bytes] = []
         self._missing = 0
 
     @property
     def mid_frame(self) -> bool:
-        """Whether a frame has begun and its end has not come."""
+        """Whether a frame is incomplete."""
         return bool(self._pieces) or self.position < len(self.data)
 
     def feed(self, data: bytes) -> None:
@@ -300,7 +298,7 @@ class FrameDecoder:
         return self
 
     def __next__(self) -> Command:
-        """The next whole command; StopIteration when more bytes are needed; FrameError or HeaderError at a bad one."""
+        """The next command; StopIteration when more bytes are needed; FrameError or HeaderError if it is invalid."""
         data, start = self.data, self.position
         available = len(data) - start
         if available < 8:
@@ -337,7 +335,7 @@ class FrameDecoder:
 
 
 def decode_header(serialization: int, header: bytes, body: bytes) -> Command:
-    """The command in one frame; HeaderError when the header's bytes break a rule or a limit."""
+    """The command of one frame; HeaderError when the header is malformed or exceeds a limit."""
     if serialization == _JSON:
         command = decode_json_header(header)
     elif serialization == _BINARY:
@@ -349,7 +347,7 @@ def decode_header(serialization: int, header: bytes, body: bytes) -> Command:
 
 
 def encode_frame(command: Command) -> bytes:
-    """The bytes of `command` in its own serialisation; refuses what a peer would have to refuse."""
+    """The frame of `command` in its own serialisation; raises if it exceeds a limit that every peer enforces."""
     header = encode_json_header(command) if command.serialization is _JSON else encode_binary_header(command)
     if len(header) > HEADER_BYTES_MAX:
         raise HeaderError(f"the header to send has {len(header)} bytes, at most {HEADER_BYTES_MAX} are allowed")

@@ -1,4 +1,4 @@
-"""Hosts as records and message ids hold them: the address, then the port as a 32-bit number.
+"""Binary encoding of hosts in records and message ids: the address, then the port as a 32-bit number.
 
 IPv4   4 + 4 =  8 bytes
 IPv6  16 + 4 = 20 bytes
@@ -21,7 +21,7 @@ _PORT_MAX = 65535
 def encode_host(host: HostPort) -> bytes:
     """8 bytes for IPv4, 20 for IPv6.
 
-    A dual-stack socket shows an IPv4 peer as ::ffff:a.b.c.d. It is written as IPv4, because the C++ and Node clients
+    A dual-stack socket reports an IPv4 peer as ::ffff:a.b.c.d. It is written as IPv4, because the C++ and Node clients
     cannot read a record that has an IPv6 host.
     """
     if not 0 <= host.port <= _PORT_MAX:
@@ -30,7 +30,7 @@ def encode_host(host: HostPort) -> bytes:
     return (mapped or host.ip).packed + _PORT.pack(host.port)
 
 
-@lru_cache(maxsize=4096)  # making an address object costs more than reading the rest of a record; peers are few
+@lru_cache(maxsize=4096)  # creating an address object costs more than reading the rest of a record; hosts are few
 def decode_host(data: bytes) -> HostPort:
     """The host of 8 or 20 bytes."""
     if len(data) not in (HOST_BYTES_V4, HOST_BYTES_V6):

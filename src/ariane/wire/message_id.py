@@ -7,7 +7,7 @@
                                                                              4  ms since the month began, local time
                                                                              2  counter
 
-Either is 16 bytes with IPv4 and 28 with IPv6, so the length tells the address apart: 32 or 56 characters. Tools
+Either is 16 bytes with IPv4 and 28 with IPv6, so the length identifies the address type: 32 or 56 characters. Tools
 connect to the address inside an offset id, and search from the time inside a unique key, so both layouts are part of
 the protocol.
 """
@@ -30,7 +30,7 @@ _ID_BYTES = (16, 28)
 UNIQUE_KEY_CHARS_MAX = 2 * max(_ID_BYTES)
 _OFFSET = struct.Struct(">q")
 _SALT_BYTES = 4
-_HEX = tuple(f"{byte:02X}" for byte in range(256))  # to look two up takes 0.15 us, to format a number 0.4
+_HEX = tuple(f"{byte:02X}" for byte in range(256))  # two look-ups take 0.15 us, formatting a number 0.4
 
 
 class OffsetMessageId(NamedTuple):
@@ -42,12 +42,12 @@ class OffsetMessageId(NamedTuple):
 
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
-    """The offset id; `store_host` as a record holds it (`encode_host`)."""
+    """The offset id; `store_host` is encoded as in a record (`encode_host`)."""
     return f"{store_host.hex()}{physical_offset:016x}".upper()
 
 
 def offset_message_ids(store_host: bytes, physical_offsets: Sequence[int]) -> str:
-    """The offset ids of many, parted by commas, as the answer to a batch has them."""
+    """Several offset ids, separated by commas, as in the response to a batch."""
     fields: list[bytes | int] = [store_host] * (2 * len(physical_offsets))
     fields[1::2] = physical_offsets
     ids = _ids_of(len(store_host), len(physical_offsets)).pack(*fields)
@@ -60,7 +60,7 @@ def _ids_of(host_bytes: int, count: int) -> struct.Struct:
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:
-    """The address and offset inside an offset id, in upper or lower case; a RecordError if it is none."""
+    """The address and offset inside an offset id, in upper or lower case; RecordError if it is malformed."""
     data = _from_hex(text)
     (offset,) = _OFFSET.unpack(data[-8:])
     if offset < 0:
@@ -69,7 +69,7 @@ def decode_offset_message_id(text: str) -> OffsetMessageId:
 
 
 class UniqueKeys:
-    """Makes unique keys for one producer. Threads may share it: the counter's step is one indivisible call."""
+    """Generates unique keys for one producer. Thread-safe: incrementing the counter is one atomic call."""
 
     def __init__(
         self,
@@ -79,37 +79,37 @@ class UniqueKeys:
         now_ms: Callable[[], int],
         zone: tzinfo | None = None,
     ) -> None:
-        """`salt` is 4 bytes that tell producers of one process id apart; `zone` is the machine's own unless given."""
+        """`salt` is 4 bytes that distinguish producers with the same process id; `zone` defaults to the local one."""
         if len(salt) != _SALT_BYTES:
-            raise RecordError(f"the salt of unique keys takes {_SALT_BYTES} bytes, not {len(salt)}")
+            raise RecordError(f"the salt of unique keys must have {_SALT_BYTES} bytes, not {len(salt)}")
         self._prefix = (ip.packed + (pid & 0xFFFF).to_bytes(2, "big") + salt).hex().upper()
         self._now_ms = now_ms
         self._zone = zone
         self._counter = count()
-        # Tuples, so that a thread that rolls the month over never shows another thread half of the change.
+        # Tuples, so that other threads never see half of a change.
         self._month = _month_of(now_ms(), zone)
-        self._head = (-1, "")
+        self._cached_prefix = (-1, "")
 
     def next(self) -> str:
         return self.next_at(self._now_ms())
 
     def next_at(self, now_ms: int) -> str:
-        """For who has just read the clock."""
-        head_ms, head = self._head
-        if now_ms != head_ms:
-            _, head = self._head = now_ms, self._head_of(now_ms)
+        """For callers that have just read the clock."""
+        prefix_ms, prefix = self._cached_prefix
+        if now_ms != prefix_ms:
+            _, prefix = self._cached_prefix = now_ms, self._prefix_at(now_ms)
         number = next(self._counter)
-        return f"{head}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}"
+        return f"{prefix}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}"
 
     def many(self, count: int) -> list[str]:
-        """Keys of one moment: the clock is read once for all of them, and C code writes their numbers."""
+        """Several keys with one timestamp: the clock is read once, and the counters are formatted in C."""
         now_ms = self._now_ms()
         numbers = [number & 0xFFFF for number in islice(self._counter, count)]
-        tails = struct.pack(f">{count}H", *numbers).hex(",", 2).upper().split(",") if count else []
-        return list(map(add, repeat(self._head_of(now_ms)), tails))
+        suffixes = struct.pack(f">{count}H", *numbers).hex(",", 2).upper().split(",") if count else []
+        return list(map(add, repeat(self._prefix_at(now_ms)), suffixes))
 
-    def _head_of(self, now_ms: int) -> str:
-        """All but the counter: the same for the keys of a millisecond."""
+    def _prefix_at(self, now_ms: int) -> str:
+        """Everything but the counter: equal for all keys of a millisecond."""
         begin_ms, end_ms = self._month
         if not begin_ms <= now_ms < end_ms:
             begin_ms, end_ms = self._month = _month_of(now_ms, self._zone)
@@ -117,9 +117,9 @@ class UniqueKeys:
 
 
 def unique_key_time_ms(key: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """When `key` was made, as far as it tells: in this month, or in the last one if that were still to come.
+    """When `key` was generated, assuming this month, or the previous month if that would be in the future.
 
-    The time is read in our zone, the producer wrote it in its own; a search must leave room for the difference.
+    The time is read in the local zone, but was written in the producer's; a search must allow for the difference.
     """
     data = _from_hex(key)
     since_month_ms = int.from_bytes(data[-6:-2], "big")  # unsigned: a month has more ms than a signed number holds

@@ -1,4 +1,6 @@
-"""The body of REGISTER_BROKER, in its three forms.
+"""The body of REGISTER_BROKER in its three formats, and the JSON of routes and cluster maps.
+
+Registration:
 
     version < 37        JSON    topics              {"dataVersion":..., "topicConfigTable":...}
     else                JSON    filter servers too  {"filterServerList":[...], "topicConfigSerializeWrapper":{topics}}
@@ -9,7 +11,15 @@
         length | filter servers, JSON
         count  | ...                                                only from 5.x, ignored: mappings of static topics
 
-The compressed form has no room for `topic_sys_flag` and `order`: these come back as their defaults.
+The compressed format has no fields for `topic_sys_flag` and `order`: they get their defaults when it is decoded.
+
+Routes: one flag of queue data has two names. Clients before 4.9 read `topicSynFlag`, later ones `topicSysFlag`; both
+are written, and either is read. In fastjson's dialect broker ids have no quotes, and there is no white space, because
+Go clients up to 2.1.1 parse the text with string operations; clients from 4.9.4 on accept standard JSON.
+
+    {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"c"}],
+     "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,
+     "topicSysFlag":0,"writeQueueNums":8}]}
 """
 
 # ruff: noqa: RUF012 - msgspec copies a default list or dict for each instance
@@ -30,15 +40,15 @@ from ariane.wire.requests.brokers import RegisterBroker
 from ariane.wire.requests.topics import TopicTable
 from ariane.wire.sys_flag import Compression, with_compression
 
-INFLATED_MAX = 64 * 1024 * 1024  # a million topics; a bomb of one frame (16 MiB) would inflate to 16 GiB
+INFLATED_MAX = 64 * 1024 * 1024  # a million topics; a decompression bomb of one frame (16 MiB) would become 16 GiB
 TOPICS_MAX = 1_000_000
-_ENTRY_MIN = 4 + len("T 1 1 6 MULTI_TAG")  # the smallest topic: a forged count is refused before anything is built
+_ENTRY_MIN = 4 + len("T 1 1 6 MULTI_TAG")  # the smallest topic: a forged count is refused before topics are allocated
 _INT32 = struct.Struct(">i")
 _ZLIB = with_compression(0, Compression.ZLIB)
 
 
 class RegistrationBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker registers beside its own address."""
+    """What a broker registers besides its own address."""
 
     data_version: DataVersion = DataVersion()
     topics: dict[str, TopicConfig] = {}
@@ -57,7 +67,7 @@ def encode_registration(registration: RegistrationBody, compressed: bool) -> tup
 
 
 def decode_registration(request: RegisterBroker, version: int) -> RegistrationBody | None:
-    """What `ask` registers, None when it has no body. `version` is the one of the command's header."""
+    """The decoded body of `request`, None when it has no body. `version` is that of the command's header."""
     if not request.body:
         return None
     _check_crc(request)
@@ -72,12 +82,14 @@ def decode_registration(request: RegisterBroker, version: int) -> RegistrationBo
 def _check_crc(request: RegisterBroker) -> None:
     actual = crc32(request.body)
     if request.body_crc32 not in (0, actual):
-        raise BodyError(f"the registration came damaged: its checksum is {actual}, {request.body_crc32} was announced")
+        raise BodyError(
+            f"the registration is damaged: its checksum is {actual}, but its header says {request.body_crc32}"
+        )
 
 
 def _from_table(table: TopicTable, filter_servers: list[str]) -> RegistrationBody:
     if len(table.topic_config_table) > TOPICS_MAX:
-        _fail(f"{len(table.topic_config_table)} topics, at most {TOPICS_MAX} are taken")
+        _fail(f"{len(table.topic_config_table)} topics, at most {TOPICS_MAX} are accepted")
     return RegistrationBody(
         data_version=table.data_version, topics=table.topic_config_table, filter_servers=filter_servers
     )
@@ -88,7 +100,7 @@ def _json_form(registration: RegistrationBody) -> _JsonForm:
     return _JsonForm(topic_config_serialize_wrapper=table, filter_server_list=registration.filter_servers)
 
 
-# --- compressed
+# --- compressed format ---
 
 
 def _deflate(registration: RegistrationBody) -> bytes:
@@ -112,7 +124,7 @@ def _topic_text(topic: TopicConfig) -> str:
 
 
 class _Inflated:
-    """Reads the compressed form from its start; every length is checked against what is left."""
+    """Reads the decompressed bytes from the start; every length is checked against the remaining bytes."""
 
     def __init__(self, body: bytes) -> None:
         self._data = _inflate(body)
@@ -132,7 +144,7 @@ class _Inflated:
         count = self._int("number of topics")
         left = len(self._data) - self._position
         if not 0 <= count <= min(TOPICS_MAX, left // _ENTRY_MIN):
-            _fail(f"{count} topics announced, {left} bytes left; at most {TOPICS_MAX} topics are taken")
+            _fail(f"{count} topics announced, {left} bytes left; at most {TOPICS_MAX} topics are accepted")
         return count
 
     def _topic(self) -> TopicConfig:
@@ -171,7 +183,7 @@ class _Inflated:
 
 def _number(word: str) -> int:
     if len(word) > len("2147483647") or not (word.isascii() and word.isdigit()):
-        raise ValueError(f"{word[:20]!r} is no count")
+        raise ValueError(f"{word[:20]!r} is not a valid number")
     return int(word)
 
 
@@ -186,17 +198,7 @@ def _fail(reason: str) -> NoReturn:
     raise BodyError(f"the registration cannot be read: {reason}")
 
 
-# --- route_text ---
-#
-# Routes and cluster maps as text, in the form each client can read.
-#
-# One flag of queue data has two names: clients before 4.9 read `topicSynFlag`, later ones `topicSysFlag`. We write both
-# and read either. Broker ids stand without quotes and nothing is blank in the dialect, because Go clients up to 2.1.1
-# cut the text by hand; clients from 4.9.4 on may get standard JSON.
-#
-#     {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"c"}],
-#      "filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSynFlag":0,
-#      "topicSysFlag":0,"writeQueueNums":8}]}
+# --- routes and cluster maps ---
 
 
 class _QueueDataText(msgspec.Struct, kw_only=True, rename="camel"):
@@ -216,7 +218,7 @@ class _RouteText(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 def encode_route(route: TopicRoute, *, standard: bool) -> bytes:
-    """The route for one client: `standard` for those that want proper JSON, the dialect for all others."""
+    """The route for one client: `standard` JSON for clients that accept it, fastjson's dialect for all others."""
     text = _RouteText(
         queue_datas=[_with_both_flags(queues) for queues in route.queue_datas],
         broker_datas=route.broker_datas,
@@ -227,12 +229,12 @@ def encode_route(route: TopicRoute, *, standard: bool) -> bytes:
 
 
 def decode_route(data: bytes) -> TopicRoute:
-    """A route in either form, from a nameserver of any release."""
+    """A route in either format, from a nameserver of any release."""
     return decode_json(data, TopicRoute)
 
 
 def encode_cluster_map(cluster: ClusterMap) -> bytes:
-    """Always in the dialect: no release of the reference writes this body otherwise."""
+    """Always in fastjson's dialect, as in every release of Apache RocketMQ."""
     return encode_json(cluster)
 
 

@@ -1,7 +1,7 @@
-"""The access signature of a request (ACL 1.0): Base64 of HMAC-SHA1 over the header fields and the body.
+"""Request signatures (ACL 1.0): Base64 of HMAC-SHA1 over the header fields and the body.
 
-What is signed is the values of all extension fields but the signature, in the order of their keys, then the body as it
-is sent. Keys that a server does not know count too: a client may sign more than we understand.
+The signed content is the values of all extension fields but the signature, ordered by key, then the body as it is sent.
+Fields that a server does not know are signed too.
 """
 
 import hmac
@@ -15,29 +15,29 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 def access_key_of(ext: Mapping[str, str]) -> str | None:
-    """Who claims to have signed; None for an unsigned request, which C++ clients send with an empty key."""
+    """The claimed access key; None for an unsigned request, which C++ clients send with an empty key."""
     return ext.get(ACCESS_KEY) or None
 
 
 def content_to_sign(ext: Mapping[str, str], body: bytes | None, *, with_unique_key_query: bool) -> bytes:
     """The bytes that a signature covers.
 
-    Clients up to 4.9.3 and ours leave `_UNIQUE_KEY_QUERY` out, because they sign the fields of the header's class and
-    add this one afterwards; 4.9.4 and later sign it.
+    Clients up to 4.9.3, and Ariane's, do not sign `_UNIQUE_KEY_QUERY`, because they sign the fields of the header class
+    and add this one afterwards; 4.9.4 and later sign it.
     """
-    left_out = {SIGNATURE} if with_unique_key_query else {SIGNATURE, UNIQUE_KEY_QUERY}
-    values = [ext[key] for key in sorted(ext, key=_java_order) if key not in left_out]
+    excluded = {SIGNATURE} if with_unique_key_query else {SIGNATURE, UNIQUE_KEY_QUERY}
+    values = [ext[key] for key in sorted(ext, key=_java_order) if key not in excluded]
     return _java_bytes("".join(values)) + (body or b"")
 
 
 def sign(secret: str, content: bytes) -> str:
-    """The signature as the `Signature` field holds it."""
-    # SHA-1 is the protocol's choice; in an HMAC its known collisions do not help a forger.
+    """The value of the `Signature` field."""
+    # The protocol prescribes SHA-1; its known collisions do not weaken an HMAC.
     return b64encode(hmac.digest(_java_bytes(secret), content, "sha1")).decode("ascii")
 
 
 def verify(secret: str, ext: Mapping[str, str], body: bytes | None) -> bool:
-    """Whether the request's own signature is right, with or without `_UNIQUE_KEY_QUERY`: its version does not tell."""
+    """Whether the request's signature is valid. Tries with and without `_UNIQUE_KEY_QUERY`, whatever its version."""
     claimed = _java_bytes(ext.get(SIGNATURE, ""))
     forms = (False, True) if UNIQUE_KEY_QUERY in ext else (False,)
     contents = [content_to_sign(ext, body, with_unique_key_query=form) for form in forms]
@@ -45,10 +45,10 @@ def verify(secret: str, ext: Mapping[str, str], body: bytes | None) -> bool:
 
 
 def _java_order(key: str) -> bytes:
-    """Java sorts strings by UTF-16 unit, Python by code point; they differ beyond the basic plane."""
+    """Java sorts strings by UTF-16 unit, Python by code point; the orders differ outside the basic plane."""
     return key.encode("utf-16-be", "surrogatepass")
 
 
 def _java_bytes(text: str) -> bytes:
-    """UTF-8 as Java makes it: half a surrogate pair becomes a question mark, where Python would refuse."""
+    """UTF-8 as Java encodes it: a lone surrogate becomes a question mark, where Python would raise."""
     return text.encode("utf-8", "replace")

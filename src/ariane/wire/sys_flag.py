@@ -1,4 +1,4 @@
-"""The sysFlag word of a message: what was done to its body, its part in a transaction, the shape of its hosts.
+"""The sysFlag of a message: compression of its body, transaction state, address types of its hosts.
 
     bit   10 9 8    7      6       5      4      3 2         1      0
         ┌────────┬──────┬───────┬──────┬──────┬─────────┬───────┬───────────┐
@@ -6,7 +6,7 @@
         │        │batch │unwrap │IPv6  │IPv6  │tion     │tags   │           │
         └────────┴──────┴───────┴──────┴──────┴─────────┴───────┴───────────┘
 
-Bits 6 to 10 came with 5.x and with late 4.9 producers; older clients ignore them.
+Bits 6 to 10 are used by 5.x and by late 4.9 producers; older clients ignore them.
 """
 
 from enum import IntEnum, IntFlag
@@ -42,7 +42,7 @@ _TRANSACTION_TYPE = int(SysFlag.TRANSACTION_TYPE)
 _TYPE_MASK = int(SysFlag.COMPRESSION_TYPE)
 _TYPE_SHIFT = 8
 
-# Producers before 4.9.4 knew only zlib and left the type bits zero.
+# Producers before 4.9.4 support only zlib and leave the type bits zero.
 _BY_TYPE_BITS = {0: Compression.ZLIB, 1: Compression.LZ4, 2: Compression.ZSTD, 3: Compression.ZLIB}
 
 
@@ -53,7 +53,7 @@ def compression_of(sys_flag: int) -> Compression | None:
     type_bits = (sys_flag & _TYPE_MASK) >> _TYPE_SHIFT
     kind = _BY_TYPE_BITS.get(type_bits)
     if kind is None:
-        raise RecordError(f"sysFlag {sys_flag:#x} names compression type {type_bits}, but only 0 to 3 are known")
+        raise RecordError(f"sysFlag {sys_flag:#x} has compression type {type_bits}, but only 0 to 3 are supported")
     return kind
 
 

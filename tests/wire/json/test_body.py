@@ -116,7 +116,7 @@ def test_values_that_are_no_body_are_read_and_written_too() -> None:
 def test_an_empty_body_is_all_defaults_or_an_error() -> None:
     assert Offsets.from_bytes(b"") == Offsets()
     assert decode_json(b"", list[str]) == []
-    with pytest.raises(BodyError, match=r"the body is empty, and that is no Strict: \$\.name: missing"):
+    with pytest.raises(BodyError, match=r"the body is empty, but Strict needs one: \$\.name: missing"):
         Strict.from_bytes(b"")
 
 

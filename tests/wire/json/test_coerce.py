@@ -226,7 +226,7 @@ def test_a_type_may_contain_itself() -> None:
 
 def test_a_struct_that_refuses_its_members_is_a_field_error() -> None:
     assert coerce(Even, {"number": "4"}) == Even(4)
-    with pytest.raises(FieldError, match=r"\$: no Even: odd"):
+    with pytest.raises(FieldError, match=r"\$: not a valid Even: odd"):
         coerce(Even, {"number": 3})
 
 

@@ -1,1 +1,1 @@
-"""JSON in fastjson's dialect."""
+"""JSON in the dialect of Java's fastjson: parser, encoder, and conversion to typed values."""

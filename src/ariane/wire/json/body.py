@@ -1,8 +1,8 @@
-"""JSON bodies: typed values to text and back.
+"""JSON bodies: encoding and decoding of typed values.
 
-Reading goes two ways. msgspec is asked first, strictly: it takes proper JSON of the right types, in microseconds. What
-it refuses, and the little it would misunderstand, is read by our own tolerant parser and converter, which know what
-fastjson would have made of it. So every leniency lives in one place, coerce.py.
+Decoding has a fast path and a tolerant path. msgspec decodes first, strictly: standard JSON of the right types, in
+microseconds. What it rejects, and the few texts that it would misread, go to the tolerant parser (fastjson.py) and
+converter (coerce.py), which give the result that fastjson would give. So all leniency is in those two modules.
 """
 
 import re
@@ -18,15 +18,15 @@ from ariane.wire.json.fastjson import DEPTH_MAX, SIZE_MAX, check_depth, emit, pa
 T = TypeVar("T")
 Body = TypeVar("Body", bound="JsonBody")
 
-# Proper JSON too, but msgspec would take a reference for an object whose members were all left out.
+# Valid JSON, but msgspec would decode a reference as an object without members.
 _REFERENCE: Final = b'"$ref"'
-# msgspec reads integers of any size; ours end at 64 bits, which is 19 digits and begins with a 9 at the earliest.
+# msgspec accepts integers of any size; here the limit is 64 bits: 19 digits that begin with 9 may exceed it.
 _WIDE_NUMBER = re.compile(rb"9[0-9]{18}|[0-9]{20}")
 _DIGITS_AS_ZERO: Final = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 
 
 class JsonBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A body that is one JSON object: snake_case here, camelCase on the wire."""
+    """A body that is one JSON object: snake_case in Python, camelCase on the wire."""
 
     def to_bytes(self, *, standard: bool = False) -> bytes:
         return encode_json(self, standard=standard)
@@ -37,14 +37,14 @@ class JsonBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def encode_json(value: object, *, standard: bool = False) -> bytes:
-    """The text of a Struct or of builtins, in fastjson's dialect or in standard JSON."""
+    """The JSON of a Struct or of builtins, in fastjson's dialect or in standard JSON."""
     return emit(value, standard=standard)
 
 
 def decode_json(data: bytes, kind: type[T], *, tolerant_bytes_max: int = SIZE_MAX) -> T:
-    """A `kind` from its text. No bytes at all stand for an object without members.
+    """A `kind` from its JSON. An empty body counts as an object without members.
 
-    The tolerant way is slow (a second for a dense MiB), so a server reads only short texts of its clients with it.
+    The tolerant path is slow (a second for a dense MiB), so a server uses it only for short bodies.
     """
     if not data:
         return _empty(kind)
@@ -54,19 +54,19 @@ def decode_json(data: bytes, kind: type[T], *, tolerant_bytes_max: int = SIZE_MA
         try:
             value: T = decoder.decode(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            pass  # not proper JSON, or not of these types: the tolerant way decides
+            pass  # not standard JSON, or not of these types: the tolerant path decides
         else:
             return value
     if len(data) > tolerant_bytes_max:
         raise BodyError(
-            f"a body of {len(data)} bytes is no proper JSON for {getattr(kind, '__name__', kind)}: quote all keys and "
-            f"keep to the declared types, or send at most {tolerant_bytes_max} bytes"
+            f"a body of {len(data)} bytes is not standard JSON for {getattr(kind, '__name__', kind)}: quote all keys "
+            f"and use the declared types, or send at most {tolerant_bytes_max} bytes"
         )
     return coerce(kind, parse(data))
 
 
 def _has_wide_number(data: bytes) -> bool:
-    """Whether an integer might pass 64 bits. The plain search settles nearly every body, twenty times faster."""
+    """Whether an integer might exceed 64 bits. The plain search decides nearly every body, twenty times faster."""
     return b"0" * 19 in data.translate(_DIGITS_AS_ZERO) and _WIDE_NUMBER.search(data) is not None
 
 
@@ -74,12 +74,12 @@ def _empty(kind: type[T]) -> T:
     try:
         return coerce(kind, {})
     except FieldError as error:
-        raise BodyError(f"the body is empty, and that is no {getattr(kind, '__name__', kind)}: {error}") from None
+        raise BodyError(f"the body is empty, but {getattr(kind, '__name__', kind)} needs one: {error}") from None
 
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
     try:
         return msgspec.json.Decoder(kind)
-    except TypeError:  # JSON proper has no objects as keys
+    except TypeError:  # standard JSON has no objects as keys
         return None

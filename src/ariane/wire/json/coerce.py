@@ -1,7 +1,10 @@
-"""From JSON builtins to typed values, as forgiving as fastjson is.
+"""Tolerant conversion of parsed JSON to typed values, as forgiving as fastjson.
 
-msgspec wants every member in its declared type; RocketMQ's peers send numbers as text, enums by position, `{}` for an
-empty list and nothing at all for an empty set. Each type gets one converter, put together when it is first asked for.
+msgspec requires every member in its declared type; RocketMQ's peers send numbers as text, enums by position, `{}` for
+an empty list and nothing at all for an empty set. Each type gets one converter, built on first use.
+
+A converter takes a value and its path, and returns the typed value or raises a FieldError that names the path, what was
+expected and what was there. None is JSON's null: Java's primitives read it as zero.
 """
 
 import math
@@ -18,32 +21,25 @@ from msgspec.structs import fields
 from ariane.errors import BodyError, FieldError
 from ariane.wire.json.fastjson import INT64_MAX, INT64_MIN, parse
 
-# --- coerce_scalars ---
-#
-# Numbers, text, truth and enums out of whatever a peer wrote for them.
-#
-# A converter takes a value and the path where it stood, and returns the typed value or raises a FieldError that names
-# the path, what was expected and what was there. None stands for JSON's null: Java's primitives read it as zero.
-
 Converter: TypeAlias = Callable[[object, str], Any]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}(?:\.0{0,20})?")
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,64}(?:\.[0-9]{0,64})?(?:[eE][+-]?[0-9]{1,4})?")
-_SHOWN_MAX: Final = 80
+_DESCRIBED_MAX: Final = 80
 
 
-def refused(expected: str, value: object, where: str) -> FieldError:
-    return FieldError(f"{where}: expected {expected}, got {_shown(value)}")
+def wrong_value(expected: str, value: object, where: str) -> FieldError:
+    return FieldError(f"{where}: expected {expected}, got {_describe(value)}")
 
 
-def _shown(value: object) -> str:
-    """A value for an error message: short, whatever a peer sent."""
+def _describe(value: object) -> str:
+    """A value for an error message, truncated."""
     if isinstance(value, dict | list | tuple | set | frozenset):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, int) and not _in_64_bits(value):
         return "an integer beyond 64 bits"
-    text = repr(value[:_SHOWN_MAX] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+    text = repr(value[:_DESCRIBED_MAX] if isinstance(value, str) else value)
+    return text if len(text) <= _DESCRIBED_MAX else f"{text[:_DESCRIBED_MAX]}…"
 
 
 def _in_64_bits(number: int) -> bool:
@@ -60,7 +56,7 @@ def to_int(value: object, where: str) -> int:
         number = int(value)
     if isinstance(number, int) and _in_64_bits(number):
         return int(number)
-    raise refused("a 64-bit integer", value, where)
+    raise wrong_value("a 64-bit integer", value, where)
 
 
 def to_float(value: object, where: str) -> float:
@@ -74,16 +70,16 @@ def to_float(value: object, where: str) -> float:
         number = math.nan
     if math.isfinite(number):
         return number
-    raise refused("a number", value, where)
+    raise wrong_value("a number", value, where)
 
 
 def to_bool(value: object, where: str) -> bool:
-    """Text is read as Java's parseBoolean does: "true" in any case is true, all else is false, "1" too."""
+    """Text as in Java's parseBoolean: "true" in any case is true, everything else is false, even "1"."""
     if isinstance(value, str):
         return value.lower() == "true"
     if value is None or (isinstance(value, int | float) and value in (0, 1)):
         return bool(value)
-    raise refused("true or false", value, where)
+    raise wrong_value("true or false", value, where)
 
 
 def to_str(value: object, where: str) -> str:
@@ -93,24 +89,24 @@ def to_str(value: object, where: str) -> str:
         return "true" if value else "false"
     if isinstance(value, float) or (isinstance(value, int) and _in_64_bits(value)):
         return str(value)
-    raise refused("text", value, where)
+    raise wrong_value("text", value, where)
 
 
 def to_none(value: object, where: str) -> None:
     if value is not None:
-        raise refused("null", value, where)
+        raise wrong_value("null", value, where)
 
 
 def to_nothing(kind: Any) -> Converter:
-    """For a type that JSON has no form for. A struct may have such a member as long as no peer sends it."""
+    """For a type that JSON cannot represent. A struct may have such a member as long as no peer sends it."""
 
     def convert(value: object, where: str) -> object:
-        raise refused(f"nothing: {kind} has no form in JSON", value, where)
+        raise wrong_value(f"nothing: {kind} has no form in JSON", value, where)
 
     return convert
 
 
-def as_it_is(value: object, where: str) -> object:
+def unchanged(value: object, where: str) -> object:
     return value
 
 
@@ -121,15 +117,15 @@ SCALARS: Final[dict[Any, Converter]] = {
     str: to_str,
     type(None): to_none,
     None: to_none,
-    object: as_it_is,
-    Any: as_it_is,
+    object: unchanged,
+    Any: unchanged,
 }
 
 
 def enum_converter(kind: type[Enum]) -> Converter:
-    """By value, else by name in any case, else by position as fastjson and the C++ client count.
+    """By value, else by name in any case, else by position, as fastjson and the C++ client do.
 
-    An enum that is a number has no positions: its numbers are its values.
+    A numeric enum has no positions: its numbers are its values.
     """
     members: dict[object, Enum] = {} if issubclass(kind, int) else dict(enumerate(kind))
     members.update((name.lower(), member) for name, member in kind.__members__.items())
@@ -143,20 +139,20 @@ def enum_converter(kind: type[Enum]) -> Converter:
                 return members[key]
             if isinstance(key, int) and issubclass(kind, IntFlag) and _in_64_bits(key):
                 return kind(key)
-        raise refused(f"one of {kind.__name__}", value, where)
+        raise wrong_value(f"one of {kind.__name__}", value, where)
 
     return convert
 
 
 def _enum_keys(value: object) -> list[object]:
-    """What `value` may mean, the likeliest first."""
+    """The possible interpretations of `value`, the most likely first."""
     if not isinstance(value, str):
         return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
     text = value.strip().lower()
     return [value, text, int(text.partition(".")[0])] if _INTEGER.fullmatch(text) else [value, text]
 
 
-# ---
+# --- structs, unions and collections ---
 
 T = TypeVar("T")
 
@@ -164,7 +160,7 @@ T = TypeVar("T")
 def coerce(kind: type[T], value: object, where: str = "$") -> T:
     """`value` as a `kind`: a builtin, an Enum, a Struct, or a union or collection of them.
 
-    What cannot be understood is a FieldError with its path; `where` is the path of `value` itself.
+    A value that cannot be converted is a FieldError with its path; `where` is the path of `value` itself.
     """
     convert: Callable[[object, str], T] = converter_of(kind)  # type: ignore[arg-type]  # every type is hashable
     return convert(value, where)
@@ -199,23 +195,23 @@ class _Member(NamedTuple):
 def _struct_converter(kind: type[msgspec.Struct]) -> Converter:
     def convert(value: object, where: str) -> msgspec.Struct:
         if not isinstance(value, dict):
-            raise refused(f"an object ({kind.__name__})", value, where)
+            raise wrong_value(f"an object ({kind.__name__})", value, where)
         try:
             return kind(**_arguments(kind, value, where))
         except (TypeError, ValueError) as error:  # from the type's own __post_init__
-            raise FieldError(f"{where}: no {kind.__name__}: {error}") from error
+            raise FieldError(f"{where}: not a valid {kind.__name__}: {error}") from error
 
     return convert
 
 
 def _arguments(kind: type[msgspec.Struct], value: dict[object, object], where: str) -> dict[str, object]:
-    """What the constructor gets. A member left out here takes its default there."""
+    """The constructor's arguments. A member that is omitted here gets its default there."""
     arguments = {}
     for member in _members(kind):
-        given = value.get(member.wire_name)
+        item = value.get(member.wire_name)
         path = f"{where}.{member.wire_name}"
-        if given is not None or (member.takes_null and member.wire_name in value):
-            arguments[member.name] = member.convert(given, path)
+        if item is not None or (member.takes_null and member.wire_name in value):
+            arguments[member.name] = member.convert(item, path)
         elif member.required and (member.is_collection or member.wire_name in value):
             arguments[member.name] = member.convert(None, path)
         elif member.required:
@@ -225,7 +221,7 @@ def _arguments(kind: type[msgspec.Struct], value: dict[object, object], where: s
 
 @cache
 def _members(kind: type[msgspec.Struct]) -> list[_Member]:
-    """Asked for when the first value comes, not when the converter is built: a type may contain itself."""
+    """Computed for the first value, not when the converter is built: a type may contain itself."""
     return [
         _Member(
             field.name,
@@ -240,7 +236,7 @@ def _members(kind: type[msgspec.Struct]) -> list[_Member]:
 
 
 def _union_converter(kind: Any) -> Converter:
-    """None where it is allowed; else the arm of the value's own type; else the first arm that understands it."""
+    """None where it is allowed; else the arm of the value's own type; else the first arm that can convert it."""
     arms = [arm for arm in get_args(kind) if arm not in (NoneType, msgspec.UnsetType)]
 
     def convert(value: object, where: str) -> object:
@@ -254,13 +250,13 @@ def _union_converter(kind: Any) -> Converter:
                 return converter_of(arm)(value, where)
             except FieldError:
                 continue
-        raise refused(str(kind), value, where)
+        raise wrong_value(str(kind), value, where)
 
     return convert
 
 
 def _annotated_converter(kind: Any) -> Converter:
-    """The plain type first, then msgspec judges the result by the annotation (bounds, lengths, patterns)."""
+    """Converts to the plain type first, then msgspec checks the annotation (bounds, lengths, patterns)."""
     convert_plain = converter_of(get_args(kind)[0])
 
     def convert(value: object, where: str) -> object:
@@ -278,14 +274,14 @@ def _array_converter(kind: Any) -> Converter:
     build: Any = _origin(kind)
     arguments: tuple[Any, ...] = get_args(kind) or (object,)
     if build is tuple and arguments[1:] not in ((), (...,)):
-        return to_nothing(kind)  # places of different types: no body of RocketMQ has them
+        return to_nothing(kind)  # a tuple of different types: no body of RocketMQ has one
     convert_item = converter_of(arguments[0])
 
     def convert(value: object, where: str) -> object:
         if value is None or (isinstance(value, dict) and not value):  # Lua writes an empty list as {}
             return build()
         if not isinstance(value, list | tuple | set | frozenset):
-            raise refused("an array", value, where)
+            raise wrong_value("an array", value, where)
         return build([convert_item(item, f"{where}[{index}]") for index, item in enumerate(value)])
 
     return convert
@@ -299,7 +295,7 @@ def _dict_converter(kind: Any) -> Converter:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise refused("an object", value, where)
+            raise wrong_value("an object", value, where)
         items = ((key, item, f"{where}.{str(key)[:40]}") for key, item in value.items())
         return {convert_key(key, path): convert_item(item, path) for key, item, path in items}
 
@@ -307,7 +303,7 @@ def _dict_converter(kind: Any) -> Converter:
 
 
 def _key_converter(kind: Any) -> Converter:
-    """A Struct as key arrives as an ObjectKey in fastjson's form, and as the text of an object in the standard form."""
+    """A Struct as key is an ObjectKey in fastjson's dialect, and the JSON text of an object in standard JSON."""
     convert = converter_of(kind)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return convert
@@ -317,7 +313,7 @@ def _key_converter(kind: Any) -> Converter:
             value = parse(key) if isinstance(key, str) else key
             return convert(dict(value) if isinstance(value, tuple) else value, where)
         except (BodyError, TypeError, ValueError) as error:
-            raise refused(f"an object as key ({kind.__name__})", key, where) from error
+            raise wrong_value(f"an object as key ({kind.__name__})", key, where) from error
 
     return convert_object
 

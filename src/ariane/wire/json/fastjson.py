@@ -1,14 +1,36 @@
-"""JSON as RocketMQ speaks it: the dialect of Java's fastjson, read here and written by fastjson_writer.py.
+"""Parser and encoder of fastjson's JSON dialect, which RocketMQ uses.
 
-What a strict parser refuses and real peers send:
+Real peers send what a strict parser rejects:
 
     {0:"10.0.0.1:10911"}                                    integer keys without quotes
     {{"brokerName":"b","queueId":0,"topic":"T"}:12}         objects as keys
-    {"a":{"$ref":"$.b"}}                                    references (fastjson_refs.py)
+    {"a":{"$ref":"$.b"}}                                    references
     {code:0,'remark':'x',,"flag":1,}                        bare names, single quotes, spare commas
 
-Bytes come from strangers, so time and memory stay in proportion to the text: no recursion, one regular expression that
+The input is untrusted, so time and memory stay proportional to the text: no recursion, one regular expression that
 never backtracks, and a limit wherever a short text could cost much.
+
+References. fastjson writes an object in full the first time and a path from the root every later time:
+
+    {"table":{"a":{"perm":6},"b":{"$ref":"$.table.a"}}}        means     {"table":{"a":{"perm":6},"b":{"perm":6}}}
+
+    $            the root                   .name    a member; newer releases escape special characters by backslashes
+    [2]          an item of a list, or the member with the integer key 2
+
+The full object always comes first, so a path is resolved when it is read: its target is either complete or still open,
+and an open target, which would be a cycle, is refused. So nothing can loop. The remaining danger is expansion: a few
+dozen references to references can stand for more objects than memory holds, hence the limits in `Expansion`.
+
+Encoding: compact, members in alphabetical order, None omitted. Two forms, because clients disagree:
+
+    value                       the dialect                             standard=True
+    {0: "10.0.0.1:10911"}       {0:"10.0.0.1:10911"}                    {"0":"10.0.0.1:10911"}
+    {MessageQueue(...): 12}     {{"brokerName":"b",...}:12}             {"{\\"brokerName\\":\\"b\\",...}":12}
+    "é"                         UTF-8                                   \\u00e9
+    order of a dict             as it is                                by key
+
+Old Go clients split the dialect's text with string operations, so it must not contain white space. The dialect is what
+Java servers send; the standard form is what a JSON library needs.
 """
 
 import math
@@ -23,11 +45,7 @@ import msgspec
 
 from ariane.errors import BodyError, WireError
 
-# --- fastjson_literals ---
-#
-# The scalars of a fastjson text: what stands between two quotes, digits, and bare words.
-#
-# Each function raises ValueError with the reason; the parser adds where.
+# --- scalars: each function raises ValueError with the reason, the parser adds the position ---
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -42,10 +60,10 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def string_of(raw: str) -> str:
-    """`raw` with its escapes resolved, and always fit for UTF-8.
+    """`raw` with its escapes resolved, and always encodable as UTF-8.
 
-    Half of a surrogate pair becomes U+FFFD, much as Java's encoder would replace it: refusing a whole heartbeat for one
-    odd character helps nobody, and keeping the half would fail later, wherever the text is first written.
+    A lone surrogate becomes U+FFFD, much as Java's encoder would replace it: rejecting a whole heartbeat for one
+    invalid character would be too strict, and keeping the surrogate would fail later, where the text is first encoded.
     """
     if "\\" not in raw:
         return raw
@@ -66,7 +84,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def number_of(raw: str) -> int | float:
     if len(raw) > NUMBER_LENGTH_MAX:
-        raise ValueError(f"a number of {len(raw)} characters, at most {NUMBER_LENGTH_MAX} are read")
+        raise ValueError(f"a number of {len(raw)} characters, at most {NUMBER_LENGTH_MAX} are allowed")
     try:
         return int(raw)
     except ValueError:
@@ -78,12 +96,12 @@ def number_of(raw: str) -> int | float:
 
 def word_of(raw: str) -> bool | None:
     if raw not in _WORDS:
-        raise ValueError(f"the bare word {raw[:40]!r} is no value")
+        raise ValueError(f"the bare word {raw[:40]!r} is not a value")
     return _WORDS[raw]
 
 
 def number_key_of(raw: str) -> str | int:
-    """A number that is a key: an integer stays one, a fraction is kept as text."""
+    """A number as a key: an integer stays an int, a fraction is kept as text."""
     if not raw.lstrip("-").isdecimal():
         return raw
     number = int(number_of(raw))
@@ -98,7 +116,7 @@ VALUES: Final[dict[str, Callable[[str], Scalar]]] = {
     "number": number_of,
     "word": word_of,
 }
-"""What a token means where a value is expected, by its kind."""
+"""Parser of a token where a value is expected, by kind of token."""
 
 KEYS: Final[dict[str, Callable[[str], str | int]]] = {
     "double": string_of,
@@ -106,23 +124,10 @@ KEYS: Final[dict[str, Callable[[str], str | int]]] = {
     "number": number_key_of,
     "word": str,
 }
-"""What a token means where a key is expected."""
+"""Parser of a token where a key is expected, by kind of token."""
 
 
-# --- fastjson_refs ---
-#
-# References inside a fastjson text: `{"$ref":"$.path"}` stands for an object that was written out earlier.
-#
-# fastjson writes an object in full the first time and a path from the root every later time:
-#
-#     {"table":{"a":{"perm":6},"b":{"$ref":"$.table.a"}}}        means     {"table":{"a":{"perm":6},"b":{"perm":6}}}
-#
-#     $            the root                   .name    a member; newer releases put a backslash before each sign in it
-#     [2]          an item of a list, or the member with the integer key 2
-#
-# The first time always comes first, so a path is followed at the moment it is read: what it names is either whole by
-# then or still open, and an open target would make a circle. Nothing can loop. What remains to be feared is growth: a
-# few dozen references to references can stand for more objects than memory holds, hence the two limits.
+# --- references ---
 
 REFERENCE: Final = "$ref"
 EXPANSION_MAX: Final = 1_000_000  # values that all references of one text may stand for; a big cluster needs thousands
@@ -139,8 +144,8 @@ def path_of(value: object) -> str | None:
     return None
 
 
-def follow(root: object, path: str) -> object:
-    """What `path` names under `root`; LookupError when it names nothing."""
+def resolve(root: object, path: str) -> object:
+    """The target of `path` under `root`; LookupError when there is none."""
     if not path.startswith("$"):
         raise LookupError(path)
     value, at = root, 1
@@ -163,7 +168,7 @@ def _child(value: object, name: str | None, index: str | None) -> object:
 
 
 class Expansion:
-    """Counts what the references of one text stand for, so that a small text cannot unfold into a huge or deep one."""
+    """Counts the expanded size of all references of one text, so that a short text cannot expand to a huge value."""
 
     __slots__ = ("depth_max", "left")
 
@@ -172,7 +177,7 @@ class Expansion:
         self.left = EXPANSION_MAX
 
     def fits(self, target: object, depth: int) -> bool:
-        """Whether `target` may stand at `depth`; its size is taken from what is left for this text."""
+        """Whether `target` may be inserted at `depth`; its size is subtracted from the budget of this text."""
         todo = [(target, depth)]
         while todo:
             value, depth = todo.pop()
@@ -186,26 +191,13 @@ class Expansion:
         return True
 
 
-# --- fastjson_writer ---
-#
-# Values to JSON text as fastjson writes it: compact, members in alphabetical order, nothing for None.
-#
-# Two forms, because clients disagree:
-#
-#     value                       the dialect                             standard=True
-#     {0: "10.0.0.1:10911"}       {0:"10.0.0.1:10911"}                    {"0":"10.0.0.1:10911"}
-#     {MessageQueue(...): 12}     {{"brokerName":"b",...}:12}             {"{\"brokerName\":\"b\",...}":12}
-#     "é"                         UTF-8                                   \u00e9
-#     order of a dict             as it is                                by key
-#
-# Old Go clients split the dialect's text by hand, so it must not hold one blank. The dialect is what Java servers send;
-# the standard form is what a JSON library needs.
+# --- encoder ---
 
 _Quote = Callable[[str], str]
 
 
 def emit(value: object, *, standard: bool = False) -> bytes:
-    """The JSON text of `value`: builtins, enums and msgspec Structs, nested as you like.
+    """The JSON text of `value`: builtins, enums and msgspec Structs, in any nesting.
 
     A plain Enum is written by name, a StrEnum as its text, an IntEnum or IntFlag as its number.
     """
@@ -213,7 +205,7 @@ def emit(value: object, *, standard: bool = False) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise BodyError(f"half of a surrogate pair cannot be written as UTF-8: {error.object[error.start]!r}") from None
+        raise BodyError(f"a lone surrogate cannot be encoded as UTF-8: {error.object[error.start]!r}") from None
 
 
 def _text(value: object, quote: _Quote) -> str:
@@ -252,7 +244,7 @@ def _array_text(values: Iterable[object], quote: _Quote) -> str:
 
 
 def _in_order(values: set[object] | frozenset[object]) -> list[object]:
-    """A set has no order; the same set must still give the same text on every run."""
+    """Sorted, so that the same set gives the same text on every run."""
     try:
         return sorted(values)  # type: ignore[type-var]
     except TypeError:
@@ -296,18 +288,18 @@ def _key_text(key: object, quote: _Quote) -> str:
     return quote(text) if quote is encode_basestring_ascii else text
 
 
-# ---
+# --- parser ---
 
 ObjectKey: TypeAlias = tuple[tuple[str, Scalar], ...]
-"""An object that is a key: its members as pairs, sorted by name, so that `dict(key)` is the object."""
+"""An object as a key: its members as pairs, sorted by name, so that `dict(key)` is the object."""
 
 Key: TypeAlias = str | int | ObjectKey
 
 DEPTH_MAX: Final = 32  # the deepest body of RocketMQ nests seven levels
 SIZE_MAX: Final = 16 * 1024 * 1024  # no frame carries more
 _KEY_MEMBERS_MAX: Final = 16  # a message queue has 3; the whole key is hashed at each use
-# Queues and brokers have integer keys. Anyone can choose integers that collide in a Python dict, since the hash of an
-# integer is the integer (text is hashed with a secret): the limit keeps such an object cheap.
+# Queues and brokers have integer keys. A peer can choose integers that collide in a Python dict, because the hash of an
+# integer is the integer (strings are hashed with a secret): the limit keeps such an object cheap.
 _INTEGER_KEYS_MAX: Final = 8192
 
 _BLANKS: Final = " \t\r\n\f\b"
@@ -330,13 +322,13 @@ _STRING = re.compile(rb""""[^"]*+"?+|'[^']*+'?+""")
 
 
 def check_depth(data: bytes, limit: int, error: type[WireError] = BodyError) -> None:
-    """Refuse text that nests deeper than `limit`, before a decoder that recurses sees it.
+    """Rejects text that nests deeper than `limit`, before it reaches a recursive decoder.
 
-    Counting brackets costs next to nothing and settles most texts; only one with many brackets is looked at closely.
+    Counting brackets is nearly free and decides most texts; only a text with many brackets is analysed.
     """
     if data.count(b"{") + data.count(b"[") <= limit:
         return
-    # Escapes stand only in strings; an empty string and two strings side by side both show as two quotes in a row.
+    # Escapes occur only in strings; an empty string and two adjacent strings both appear as two consecutive quotes.
     marks = _ANY_ESCAPE.sub(b"", data).translate(_ONE_KIND_OF_BRACKET, _NO_MARKS).replace(b'""', b"")
     brackets = _STRING.sub(b"", marks)
     for _ in range(limit):
@@ -348,13 +340,13 @@ def check_depth(data: bytes, limit: int, error: type[WireError] = BodyError) -> 
 
 
 def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX) -> object:
-    """The value of a fastjson text, in builtins: dict, list, str, int, float, bool, None.
+    """Parses fastjson's dialect to builtins: dict, list, str, int, float, bool, None.
 
-    A key is an int when it stood without quotes, an ObjectKey when it is an object, otherwise a str; of two equal keys
-    the last wins. What the text shares by reference is one shared object here.
+    A key is an int when it is an unquoted integer, an ObjectKey when it is an object, otherwise a str; of two equal
+    keys the last wins. A reference and its target are the same Python object.
     """
     if len(data) > SIZE_MAX:
-        raise BodyError(f"the JSON text has {len(data)} bytes, at most {SIZE_MAX} are read")
+        raise BodyError(f"the JSON text has {len(data)} bytes, at most {SIZE_MAX} are allowed")
     try:
         text = data.decode() if isinstance(data, bytes) else data.encode().decode()
     except UnicodeError as error:
@@ -363,13 +355,13 @@ def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX) -> object:
 
 
 class _Open:
-    """A container whose end has not been read yet."""
+    """A container that is not closed yet."""
 
     __slots__ = ("closing", "integer_keys", "is_key", "items", "key", "slot", "wants_key", "wants_value")
 
     def __init__(self, items: dict[Key, object] | list[object], slot: Key, *, is_key: bool) -> None:
         self.items = items
-        self.slot = slot  # where it stands in its parent, so that a reference can make way for its target
+        self.slot = slot  # its key or index in its parent, so that a reference can be replaced by its target
         self.is_key = is_key
         self.closing = "}" if isinstance(items, dict) else "]"
         self.wants_key = isinstance(items, dict)
@@ -377,7 +369,7 @@ class _Open:
         self.key: Key = ""
         self.integer_keys = 0
 
-    def place(self, value: object) -> Key:
+    def add(self, value: object) -> Key:
         if isinstance(self.items, list):
             self.items.append(value)
             return len(self.items) - 1
@@ -387,11 +379,11 @@ class _Open:
 
 
 class _Parser:
-    """Reads one text token by token, with the open containers on a list of its own instead of Python's stack."""
+    """Parses one text token by token, with an explicit stack of open containers instead of recursion."""
 
     def __init__(self, text: str, depth_max: int) -> None:
         self.text = text
-        self.start = self.end = 0  # of the token at hand
+        self.start = self.end = 0  # of the current token
         self.depth_max = depth_max
         self.result: list[object] = []
         self.open = [_Open(self.result, 0, is_key=False)]
@@ -403,7 +395,7 @@ class _Parser:
         while len(self.open) > 1:
             self.step()
         if self.text[self.end :].strip(_BLANKS):
-            self.fail("the text goes on after its one value")
+            self.fail("there is text after the value")
         return self.result[0]
 
     def step(self) -> None:
@@ -429,7 +421,7 @@ class _Parser:
             if top.wants_key:
                 self.await_value(top, KEYS[kind](raw))
             else:
-                top.place(VALUES[kind](raw))
+                top.add(VALUES[kind](raw))
         except ValueError as error:
             self.fail(str(error))
 
@@ -440,12 +432,12 @@ class _Parser:
         if is_key and bracket == "[":
             self.fail("an array cannot be a key")
         items: dict[Key, object] | list[object] = {} if bracket == "{" else []
-        # A value joins its parent at once, so that the path of a reference can pass through what is still open.
-        self.open.append(_Open(items, 0 if is_key else top.place(items), is_key=is_key))
+        # A container is added to its parent when it opens, so that a reference's path can pass through open containers.
+        self.open.append(_Open(items, 0 if is_key else top.add(items), is_key=is_key))
 
     def close(self, top: _Open, bracket: str) -> None:
         if bracket != top.closing or top.wants_value:
-            self.fail(f"{bracket} does not belong here")
+            self.fail(f"unexpected {bracket}")
         path = path_of(top.items)
         value = top.items if path is None else self.target(path)
         self.open.pop()
@@ -468,23 +460,23 @@ class _Parser:
 
     def object_key(self, value: object) -> ObjectKey:
         if not isinstance(value, dict) or len(value) > _KEY_MEMBERS_MAX:
-            self.fail(f"a key is an object of at most {_KEY_MEMBERS_MAX} members")
-        # The hash of "" is known to all, so it would let a peer choose keys that collide.
+            self.fail(f"an object key must have at most {_KEY_MEMBERS_MAX} members")
+        # The hash of "" is not secret, so it would let a peer choose keys that collide.
         if not all(isinstance(name, str) and name for name in value):
-            self.fail("the members of a key have names")
+            self.fail("the members of an object key must have names")
         if any(isinstance(member, dict | list) for member in value.values()):
-            self.fail("the members of a key are plain values")
+            self.fail("the members of an object key must be plain values")
         return tuple(sorted(value.items()))
 
     def target(self, path: str) -> object:
         try:
-            target = follow(self.result[0], path)
+            target = resolve(self.result[0], path)
         except LookupError:
-            self.fail(f"the reference {path[:80]!r} names nothing that was written before it")
+            self.fail(f"the reference {path[:80]!r} has no target before it")
         if any(target is container.items for container in self.open):
             self.fail(f"the reference {path[:80]!r} contains itself")
         if not self.expansion.fits(target, len(self.open) - 1):
-            self.fail("the references stand for too many values, or nest too deep")
+            self.fail("the references expand to too many values, or nest too deep")
         return target
 
     def fail(self, reason: str) -> NoReturn:

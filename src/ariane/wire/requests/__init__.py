@@ -1,4 +1,4 @@
-"""Every request of RocketMQ 4.x as a typed struct, one file per area. Importing it fills `declare.REQUESTS`."""
+"""Every request of RocketMQ 4.x as a typed struct, one module per area. Importing it fills `exchange.REQUESTS`."""
 
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
 

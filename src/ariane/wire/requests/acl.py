@@ -1,7 +1,7 @@
-"""Access control of 4.x: accounts and white lists of one broker.
+"""Requests of 4.x access control: accounts and white lists of one broker.
 
-From 4.9 on, Apache's tool can name the file that a change goes to (`aclFileFullPath`). That field is left out here on
-purpose: no request may name a file.
+From 4.9 on, Apache's tool can name the file that a change is written to (`aclFileFullPath`). That field is omitted here
+on purpose: no request may name a file.
 """
 
 from ariane.wire.codes import RequestCode

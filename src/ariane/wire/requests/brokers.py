@@ -1,4 +1,7 @@
-"""What brokers tell nameservers: that they live, and which topics they hold."""
+"""Requests about brokers and nameservers: registration, settings, key-value pairs, statistics, maintenance.
+
+Settings are sent as the text of a Java properties file: `name=value` lines.
+"""
 
 from msgspec import field
 
@@ -8,13 +11,7 @@ from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Int32, Int64, Request, Response
 from ariane.wire.json.body import JsonBody
 
-# --- configs ---
-#
-# Settings of nameservers and brokers, and the nameserver's key-value pairs.
-#
-# Settings travel as the text of a Java properties file: `name=value` lines.
-
-# --- key-value pairs
+# --- key-value pairs of a nameserver ---
 
 
 @request(RequestCode.PUT_KV_CONFIG, served_by=ServedBy.NAMESERVER)
@@ -53,7 +50,7 @@ class ListKeyValues(Request[KeyValueTableResponse], frozen=True):
     namespace: str
 
 
-# --- settings
+# --- settings ---
 
 
 class SettingsResponse(Response, frozen=True):
@@ -86,11 +83,11 @@ class UpdateBrokerSettings(Request[Response], frozen=True):
     body: str = ""
 
 
-# ---
+# --- registration of brokers ---
 
 
 class RegisterResponse(Response, frozen=True):
-    """A slave learns where its master is; every broker gets the order settings of topics, if there are any."""
+    """For a slave the address of its master; for every broker the ordered-topic configuration, if there is any."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -108,13 +105,13 @@ class RegisterBroker(Request[RegisterResponse], frozen=True, kw_only=True):
     body_crc32: Int32 = 0
     """0: unchecked."""
     heartbeat_timeout_millis: Int64 | None = None
-    """From 5.x: forget me after so long a silence."""
+    """From 5.x: drop the broker after this time without a heartbeat."""
     enable_acting_master: bool | None = None
     """From 5.x."""
     zone_name: str | None = field(name="__ZONE_NAME", default=None)
     """From 5.x."""
     body: bytes = b""
-    """Its form depends on the header: `ariane.wire.registration` reads and writes it."""
+    """Its format depends on the header: `ariane.wire.registration` encodes and decodes it."""
 
 
 @request(RequestCode.UNREGISTER_BROKER, served_by=ServedBy.NAMESERVER)
@@ -129,12 +126,12 @@ class DataVersionResponse(Response, frozen=True, kw_only=True):
     changed: bool
     """Whether the broker should register in full."""
     body: DataVersion | None = None
-    """The version that the nameserver knows."""
+    """The version that the nameserver has."""
 
 
 @request(RequestCode.QUERY_DATA_VERSION, served_by=ServedBy.NAMESERVER)
 class QueryDataVersion(Request[DataVersionResponse], frozen=True, kw_only=True):
-    """Also a sign of life, so a broker with nothing new to tell need not send its whole table."""
+    """Also a heartbeat, so a broker without changes need not send its whole table."""
 
     broker_name: str
     broker_addr: str
@@ -145,7 +142,7 @@ class QueryDataVersion(Request[DataVersionResponse], frozen=True, kw_only=True):
 
 @request(RequestCode.BROKER_HEARTBEAT, served_by=ServedBy.NAMESERVER)
 class BrokerHeartbeat(Request[Response], frozen=True, kw_only=True):
-    """A sign of life and nothing else, from brokers of 5.x."""
+    """A plain heartbeat, from brokers of 5.x."""
 
     cluster_name: str
     broker_addr: str
@@ -158,7 +155,7 @@ class BrokerHeartbeat(Request[Response], frozen=True, kw_only=True):
     election_priority: Int32 | None = None
 
 
-# --- permissions, changed in the nameserver's memory
+# --- write permissions, changed in the nameserver's memory ---
 
 
 class WipedResponse(Response, frozen=True, kw_only=True):
@@ -167,7 +164,7 @@ class WipedResponse(Response, frozen=True, kw_only=True):
 
 @request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, served_by=ServedBy.NAMESERVER)
 class WipeWritePermission(Request[WipedResponse], frozen=True):
-    """Takes a broker out of all sends, so that it can be stopped without a failed one."""
+    """Keeps producers away from a broker, so that it can be stopped without failed sends."""
 
     broker_name: str
 
@@ -181,9 +178,7 @@ class AddWritePermission(Request[AddedResponse], frozen=True):
     broker_name: str
 
 
-# --- runtime ---
-#
-# How a broker is doing, and house-keeping on demand.
+# --- statistics and maintenance of a broker ---
 
 
 class RuntimeInfoResponse(Response, frozen=True):
@@ -215,7 +210,7 @@ class BrokerStatsResponse(Response, frozen=True):
 
 @request(RequestCode.VIEW_BROKER_STATS_DATA, served_by=ServedBy.BROKER)
 class GetBrokerStats(Request[BrokerStatsResponse], frozen=True):
-    """`stats_name` is a counter such as TOPIC_PUT_NUMS, `stats_key` a topic or what else that counter counts by."""
+    """`stats_name` is a counter such as TOPIC_PUT_NUMS, `stats_key` a topic or another dimension of that counter."""
 
     stats_name: str
     stats_key: str

@@ -1,4 +1,4 @@
-"""Clients and their broker: heartbeats, who is connected, and the locks of ordered consumption."""
+"""Requests between clients and brokers: heartbeats, connections, queue locks of ordered consumption, consumer state."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Request, Response
 from ariane.wire.json.body import JsonBody
 
-# --- presence
+# --- heartbeats ---
 
 
 class ProducerData(JsonBody, frozen=True):
@@ -28,7 +28,7 @@ class ConsumerData(JsonBody, frozen=True):
 
 
 class HeartbeatData(JsonBody, frozen=True):
-    """C++ clients leave out empty sets and send the enums as numbers."""
+    """C++ clients omit empty sets and send the enums as numbers."""
 
     client_id: str = field(name="clientID")
     producer_data_set: list[ProducerData] = []
@@ -41,7 +41,7 @@ class Heartbeat(Request[Response], frozen=True):
 
 
 class UnregisterClientResponse(Response, frozen=True):
-    """No field, yet a header of its own: clients find extFields `{}` in the answer."""
+    """A struct of its own, though without fields: clients expect extFields `{}` in the response."""
 
 
 @request(RequestCode.UNREGISTER_CLIENT, served_by=ServedBy.BROKER)
@@ -59,12 +59,12 @@ class ClientCheck(JsonBody, frozen=True):
 
 @request(RequestCode.CHECK_CLIENT_CONFIG, served_by=ServedBy.BROKER)
 class CheckClientConfig(Request[Response], frozen=True):
-    """Asked by SQL92 consumers at their start: a subscription that the broker refuses ends them at once."""
+    """Sent by SQL92 consumers at start: if the broker refuses the subscription, the consumer fails to start."""
 
     body: ClientCheck | None = None
 
 
-# --- members of a group
+# --- members of a group ---
 
 
 class ConsumerIds(JsonBody, frozen=True):
@@ -82,12 +82,12 @@ class GetConsumerIds(Request[ConsumerIdsResponse], frozen=True):
 
 @request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, served_by=ServedBy.CLIENT)
 class NotifyConsumerIdsChanged(Request[Response], frozen=True):
-    """One-way: members came or went, so share out the queues anew."""
+    """One-way: members joined or left, so rebalance."""
 
     consumer_group: str
 
 
-# --- locks
+# --- queue locks ---
 
 
 class QueueLocks(JsonBody, frozen=True):
@@ -115,8 +115,6 @@ class UnlockQueues(Request[Response], frozen=True):
 
 
 # --- connections ---
-#
-# Who is connected to a broker, and what one consumer is doing right now.
 
 
 class ClientConnection(JsonBody, frozen=True):
@@ -177,11 +175,11 @@ class GetAllProducers(Request[ProducersResponse], frozen=True):
     """Every producer by group."""
 
 
-# --- one consumer
+# --- state of one consumer ---
 
 
 class ProcessQueueInfo(JsonBody, frozen=True):
-    """Messages of one queue that a consumer holds and has not finished."""
+    """Messages of one queue that a consumer has pulled and not finished."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -225,7 +223,7 @@ class RunningInfoResponse(Response, frozen=True):
 
 @request(RequestCode.GET_CONSUMER_RUNNING_INFO, served_by=ServedBy.BROKER | ServedBy.CLIENT)
 class GetRunningInfo(Request[RunningInfoResponse], frozen=True):
-    """An administrator asks the broker, which passes the question and the answer on."""
+    """An administrator sends it to the broker, which forwards it to the client and returns the response."""
 
     consumer_group: str
     client_id: str
@@ -255,7 +253,7 @@ class ConsumeDirectlyResponse(Response, frozen=True):
 
 @request(RequestCode.CONSUME_MESSAGE_DIRECTLY, served_by=ServedBy.BROKER | ServedBy.CLIENT)
 class ConsumeDirectly(Request[ConsumeDirectlyResponse], frozen=True):
-    """Hand one message to one consumer now. The broker finds it by `msg_id`; the client gets it as the body."""
+    """Deliver one message to one consumer now. The broker finds it by `msg_id`; the client gets it as the body."""
 
     consumer_group: str
     client_id: str | None = None

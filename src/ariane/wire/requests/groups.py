@@ -1,4 +1,4 @@
-"""Consumer groups: their settings, and how far behind they are."""
+"""Requests about consumer groups: configuration, progress and lag."""
 
 from ariane.model.group import GroupConfig
 from ariane.model.route import MessageQueue
@@ -8,7 +8,7 @@ from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Request, Response
 from ariane.wire.json.body import JsonBody
 
-# --- settings
+# --- configuration ---
 
 
 @request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, served_by=ServedBy.BROKER)
@@ -20,9 +20,9 @@ class UpdateGroup(Request[Response], frozen=True):
 class DeleteGroup(Request[Response], frozen=True):
     group_name: str
     remove_offset: bool | None = None
-    """From 4.9 on: its offsets go too."""
+    """From 4.9 on: delete its offsets too."""
     clean_offset: bool | None = None
-    """What 5.x calls `remove_offset`."""
+    """The name of `remove_offset` in 5.x."""
 
 
 class GroupTable(JsonBody, frozen=True):
@@ -45,16 +45,16 @@ class GroupConfigResponse(Response, frozen=True):
 
 @request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, served_by=ServedBy.BROKER)
 class GetGroupConfig(Request[GroupConfigResponse], frozen=True):
-    """Asked by the administration tool of 5.x."""
+    """Sent by the administration tool of 5.x."""
 
     group: str
 
 
-# --- progress
+# --- progress ---
 
 
 class OffsetPair(JsonBody, frozen=True):
-    """The end of a queue, and how far a group has come in it."""
+    """The end offset of a queue, and the committed offset of a group."""
 
     broker_offset: int = 0
     consumer_offset: int = 0

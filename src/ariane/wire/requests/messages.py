@@ -1,4 +1,4 @@
-"""Finding stored messages: by key, by id, by place in a queue."""
+"""Requests that query stored messages: by key, by id, by position in a queue."""
 
 from msgspec import field
 
@@ -13,7 +13,7 @@ class QueryResponse(Response, frozen=True, kw_only=True):
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: PhysicalOffset64
     body: bytes = b""
-    """Stored messages back to back. The index knows hashes only: the caller compares the keys itself."""
+    """Concatenated stored messages. The index contains only hashes, so the caller must compare the keys."""
 
 
 @request(RequestCode.QUERY_MESSAGE, served_by=ServedBy.BROKER)
@@ -44,7 +44,7 @@ class ConsumeQueueEntry(JsonBody, frozen=True):
     extend_data_json: str | None = None
     bit_map: str | None = None
     eval: bool = False
-    """Whether the filter of the asked group lets it pass."""
+    """Whether it matches the filter of the group in the request."""
     msg: str | None = None
 
 
@@ -62,7 +62,7 @@ class ConsumeQueueResponse(Response, frozen=True):
 
 @request(RequestCode.QUERY_CONSUME_QUEUE, served_by=ServedBy.BROKER)
 class QueryConsumeQueue(Request[ConsumeQueueResponse], frozen=True):
-    """Entries of one queue's index, as they are: for looking into a fault."""
+    """The raw entries of one consume queue, for diagnosis."""
 
     topic: str
     queue_id: Int32

@@ -1,4 +1,8 @@
-"""Offsets: how far groups have come, and where queues begin and end."""
+"""Requests about offsets: committed offsets of groups, offset resets, and the bounds of queues.
+
+To reset the offsets of a running group, or to query its members, an administrator sends a request to the broker (222,
+223), and the broker sends one to each member over the member's own connection (220, 221).
+"""
 
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
@@ -14,7 +18,7 @@ class OffsetResponse(Response, frozen=True, kw_only=True):
 
 @request(RequestCode.QUERY_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
 class GetConsumerOffset(Request[OffsetResponse], frozen=True):
-    """QUERY_NOT_FOUND, and no other code, tells a client that the group has no offset here."""
+    """Only the response code QUERY_NOT_FOUND means that the group has no offset here."""
 
     consumer_group: str
     topic: str
@@ -24,7 +28,7 @@ class GetConsumerOffset(Request[OffsetResponse], frozen=True):
 
 
 class UpdateOffsetResponse(Response, frozen=True):
-    """No field, yet a header of its own: clients find extFields `{}` in the answer."""
+    """A struct of its own, though without fields: clients expect extFields `{}` in the response."""
 
 
 @request(RequestCode.UPDATE_CONSUMER_OFFSET, served_by=ServedBy.BROKER)
@@ -41,7 +45,7 @@ class SearchOffset(Request[OffsetResponse], frozen=True):
     queue_id: Int32
     timestamp: Int64
     boundary_type: str | None = None
-    """From 5.x clients: LOWER (the default) or UPPER, for the first or the last of messages with one timestamp."""
+    """From 5.x clients: LOWER (the default) or UPPER, for the first or the last message with this timestamp."""
 
 
 @request(RequestCode.GET_MAX_OFFSET, served_by=ServedBy.BROKER)
@@ -49,7 +53,7 @@ class GetMaxOffset(Request[OffsetResponse], frozen=True):
     topic: str
     queue_id: Int32
     committed: bool | None = None
-    """From 5.x clients: only what is safely replicated counts."""
+    """From 5.x clients: count only replicated messages."""
 
 
 @request(RequestCode.GET_MIN_OFFSET, served_by=ServedBy.BROKER)
@@ -85,7 +89,7 @@ class GetAllConsumerOffsets(Request[ConsumerOffsetsResponse], frozen=True):
 
 class DelayOffsetTable(JsonBody, frozen=True):
     offset_table: dict[int, int] = {}
-    """By delay level: how far its queue has been delivered."""
+    """By delay level: up to which offset its queue has been delivered."""
 
 
 class DelayOffsetsResponse(Response, frozen=True):
@@ -112,7 +116,7 @@ class GetCorrectionOffsets(Request[CorrectionOffsetsResponse], frozen=True, kw_o
     compare_group: str
     topic: str
     filter_groups: str | None = None
-    """Groups to leave out, joined by commas."""
+    """Groups to exclude, separated by commas."""
 
 
 @request(RequestCode.CLONE_GROUP_OFFSET, served_by=ServedBy.BROKER)
@@ -124,15 +128,11 @@ class CloneGroupOffset(Request[Response], frozen=True, kw_only=True):
     offline: bool = False
 
 
-# --- resets ---
-#
-# Moving a group's offsets while its members run, and asking the members where they are.
-#
-# An administrator asks the broker (222, 223); the broker asks each member over the member's own connection (220, 221).
+# --- offset resets ---
 
 
 class OffsetsByQueue(JsonBody, frozen=True):
-    """Queues as keys, which only fastjson and those who imitate it can read."""
+    """Objects as keys, which only fastjson-compatible parsers can read."""
 
     offset_table: dict[MessageQueue, QueueOffset] = {}
 
@@ -180,7 +180,7 @@ class ResetOffsets(Request[ResetOffsetsResponse], frozen=True, kw_only=True):
     timestamp: Int64 = 0
     """-1: the end of each queue."""
     is_force: bool = False
-    """Also forwards; otherwise an offset only ever goes back."""
+    """Also allow moving forwards; otherwise an offset only moves back."""
     queue_id: Int32 | None = None
     """From 5.x: this queue alone."""
     offset: QueueOffset64 | None = None
@@ -189,9 +189,9 @@ class ResetOffsets(Request[ResetOffsetsResponse], frozen=True, kw_only=True):
 
 class ConsumerStatus(JsonBody, frozen=True):
     message_queue_table: dict[MessageQueue, QueueOffset] = {}
-    """One member's offsets, in a member's own answer."""
+    """One member's offsets, in a member's own response."""
     consumer_table: dict[str, dict[MessageQueue, QueueOffset]] = {}
-    """By client id, in a broker's answer."""
+    """By client id, in a broker's response."""
 
 
 class ConsumerStatusResponse(Response, frozen=True):
@@ -210,4 +210,4 @@ class GetConsumerStatus(Request[ConsumerStatusResponse], frozen=True):
     topic: str
     group: str
     client_addr: str | None = None
-    """A client id, despite its name: ask this member alone."""
+    """A client id, despite its name: query this member only."""

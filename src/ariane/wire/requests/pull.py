@@ -1,4 +1,4 @@
-"""Pulling messages, which is how every consumer receives them."""
+"""The pull request, by which every consumer receives messages."""
 
 from enum import IntFlag
 from typing import ClassVar
@@ -12,17 +12,17 @@ class PullSysFlag(IntFlag):
     COMMIT_OFFSET = 1
     """`commit_offset` is valid: store it."""
     SUSPEND = 2
-    """Nothing there? Wait up to `suspend_timeout_millis` before answering."""
+    """Long polling: if there is no message, wait up to `suspend_timeout_millis` before responding."""
     SUBSCRIPTION = 4
-    """The subscription in this request counts, not the one of the heartbeat."""
+    """Use the subscription in this request, not the one of the heartbeat."""
     CLASS_FILTER = 8
-    """Dead since filter servers are."""
+    """Obsolete, like filter servers."""
     LITE_PULL = 16
     """Informational: the consumer assigns its queues itself."""
 
 
 class PullResponse(Response, frozen=True, kw_only=True):
-    """What was found, and where to go on. Clients need the four numbers with every code in `accepts`."""
+    """The messages, and the next offset. Clients need the four numbers with every code in `accepts`."""
 
     accepts: ClassVar[frozenset[int]] = frozenset(
         {
@@ -38,7 +38,7 @@ class PullResponse(Response, frozen=True, kw_only=True):
     min_offset: QueueOffset64
     max_offset: QueueOffset64
     body: bytes = b""
-    """Stored messages back to back; never empty with SUCCESS."""
+    """Concatenated stored messages; never empty with SUCCESS."""
 
 
 class Pull(Request[PullResponse], frozen=True, kw_only=True):
@@ -65,4 +65,4 @@ class PullMessage(Pull, frozen=True, kw_only=True):
 
 @request(RequestCode.LITE_PULL_MESSAGE, served_by=ServedBy.BROKER)
 class LitePull(Pull, frozen=True, kw_only=True):
-    """What the lite pull consumer of 5.x sends; it means the same."""
+    """Sent by the lite pull consumer of 5.x, with the same meaning."""

@@ -1,7 +1,7 @@
-"""Sending messages and replies.
+"""Requests that send messages: sends, batches, replies, redelivery, and transactions (two-phase sends).
 
-Two spellings of one set of fields: `SendMessage` uses Apache's long names, `SendMessageV2` the letters a to n that came
-later to save bytes. The attributes are the same, so a handler takes a `Send` and never asks which it was.
+One set of fields has two encodings: `SendMessage` uses Apache's long names, `SendMessageV2` the letters a to n, which
+save bytes. The attributes are the same, so a handler takes a `Send`, whichever it was.
 """
 
 from enum import IntEnum
@@ -17,7 +17,7 @@ from ariane.wire.fields import Int32, Int64, PhysicalOffset64, QueueOffset64, Re
 class SendResponse(Response, frozen=True, kw_only=True):
     """Where the message was stored. Clients fail without the first three fields, so these have no default."""
 
-    # Stored, though not as safely as asked for: the caller decides.
+    # Except for SUCCESS: stored, but not flushed or replicated as requested. The caller decides.
     accepts: ClassVar[frozenset[int]] = frozenset(
         {
             ResponseCode.SUCCESS,
@@ -58,9 +58,9 @@ class Send(Request[SendResponse], frozen=True, kw_only=True):
 
     @property
     def is_batch(self) -> bool:
-        """Whether the body holds several messages: told by this field, never by the request code.
+        """Whether the body contains several messages. Only this field decides, never the request code.
 
-        Only the word "true" counts. C++ 1.x says `batch=1`, which is false in Java: the body is stored as one message.
+        Only the word "true" counts. C++ 1.x sends `batch=1`, which is false in Java: the body is stored as one message.
         """
         return self.batch is True
 
@@ -101,7 +101,7 @@ class SendBatch(SendV2, frozen=True, kw_only=True):
 
 @request(RequestCode.SEND_REPLY_MESSAGE, served_by=ServedBy.BROKER)
 class SendReply(Send, frozen=True, kw_only=True):
-    """The answer to a request message; the property REPLY_TO_CLIENT says which client waits for it."""
+    """The reply to a request message; the property REPLY_TO_CLIENT names the client that waits for it."""
 
 
 @request(RequestCode.SEND_REPLY_MESSAGE_V2, served_by=ServedBy.BROKER)
@@ -132,22 +132,20 @@ class PushReply(Request[Response], frozen=True, kw_only=True):
 
 @request(RequestCode.CONSUMER_SEND_MSG_BACK, served_by=ServedBy.BROKER)
 class SendBack(Request[Response], frozen=True, kw_only=True):
-    """A consumer could not use a message: deliver it again later, or file it as a dead letter."""
+    """A consumer failed to process a message: redeliver it later, or store it as a dead letter."""
 
     offset: PhysicalOffset64
     group: str
     delay_level: Int32
-    """Below 0: a dead letter at once. 0: the broker chooses by the number of attempts."""
+    """Below 0: a dead letter immediately. 0: the broker chooses by the number of attempts."""
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
-    """None from old clients: the group's own maximum holds."""
+    """None from old clients: the group's own maximum applies."""
 
 
-# --- transactions ---
-#
-# Two-phase sends: a half message is stored first, its producer decides later.
+# --- transactions: a half message is stored first, its producer commits it or rolls it back later ---
 
 
 class Decision(IntEnum):
@@ -160,11 +158,11 @@ class Decision(IntEnum):
 
 @request(RequestCode.END_TRANSACTION, served_by=ServedBy.BROKER)
 class EndTransaction(Request[Response], frozen=True, kw_only=True):
-    """Usually one-way; C++ clients wait for the answer."""
+    """Most clients send it one-way; C++ clients wait for the response."""
 
     producer_group: str
     tran_state_table_offset: QueueOffset64
-    """Where the half message stands in its queue, as the answer to its send told."""
+    """The queue offset of the half message, as in the response to its send."""
     commit_log_offset: PhysicalOffset64
     commit_or_rollback: Int32
     """A `Decision`."""
@@ -175,7 +173,7 @@ class EndTransaction(Request[Response], frozen=True, kw_only=True):
 
 @request(RequestCode.CHECK_TRANSACTION_STATE, served_by=ServedBy.CLIENT)
 class CheckTransaction(Request[Response], frozen=True, kw_only=True):
-    """One-way, with the half message as body: what became of this? The client answers with an `EndTransaction`."""
+    """Transaction check: one-way, with the half message as body. The client sends an `EndTransaction`."""
 
     tran_state_table_offset: QueueOffset64
     commit_log_offset: PhysicalOffset64
@@ -187,6 +185,6 @@ class CheckTransaction(Request[Response], frozen=True, kw_only=True):
 
 @request(RequestCode.RESUME_CHECK_HALF_MESSAGE, served_by=ServedBy.BROKER)
 class ResumeTransactionChecks(Request[Response], frozen=True):
-    """Ask the producer again about a half message that was given up after too many checks."""
+    """Resume the checks of a half message that was abandoned after too many checks."""
 
     msg_id: str | None = None

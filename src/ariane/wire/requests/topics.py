@@ -1,4 +1,4 @@
-"""Topics: create and delete them at brokers, list them at nameservers."""
+"""Requests about topics: configuration at brokers, lists and routes at nameservers."""
 
 from ariane.model.route import ClusterMap, MessageQueue, TopicRoute
 from ariane.model.topic import DataVersion, TopicConfig
@@ -7,7 +7,7 @@ from ariane.wire.exchange import ServedBy, request
 from ariane.wire.fields import Int32, Request, Response
 from ariane.wire.json.body import JsonBody
 
-# --- at a broker
+# --- topics of a broker ---
 
 
 @request(RequestCode.UPDATE_AND_CREATE_TOPIC, served_by=ServedBy.BROKER)
@@ -47,7 +47,7 @@ class TopicConfigResponse(Response, frozen=True):
 
 @request(RequestCode.GET_TOPIC_CONFIG, served_by=ServedBy.BROKER)
 class GetTopicConfig(Request[TopicConfigResponse], frozen=True):
-    """Asked by the administration tool of 5.x."""
+    """Sent by the administration tool of 5.x."""
 
     topic: str
 
@@ -71,13 +71,13 @@ class GetTopicStats(Request[TopicStatsResponse], frozen=True):
     topic: str
 
 
-# --- lists of names
+# --- lists of topic names ---
 
 
 class TopicList(JsonBody, frozen=True):
     topic_list: list[str] = []
     broker_addr: str | None = None
-    """With the nameserver's system topics: a broker to ask for the rest."""
+    """With the nameserver's system topics: the address of a broker, which lists the others."""
 
 
 class TopicListResponse(Response, frozen=True):
@@ -116,12 +116,12 @@ class ListUnitSubscribedTopics(Request[TopicListResponse], frozen=True):
 
 @request(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, served_by=ServedBy.NAMESERVER)
 class ListUnitSubscribedPlainTopics(Request[TopicListResponse], frozen=True):
-    """Topics with a unit subscription that are no unit topics themselves."""
+    """Topics with a unit subscription that are not unit topics themselves."""
 
 
 @request(RequestCode.DELETE_TOPIC_IN_NAMESRV, served_by=ServedBy.NAMESERVER)
 class DeleteTopicInNameserver(Request[Response], frozen=True):
-    """Forgets the routes; they come back with the next registration of a broker that still has the topic."""
+    """Removes the routes; the next registration of a broker that still has the topic adds them again."""
 
     topic: str
     cluster_name: str | None = None
@@ -129,8 +129,6 @@ class DeleteTopicInNameserver(Request[Response], frozen=True):
 
 
 # --- routes ---
-#
-# Routes, asked of a nameserver.
 
 
 class RouteResponse(Response, frozen=True):
@@ -141,7 +139,7 @@ class RouteResponse(Response, frozen=True):
 class GetRoute(Request[RouteResponse], frozen=True):
     topic: str
     accept_standard_json_only: bool | None = None
-    """Set by clients from 4.9.4 on: quoted keys, please."""
+    """Set by clients from 4.9.4 on: the route must be standard JSON, with quoted keys."""
 
 
 class ClusterResponse(Response, frozen=True):

@@ -1,34 +1,28 @@
-"""Why a request is not served, or not even declared: the lines that answers, documentation and tests read.
+"""Requests that are not supported, with the reason: for responses, documentation and tests.
 
 Every member of RequestCode is declared in REQUESTS or has its reason in UNDECLARED, never both. Every declared request
-has a handler at each of its servers, or a reason in UNSERVED or UNSERVED_ROOMS.
+has a handler at each of its servers, or a reason in UNSERVED.
 """
 
 from ariane.wire.codes import RequestCode
-from ariane.wire.exchange import ServedBy
-
-UNSERVED_ROOMS: dict[ServedBy, str] = {}
-"""Servers that do not exist yet: nothing of theirs is served. At present all three do."""
 
 UNSERVED: dict[RequestCode, str] = {
     RequestCode.UPDATE_NAMESRV_CONFIG: (
-        "this request let anyone who reached the port write any file (CVE-2023-37582), so it is refused: "
+        "this request let every peer write any file (CVE-2023-37582), so it is refused: "
         "change the settings file and restart the nameserver"
     ),
 }
-"""Single requests that a server refuses though it exists."""
+"""Declared requests that a server refuses."""
 
-_NEVER_SERVED = "a constant without a handler in every 4.x release: nobody sends it"
-_FILTER_SERVER = (
-    "filter servers ran code that clients uploaded; Apache dropped them in 4.3 and SQL92 filters took their place"
-)
+_NEVER_SERVED = "a constant without a handler in every 4.x release: no client sends it"
+_FILTER_SERVER = "filter servers ran code that clients uploaded; Apache replaced them by SQL92 filters in 4.3"
 _ONLY_5 = "5.x only: no client or tool of 4.x sends it"
 _POP = "5.x only: pop consumption, used by groups that an administrator switched to it"
-_TIMER = "5.x only: messages with a delivery time of their own"
+_TIMER = "5.x only: inspection and recall of messages with an arbitrary delivery time"
 _STATIC_TOPIC = "5.x only: static topics, whose queues are mapped to brokers"
 _CONTROLLER = "5.x only: the controller that elects masters"
-_REPLICATION = "5.x only: brokers of one name watching each other"
-_ROCKSDB = "5.x only: consume queues kept in RocksDB"
+_REPLICATION = "5.x only: coordination between the brokers of one name"
+_ROCKSDB = "5.x only: consume queues in RocksDB"
 _COLD_DATA = "5.x only: throttling of reads from old files"
 _AUTH = "5.x only: the second access control; 4.x has accounts and white lists"
 
@@ -77,4 +71,4 @@ _BY_REASON: dict[str, tuple[RequestCode, ...]] = {
 }  # fmt: skip
 
 UNDECLARED: dict[RequestCode, str] = {code: reason for reason, codes in _BY_REASON.items() for code in codes}
-"""Codes without a struct: a server answers them with REQUEST_CODE_NOT_SUPPORTED."""
+"""Codes without a struct: a server responds with REQUEST_CODE_NOT_SUPPORTED."""
