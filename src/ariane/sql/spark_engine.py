@@ -262,9 +262,9 @@ def _to_ariane_error(error: Any, sql: str) -> ArianeError:
 
 def _task_error(error: Any) -> ArianeError:
     """The error of a task if it is an ArianeError. Its hint is a Spark option, which does not apply here."""
-    from ariane.spark.pipeline.functions import our_error
+    from ariane.spark.pipeline.functions import to_ariane_error
 
-    cause = our_error(error, "the query failed")
+    cause = to_ariane_error(error, "the query failed")
     reason, is_loss, _ = str(cause).partition(". The query stops because failOnDataLoss is true")
     if not is_loss:
         return cause

@@ -54,7 +54,7 @@ def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None
     for verb in ("check", "run"):
         done = run(verb, str(file))
         assert done.status == 2
-        assert f"error: {file}:8: step texts reads lnes, which is no view: did you mean lines?" in done.err
+        assert f"error: {file}:8: step texts reads lnes, which is not a view: did you mean lines?" in done.err
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None
             2,
             "--set topcs: stats.yaml has no such parameter: did you mean topics?",
         ),
-        (("run", "stats", "--set", "rows=few"), 2, "'few' is no int"),
+        (("run", "stats", "--set", "rows=few"), 2, "'few' is not a valid int"),
         (("run", "stats", "--once"), 2, "--once is for streams, and stats is a batch"),
         (("run", "orders", "--interval", "soon"), 2, "'soon' is no time such as 500ms, 30s or 5m"),
         (("run", "ordrs"), 2, "there is no pipeline ordrs: did you mean orders?"),
@@ -102,7 +102,7 @@ def test_a_project_is_written_once(tmp_path: Path) -> None:
     compile((project / "transformations" / "orders.py").read_text(), "orders.py", "exec")
     again = run("init", str(project))
     assert again.status == 2
-    assert "is there already and not empty" in again.err
+    assert "exists and is not an empty directory" in again.err
 
 
 @pytest.mark.long

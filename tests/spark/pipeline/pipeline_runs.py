@@ -7,7 +7,7 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from ariane.spark.pipeline.dataframes import look_up_topics
+from ariane.spark.pipeline.dataframes import resolve_topics
 from ariane.spark.pipeline.load import load_pipeline
 from ariane.spark.pipeline.progress import MetricsFile, SinkProgress
 from ariane.spark.pipeline.run import PipelineRun
@@ -46,7 +46,7 @@ def run_file(
     metrics: Path | None = None,
 ) -> dict[str, SinkProgress]:
     connection = {"nameServer": stage.nameserver}
-    pipeline = look_up_topics(load_pipeline(file, given, stage.nameserver), connection)
+    pipeline = resolve_topics(load_pipeline(file, given, stage.nameserver), connection)
     kept = None if metrics is None else MetricsFile.at(pipeline.name, str(metrics))
     run = PipelineRun(
         pipeline, connection, screen, stop or Event(), once=once and pipeline.mode == "stream", metrics=kept

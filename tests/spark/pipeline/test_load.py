@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import SettingsError, StoreMismatch
-from ariane.spark.pipeline.checks import look_up_places, sources_of, view_order
+from ariane.spark.pipeline.checks import check_inputs_exist, sources_of, view_order
 from ariane.spark.pipeline.load import find, load_params, load_pipeline, shipped
 from ariane.spark.pipeline.model import Mode, Pipeline, SinkKind, SourceKind, SqlStep
 
@@ -41,7 +41,7 @@ def load(directory: Path, text: str, **given: str) -> Pipeline:
     return load_pipeline(file, given, NAMESRV, "shop.yaml")
 
 
-def mistake(directory: Path, text: str, **given: str) -> str:
+def error_text(directory: Path, text: str, **given: str) -> str:
     with pytest.raises(SettingsError) as caught:
         load(directory, text, **given)
     return str(caught.value)
@@ -90,7 +90,7 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("FROM orders", "FROM ordres"),
-            "shop.yaml:14: step large reads ordres, which is no view: did you mean orders?",
+            "shop.yaml:14: step large reads ordres, which is not a view: did you mean orders?",
         ),
         (changed("FROM orders", "FROM large"), "shop.yaml:13: step large reads itself"),
         (
@@ -103,7 +103,7 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("default: 5", "default: five"),
-            "shop.yaml:4: least of params: the default 'five' is no int: a whole number expected",
+            "shop.yaml:4: least of params: the default 'five' is not a valid int: a whole number expected",
         ),
         (
             changed("type: int", "type: integer"),
@@ -115,11 +115,11 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("from: large", "from: larg"),
-            "shop.yaml:18: sink table is from larg, which is no view: did you mean large?",
+            "shop.yaml:18: sink table reads larg, which is not a view: did you mean large?",
         ),
         (
             changed("console: 10", "console: many"),
-            "shop.yaml:19: console of sink table: 'many' is no whole number from 1 on",
+            "shop.yaml:19: console of sink table: 'many' is not a whole number of at least 1",
         ),
         (
             changed("console: 10", "console: 10\n    parquet: out"),
@@ -127,11 +127,11 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("console: 10", "console: 10\n    json: true"),
-            "shop.yaml:20: json of sink table: means nothing beside `console`",
+            "shop.yaml:20: json of sink table: is not used with `console`",
         ),
         (
             changed("console: 10", "console: 10\n    mode: complete"),
-            "sink table has mode complete: in a batch console knows append",
+            "sink table has mode complete: in a batch console supports append",
         ),
         (
             changed("console: 10", "iceberg: orders"),
@@ -143,7 +143,7 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("console: 10", "iceberg: lake.orders\n    mode: complete"),
-            "sink table has mode complete: in a batch iceberg knows append, overwrite",
+            "sink table has mode complete: in a batch iceberg supports append, overwrite",
         ),
         (
             changed("sinks:\n", "sinks: [1]\nother:\n"),
@@ -152,17 +152,17 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         (changed("topic: orders", "topic: [orders]"), "topic of source orders must be a text; this is a list"),
         (
             changed("topic: orders", "topic: orders\n    topic: others"),
-            "shop.yaml:8: topic stands twice in source orders: leave one out",
+            "shop.yaml:8: source orders has the key topic twice: remove one",
         ),
         (
             changed("topic: orders", "topic: orders\n    dead_letters: {parquet: bad}"),
-            "bodies are only taken apart with a `schema`",
+            "bodies are only parsed with a `schema`",
         ),
         (changed("pipeline: shop", "pipeline: shop\nmode: stream"), "a stream needs `checkpoint: DIRECTORY`"),
         (changed("pipeline: shop", "pipeline: shop\ninterval: 5s"), "interval is for streams"),
         (
             changed("pipeline: shop", "pipeline: shop\nmode: stream\ncheckpoint: c\ninterval: 5 parsecs"),
-            "'5 parsecs' is no duration",
+            "'5 parsecs' is not a duration",
         ),
         ("pipeline: [", "shop.yaml:1: this is not YAML"),
         ("", "shop.yaml:1: the file is empty"),
@@ -170,13 +170,13 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_told_with_line_cause_and_cure(tmp_path: Path, text: str, told: str) -> None:
-    assert told in mistake(tmp_path, text)
+    assert told in error_text(tmp_path, text)
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = changed("topic: orders", "topc: orders").replace("console: 10", "console: x")
-    first, *others = mistake(tmp_path, text).splitlines()
-    assert first.endswith("mistakes in the pipeline")
+    first, *others = error_text(tmp_path, text).splitlines()
+    assert first.endswith("problems in the pipeline")
     lines = [int(line.split(":")[1]) for line in others]
     assert lines == sorted(lines)
     assert {7, 19} <= set(lines)
@@ -185,7 +185,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
 def test_steps_that_read_each_other_are_a_cycle(tmp_path: Path) -> None:
     text = changed("FROM orders", "FROM other") + ""
     text = text.replace("sinks:", "  other:\n    sql: SELECT * FROM large\nsinks:")
-    assert "steps read each other in a circle" in mistake(tmp_path, text)
+    assert "steps read each other in a cycle" in error_text(tmp_path, text)
 
 
 def test_the_order_of_steps_in_the_file_does_not_matter(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_the_order_of_steps_in_the_file_does_not_matter(tmp_path: Path) -> None:
     ("given", "told"),
     [
         ({"lest": "3"}, "--set lest: shop.yaml has no such parameter: did you mean least?"),
-        ({"least": "three"}, "--set least=three: 'three' is no int: a whole number expected"),
-        ({"day": "yesterday"}, "'yesterday' is no timestamp"),
+        ({"least": "three"}, "--set least=three: 'three' is not a valid int: a whole number expected"),
+        ({"day": "yesterday"}, "'yesterday' is not a valid timestamp"),
     ],
 )
 def test_a_parameter_that_is_given_wrongly_is_told(tmp_path: Path, given: dict[str, str], told: str) -> None:
-    assert told in mistake(tmp_path, GOOD, **given)
+    assert told in error_text(tmp_path, GOOD, **given)
 
 
 def test_a_function_is_looked_up_beside_the_file(tmp_path: Path) -> None:
@@ -212,16 +212,16 @@ def test_a_function_is_looked_up_beside_the_file(tmp_path: Path) -> None:
     step = "    python: shop_steps_one:twice\n    inputs: [orders]\n    args: {times: 2}\n"
     text = GOOD[: GOOD.index("    sql: |")] + step + GOOD[GOOD.index("sinks:") :]
     load(tmp_path, text)
-    assert "does not take 1 inputs and args ['often']" in mistake(tmp_path, text.replace("times: 2", "often: 2"))
-    assert "has no attribute 'thrice'" in mistake(tmp_path, text.replace(":twice", ":thrice"))
-    assert "No module named 'shop_steps_two'" in mistake(tmp_path, text.replace("steps_one", "steps_two"))
-    assert "module:function expected" in mistake(tmp_path, text.replace(":twice", ""))
+    assert "does not take 1 inputs and args ['often']" in error_text(tmp_path, text.replace("times: 2", "often: 2"))
+    assert "has no attribute 'thrice'" in error_text(tmp_path, text.replace(":twice", ":thrice"))
+    assert "No module named 'shop_steps_two'" in error_text(tmp_path, text.replace("steps_one", "steps_two"))
+    assert "module:function expected" in error_text(tmp_path, text.replace(":twice", ""))
 
 
 def test_a_stream_from_latest_needs_a_group(tmp_path: Path) -> None:
     text = changed("pipeline: shop", "pipeline: shop\nmode: stream\ncheckpoint: c")
     text = text.replace("startingTimestamp: ${day}", "startingOffsets: latest")
-    assert "needs the option consumerGroup" in mistake(tmp_path, text)
+    assert "needs the option consumerGroup" in error_text(tmp_path, text)
     text = text.replace("startingOffsets: latest", "startingOffsets: latest\n      consumerGroup: shop")
     assert load(tmp_path, text).mode is Mode.STREAM
 
@@ -229,8 +229,8 @@ def test_a_stream_from_latest_needs_a_group(tmp_path: Path) -> None:
 def test_a_file_with_jobs_has_nothing_else(tmp_path: Path) -> None:
     job = "pipeline: keep\nsteps:\n  all:\n    job: archive\n    options: {topic: orders, archivePath: out}\n"
     assert load(tmp_path, job).jobs[0].options == {"topic": "orders", "archivePath": "out"}
-    assert "nothing else" in mistake(tmp_path, job + "sinks: {t: {from: all, console: 3}}\n")
-    assert "did you mean archive?" in mistake(tmp_path, job.replace("job: archive", "job: archve"))
+    assert "cannot be in a file with jobs" in error_text(tmp_path, job + "sinks: {t: {from: all, console: 3}}\n")
+    assert "did you mean archive?" in error_text(tmp_path, job.replace("job: archive", "job: archve"))
 
 
 @pytest.mark.parametrize(
@@ -257,24 +257,24 @@ def test_a_mistake_in_the_options_of_a_job_is_told_with_its_line(
     tmp_path: Path, job: str, options: str, told: str
 ) -> None:
     text = f"pipeline: keep\nsteps:\n  all:\n    job: {job}\n    options: {options}\n"
-    assert told in mistake(tmp_path, text)
+    assert told in error_text(tmp_path, text)
 
 
 def test_one_name_in_two_clusters_is_not_a_replay_into_itself(tmp_path: Path) -> None:
     options = "{topic: orders, toTopic: orders, sourceNameServer: '10.0.0.1:9876'}"
     text = f"pipeline: keep\nsteps:\n  all:\n    job: replay\n    options: {options}\n"
     assert load(tmp_path, text).jobs[0].job == "replay"
-    assert "into itself" in mistake(tmp_path, text.replace("10.0.0.1:9876", NAMESRV))
+    assert "into itself" in error_text(tmp_path, text.replace("10.0.0.1:9876", NAMESRV))
 
 
 def test_a_place_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    for source, told in ((f"store: {nowhere}", "is no store"), (f"archive: {nowhere}", "there is no archive")):
+    for source, told in ((f"store: {nowhere}", "is not a store"), (f"archive: {nowhere}", "there is no archive")):
         with pytest.raises(StoreMismatch, match=rf"shop.yaml:7: .*{told}"):
-            look_up_places(load(tmp_path, changed("topic: orders", source)), {})
+            check_inputs_exist(load(tmp_path, changed("topic: orders", source)), {})
     job = f"pipeline: keep\nsteps:\n  all:\n    job: rebuild\n    options: {{storePath: {nowhere}}}\n"
-    with pytest.raises(StoreMismatch, match=r"shop.yaml:4: .*is no store"):
-        look_up_places(load(tmp_path, job.replace("options", "cluster: false\n    options")), {})
+    with pytest.raises(StoreMismatch, match=r"shop.yaml:4: .*is not a store"):
+        check_inputs_exist(load(tmp_path, job.replace("options", "cluster: false\n    options")), {})
 
 
 def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     assert {row.tags for row in dead} == {"t"}
     assert [row.properties["originQueueOffset"] for row in dead] == ["10", "11", "12", "13"]
     assert [row.properties["deadReason"] for row in dead] == [
-        "the body is no JSON object",
-        "the body is no JSON object",
-        "a field of the body does not fit the schema",
-        "the body is no JSON object",
+        "the body is not a JSON object",
+        "the body is not a JSON object",
+        "a field of the body does not match the schema",
+        "the body is not a JSON object",
     ]
     assert sinks["orders_dead_letters"].rows_written == 4
     assert sinks["lake"].rows_written == 5
@@ -169,7 +169,7 @@ def test_a_stream_shows_windows_and_stops_when_it_is_told_to(spark: SparkSession
     [
         ("price >= 10", "prise >= 10", r"some.yaml:13: step dear: \[UNRESOLVED_COLUMN.*`prise`"),
         ("FROM doubled", "FROM doubled doubled doubled", r"some.yaml:12: step dear: \[PARSE_SYNTAX_ERROR"),
-        ("price DOUBLE", "price DOBLE", r"some.yaml:6: schema of source orders cannot be read: .*DOBLE"),
+        ("price DOUBLE", "price DOBLE", r"some.yaml:6: schema of source orders cannot be parsed: .*DOBLE"),
         ("json: true", "json: false", r"sink topic: column id is none that a message has.*`json: true`"),
     ],
 )
@@ -199,9 +199,9 @@ def test_without_a_place_for_dead_letters_a_bad_body_stops_the_pipeline(
 
 
 def test_a_topic_that_does_not_exist_is_told_before_spark_is_needed(stage: Stage, tmp_path: Path) -> None:
-    from ariane.spark.pipeline.dataframes import look_up_topics
+    from ariane.spark.pipeline.dataframes import resolve_topics
     from ariane.spark.pipeline.load import load_pipeline
 
     pipeline = load_pipeline(written(tmp_path, STREAM), {"topic": "nowhere", "work": "w"}, stage.nameserver)
     with pytest.raises(NoRoute, match="no route for topic nowhere"):
-        look_up_topics(pipeline, {"nameServer": stage.nameserver})
+        resolve_topics(pipeline, {"nameServer": stage.nameserver})

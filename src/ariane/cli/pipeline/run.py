@@ -103,15 +103,15 @@ class PipelineSession:
             import pyspark  # noqa: F401
         except ImportError:
             raise SettingsError("a pipeline needs Spark, which is not installed: pip install 'ariane[spark]'") from None
-        from ariane.spark.pipeline.checks import look_up_places
-        from ariane.spark.pipeline.dataframes import look_up_topics
+        from ariane.spark.pipeline.checks import check_inputs_exist
+        from ariane.spark.pipeline.dataframes import resolve_topics
         from ariane.spark.pipeline.functions import connection_options
         from ariane.spark.pipeline.progress import MetricsFile
         from ariane.spark.pipeline.run import PipelineRun
 
         options = connection_options(self.connection.settings)
-        look_up_places(self.pipeline, options)
-        pipeline = look_up_topics(self.pipeline, options)
+        check_inputs_exist(self.pipeline, options)
+        pipeline = resolve_topics(self.pipeline, options)
         metrics = self.metrics or pipeline.metrics
         file = None if metrics is None else MetricsFile.at(pipeline.name, metrics)
         stop = threading.Event()

@@ -1,4 +1,4 @@
-"""What can be wrong although each part is right: views that nobody makes, cycles, options, streams without an end."""
+"""Checks across the parts of a pipeline: unknown views, cycles, options, functions, stream settings and jobs."""
 
 import re
 from collections.abc import Iterator
@@ -15,25 +15,23 @@ from ariane.spark.options.jobs import ArchiveOptions, RebuildOptions, ReplayOpti
 from ariane.spark.options.lake import DeltaOptions, read_iceberg_options
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.options.write import WriteOptions
-from ariane.spark.pipeline.document import Mistakes, nearest
+from ariane.spark.pipeline.document import Problems, nearest
 from ariane.spark.pipeline.functions import Connection, check_function, merged
 from ariane.spark.pipeline.model import JobStep, Mode, Pipeline, PythonStep, Sink, SinkKind, Source, SourceKind, SqlStep
 from ariane.spark.read.planning import Planner
 
-# --- job_checks ---
-#
-# What can be wrong with a job, told before Spark starts: its options without asking anybody, then its places.
+# --- jobs: first the options, without any connection, then whether their inputs exist ---
 
 Options = ArchiveOptions | ReplayOptions | RebuildOptions
 _KINDS: dict[str, type[Options]] = {"archive": ArchiveOptions, "replay": ReplayOptions, "rebuild": RebuildOptions}
 
 
-def check_job(job: JobStep, namesrv: str, mistakes: Mistakes) -> None:
+def check_job(job: JobStep, namesrv: str, problems: Problems) -> None:
     try:
         job_options(job, {"nameServer": namesrv})
     except SettingsError as error:
         named = [line for option, line in job.option_lines.items() if option in str(error)]
-        mistakes.add(named[0] if named else job.line, f"step {job.name}: {error}")
+        problems.add(named[0] if named else job.line, f"step {job.name}: {error}")
 
 
 def job_options(job: JobStep, connection: Connection) -> Options:
@@ -41,58 +39,56 @@ def job_options(job: JobStep, connection: Connection) -> Options:
 
 
 def job_texts(job: JobStep, connection: Connection) -> dict[str, str]:
-    """What the job is told: how the cluster is reached only if it asks one, and the file does not say otherwise."""
-    asks_cluster = job.needs_cluster and issubclass(_KINDS[job.job], ConnectionOptions)
-    return merged(connection, job.options) if asks_cluster else dict(job.options)
+    """The options of a job, with the connection options if it uses a cluster; options of the file override them."""
+    uses_cluster = job.needs_cluster and issubclass(_KINDS[job.job], ConnectionOptions)
+    return merged(connection, job.options) if uses_cluster else dict(job.options)
 
 
-def look_up_places(pipeline: Pipeline, connection: Connection) -> None:
-    """Topics of jobs, and every directory that is read: what is not there is told before Spark has started in vain."""
+def check_inputs_exist(pipeline: Pipeline, connection: Connection) -> None:
+    """Checks the topics of jobs and every directory that is read, before Spark starts."""
     for source in pipeline.sources.values():
         if source.kind is SourceKind.STORE:
-            _check_store(source.options["storePath"], pipeline.place(source.line))
+            _check_store(source.options["storePath"], pipeline.location(source.line))
         elif source.kind is SourceKind.ARCHIVE:
-            _check_archive(source.options["archivePath"], pipeline.place(source.line))
+            _check_archive(source.options["archivePath"], pipeline.location(source.line))
     for job in pipeline.jobs:
-        _look_up_job(job_options(job, connection), pipeline.place(job.line))
+        _check_job_inputs(job_options(job, connection), pipeline.location(job.line))
 
 
-def _look_up_job(options: Options, place: str) -> None:
+def _check_job_inputs(options: Options, location: str) -> None:
     if isinstance(options, RebuildOptions):
-        _check_store(options.store_path, place)
+        _check_store(options.store_path, location)
     elif isinstance(options, ReplayOptions):
         cluster_for(options.client_settings()).route(options.to_topic, fresh=True)
-        _look_up_read(options.reading(), place)
+        _check_read_inputs(options.reading(), location)
     else:
-        _look_up_read(options.reading(), place)
+        _check_read_inputs(options.reading(), location)
 
 
-def _look_up_read(options: ReadOptions, place: str) -> None:
+def _check_read_inputs(options: ReadOptions, location: str) -> None:
     if options.store_path is not None:
-        _check_store(options.store_path, place)
+        _check_store(options.store_path, location)
     elif options.archive_path is not None:
-        _check_archive(options.archive_path, place)
+        _check_archive(options.archive_path, location)
     else:
         Planner(cluster_for(options.client_settings()), options).queues()
 
 
-def _check_store(path: str, place: str) -> None:
-    """Patterns are left to the reader, which knows what they mean."""
+def _check_store(path: str, location: str) -> None:
+    """Patterns are left to the reader, which expands them."""
     if not any(letter in path for letter in "*?[") and not (Path(path) / "commitlog").is_dir():
-        raise StoreMismatch(f"{place}: {path} is no store: name the directory that holds `commitlog`")
+        raise StoreMismatch(f"{location}: {path} is not a store: give the directory that contains `commitlog`")
 
 
-def _check_archive(path: str, place: str) -> None:
+def _check_archive(path: str, location: str) -> None:
     if not Path(path).is_dir():
-        raise StoreMismatch(f"{place}: there is no archive {path}: name the directory that the job archive wrote")
+        raise StoreMismatch(f"{location}: there is no archive {path}: give the directory that the job archive wrote")
 
 
-# --- sql_names ---
+# --- views that an SQL text reads, found without Spark: names after FROM and JOIN that are not subqueries ---
 #
-# The views that a SQL text reads, found without Spark: what stands behind FROM and JOIN and is no subquery.
-#
-# Only plain names are found. `db.table`, parquet.`path` and functions such as range(10) are Spark's own affair. So is
-# SQL that is wrong: Spark says so, with its line, before anything runs.
+# Only plain names are found. `db.table`, parquet.`path`, functions such as range(10) and wrong SQL are left to Spark,
+# which reports them with their line before anything runs.
 
 _TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)
@@ -127,7 +123,7 @@ class _Token(NamedTuple):
 
 @dataclass(slots=True)
 class _Level:
-    """What is known inside one pair of brackets."""
+    """Parser state inside one pair of brackets."""
 
     is_query: bool = False
     is_in_from: bool = False
@@ -137,7 +133,7 @@ class _Level:
 def views_read(sql: str) -> list[Reference]:
     tokens = list(_tokens(sql))
     defined = _defined_by_with(tokens)
-    return [one for one in _references(tokens) if one.view.lower() not in defined]
+    return [reference for reference in _references(tokens) if reference.view.lower() not in defined]
 
 
 def _tokens(sql: str) -> Iterator[_Token]:
@@ -153,7 +149,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
 
 
 def _defined_by_with(tokens: list[_Token]) -> set[str]:
-    """Names of common table expressions: NAME [(columns)] AS ( behind WITH or a comma. One too many does no harm."""
+    """Names of common table expressions: NAME [(columns)] AS ( after WITH or a comma. One too many is harmless."""
     if not any(token.lower == "with" for token in tokens):
         return set()
     names = set()
@@ -177,7 +173,7 @@ def _references(tokens: list[_Token]) -> Iterator[Reference]:
     for at, token in enumerate(tokens):
         level = levels[-1]
         if token.text == "(" and token.kind == "mark":
-            # In FROM (a JOIN b) brackets go on with the list of tables.
+            # In FROM (a JOIN b) the list of tables continues inside the brackets.
             levels.append(_Level(is_in_from=level.expects_view, expects_view=level.expects_view))
             level.expects_view = False
         elif token.text == ")" and token.kind == "mark":
@@ -219,7 +215,7 @@ def _is_distinct_from(tokens: list[_Token], at: int) -> bool:
     return at >= 2 and tokens[at - 1].lower == "distinct" and tokens[at - 2].lower in ("is", "not")
 
 
-# ---
+# --- the whole pipeline ---
 
 _STREAM_MODES = {
     SinkKind.TOPIC: ("append", "update"),
@@ -237,28 +233,28 @@ _BATCH_MODES = {
 }
 
 
-def check(pipeline: Pipeline, namesrv: str, mistakes: Mistakes) -> None:
+def check(pipeline: Pipeline, namesrv: str, problems: Problems) -> None:
     if pipeline.jobs:
-        _check_jobs(pipeline, namesrv, mistakes)
+        _check_jobs(pipeline, namesrv, problems)
         return
-    _check_shape(pipeline, mistakes)
+    _check_shape(pipeline, problems)
     for source in pipeline.sources.values():
-        _check_source(source, pipeline.mode, mistakes)
-    needs = {name: _needs(pipeline, name, mistakes) for name in pipeline.steps}
+        _check_source(source, pipeline.mode, problems)
+    needs = {name: _needs(pipeline, name, problems) for name in pipeline.steps}
     try:
         tuple(TopologicalSorter(needs).static_order())
     except CycleError as error:
-        _tell_cycle(pipeline, error.args[1], mistakes)
+        _report_cycle(pipeline, error.args[1], problems)
         return
-    are_steps_right = not mistakes
+    are_steps_right = not problems
     for sink in pipeline.sinks.values():
-        _check_sink(pipeline, sink, mistakes)
+        _check_sink(pipeline, sink, problems)
         if are_steps_right and sink.view in (*pipeline.sources, *pipeline.steps):
-            _check_reads_stream(pipeline, sink, mistakes)
+            _check_reads_stream(pipeline, sink, problems)
 
 
 def view_order(pipeline: Pipeline) -> list[str]:
-    """Steps, each behind those that it reads."""
+    """Steps in an order in which each comes after those that it reads."""
     needs = {name: [view for view in needed_by(pipeline, name) if view in pipeline.steps] for name in pipeline.steps}
     return list(TopologicalSorter(needs).static_order())
 
@@ -274,127 +270,127 @@ def needed_by(pipeline: Pipeline, step_name: str) -> list[str]:
     step = pipeline.steps.get(step_name)
     if isinstance(step, SqlStep):
         known = {name.lower(): name for name in (*pipeline.sources, *pipeline.steps)}
-        return [known[one.view.lower()] for one in views_read(step.sql) if one.view.lower() in known]
+        return [known[view.lower()] for view, _ in views_read(step.sql) if view.lower() in known]
     return list(step.inputs) if isinstance(step, PythonStep) else []
 
 
-def _check_shape(pipeline: Pipeline, mistakes: Mistakes) -> None:
+def _check_shape(pipeline: Pipeline, problems: Problems) -> None:
     for name in ("sources", "sinks"):
         if not getattr(pipeline, name):
-            mistakes.add(1, f"the pipeline has no {name}: add `{name}:` with at least one")
-    for name in sorted({one.lower() for one in pipeline.sources} & {one.lower() for one in pipeline.steps}):
+            problems.add(1, f"the pipeline has no {name}: add `{name}:` with at least one")
+    for name in sorted({source.lower() for source in pipeline.sources} & {step.lower() for step in pipeline.steps}):
         line = next(step.line for step in pipeline.steps.values() if step.name.lower() == name)
-        mistakes.add(line, f"step {name} has the name of a source: choose another one")
+        problems.add(line, f"step {name} has the name of a source: choose another name")
     if pipeline.mode is Mode.STREAM and pipeline.checkpoint is None:
-        mistakes.add(1, "a stream needs `checkpoint: DIRECTORY`, from which it goes on after a stop")
+        problems.add(1, "a stream needs `checkpoint: DIRECTORY`, from which it continues after a stop")
     if pipeline.mode is Mode.BATCH and pipeline.interval_s:
-        mistakes.add(1, "interval is for streams: leave it out, or say `mode: stream`")
+        problems.add(1, "interval is for streams: leave it out, or set `mode: stream`")
 
 
-def _check_jobs(pipeline: Pipeline, namesrv: str, mistakes: Mistakes) -> None:
+def _check_jobs(pipeline: Pipeline, namesrv: str, problems: Problems) -> None:
     for job in pipeline.jobs:
-        check_job(job, namesrv, mistakes)
+        check_job(job, namesrv, problems)
     others = [step for step in pipeline.steps.values() if not isinstance(step, JobStep)]
     for other in (*others, *pipeline.sources.values(), *pipeline.sinks.values()):
-        mistakes.add(other.line, f"{other.name} stands beside a job: a file with jobs has nothing else")
+        problems.add(other.line, f"{other.name} cannot be in a file with jobs: put it into another file")
     if pipeline.mode is Mode.STREAM:
-        mistakes.add(1, "a file with jobs is no stream: leave out `mode: stream`")
+        problems.add(1, "a file with jobs cannot be a stream: leave out `mode: stream`")
 
 
 # --- sources ------------------------------------------------------------------------------------------------------
 
 
-def _check_source(source: Source, mode: Mode, mistakes: Mistakes) -> None:
+def _check_source(source: Source, mode: Mode, problems: Problems) -> None:
     if source.kind is SourceKind.FILES:
         if source.is_stream(mode) and source.schema is None:
-            mistakes.add(source.line, f"source {source.name}: a stream of files needs `schema`, or say `static: true`")
+            problems.add(source.line, f"source {source.name}: a stream of files needs `schema`, or set `static: true`")
         return
     columns = {} if source.columns is None else {"columns": ",".join(source.columns)}
     try:
         options = read_options(ReadOptions, {**source.options, **columns})
     except SettingsError as error:
-        mistakes.add(_line_of_fault(source, str(error)), f"source {source.name}: {error}")
+        problems.add(_line_of_option(source, str(error)), f"source {source.name}: {error}")
         return
     if source.is_stream(mode):
-        _check_stream(source, options, mistakes)
+        _check_stream(source, options, problems)
 
 
-def _line_of_fault(source: Source, told: str) -> int:
-    """Of the first option that the message names, when the file gives it by itself."""
-    named = [line for option, line in source.option_lines.items() if option in told]
+def _line_of_option(source: Source, message: str) -> int:
+    """The line of the first option that the message names, else that of the source."""
+    named = [line for option, line in source.option_lines.items() if option in message]
     return named[0] if named else source.line
 
 
-def _check_stream(source: Source, options: ReadOptions, mistakes: Mistakes) -> None:
+def _check_stream(source: Source, options: ReadOptions, problems: Problems) -> None:
     if options.ending != "latest" or options.ending_timestamp is not None or options.as_of is not None:
-        mistakes.add(source.line, f"source {source.name}: a stream has no end: leave out the options that name one")
+        problems.add(source.line, f"source {source.name}: a stream has no end: leave out the options that name one")
     starts_now = options.starting == "latest" or options.starting_timestamp is not None
     if starts_now and options.group is None:
-        mistakes.add(
+        problems.add(
             source.line,
-            f"source {source.name}: a stream from latest or from a time needs the option consumerGroup, under which "
-            "the broker keeps where it began",
+            f"source {source.name}: a stream from latest or from a time needs the option consumerGroup, for which "
+            "the broker stores the offsets where it began",
         )
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _needs(pipeline: Pipeline, name: str, mistakes: Mistakes) -> list[str]:
+def _needs(pipeline: Pipeline, name: str, problems: Problems) -> list[str]:
     step = pipeline.steps[name]
     known = [*pipeline.sources, *pipeline.steps]
     if isinstance(step, SqlStep):
-        _check_sql(step, known, mistakes)
+        _check_sql(step, known, problems)
     elif isinstance(step, PythonStep):
         for view in step.inputs:
             if view not in known:
-                mistakes.add(step.line, f"step {name} reads {view}, which is no view: {nearest(view, known)}")
-        fault = check_function(step, pipeline.directory)
-        if fault:
-            mistakes.add(step.line, f"step {name}: {fault}")
+                problems.add(step.line, f"step {name} reads {view}, which is not a view: {nearest(view, known)}")
+        problem = check_function(step, pipeline.directory)
+        if problem:
+            problems.add(step.line, f"step {name}: {problem}")
     return [view for view in needed_by(pipeline, name) if view in pipeline.steps]
 
 
-def _check_sql(step: SqlStep, known: list[str], mistakes: Mistakes) -> None:
+def _check_sql(step: SqlStep, known: list[str], problems: Problems) -> None:
     lowered = {name.lower() for name in known}
     if not step.sql.strip():
-        mistakes.add(step.line, f"step {step.name} has no SQL")
+        problems.add(step.line, f"step {step.name} has no SQL")
     for view, position in views_read(step.sql):
         if view.lower() not in lowered:
             line = step.line + (step.sql.count("\n", 0, position) if step.is_block else 0)
-            mistakes.add(line, f"step {step.name} reads {view}, which is no view: {nearest(view, known)}")
+            problems.add(line, f"step {step.name} reads {view}, which is not a view: {nearest(view, known)}")
 
 
-def _tell_cycle(pipeline: Pipeline, cycle: list[str], mistakes: Mistakes) -> None:
+def _report_cycle(pipeline: Pipeline, cycle: list[str], problems: Problems) -> None:
     line = min(pipeline.steps[name].line for name in cycle)
     if len(set(cycle)) == 1:
-        mistakes.add(line, f"step {cycle[0]} reads itself: read the view it is made from")
+        problems.add(line, f"step {cycle[0]} reads itself: read another view")
     else:
-        mistakes.add(line, f"steps read each other in a circle, {' <- '.join(cycle)}: one must read something else")
+        problems.add(line, f"steps read each other in a cycle, {' <- '.join(cycle)}: one must read another view")
 
 
 # --- sinks --------------------------------------------------------------------------------------------------------
 
 
-def _check_sink(pipeline: Pipeline, sink: Sink, mistakes: Mistakes) -> None:
+def _check_sink(pipeline: Pipeline, sink: Sink, problems: Problems) -> None:
     known = [*pipeline.sources, *pipeline.steps]
     if sink.view not in known:
-        mistakes.add(sink.line, f"sink {sink.name} is from {sink.view}, which is no view: {nearest(sink.view, known)}")
+        problems.add(sink.line, f"sink {sink.name} reads {sink.view}, which is not a view: {nearest(sink.view, known)}")
         return
     modes = (_STREAM_MODES if pipeline.mode is Mode.STREAM else _BATCH_MODES)[sink.kind]
     if sink.mode not in modes:
-        told = f"in a {pipeline.mode} {sink.kind} knows {', '.join(modes)}"
-        mistakes.add(sink.line, f"sink {sink.name} has mode {sink.mode}: {told}")
+        hint = f"in a {pipeline.mode} {sink.kind} supports {', '.join(modes)}"
+        problems.add(sink.line, f"sink {sink.name} has mode {sink.mode}: {hint}")
     try:
         _check_sink_options(sink)
     except SettingsError as error:
-        mistakes.add(sink.line, f"sink {sink.name}: {error}")
+        problems.add(sink.line, f"sink {sink.name}: {error}")
 
 
-def _check_reads_stream(pipeline: Pipeline, sink: Sink, mistakes: Mistakes) -> None:
+def _check_reads_stream(pipeline: Pipeline, sink: Sink, problems: Problems) -> None:
     streams = [name for name in sources_of(pipeline, sink.view) if pipeline.sources[name].is_stream(pipeline.mode)]
     if pipeline.mode is Mode.STREAM and not streams:
-        mistakes.add(sink.line, f"sink {sink.name} reads no stream: use `mode: batch`, or a topic that is not static")
+        problems.add(sink.line, f"sink {sink.name} reads no stream: use `mode: batch`, or a topic that is not static")
 
 
 def _check_sink_options(sink: Sink) -> None:

@@ -1,4 +1,4 @@
-"""Sources as data frames."""
+"""Sources, steps and sinks of a pipeline as Spark data frames."""
 
 import json
 import re
@@ -21,69 +21,67 @@ from ariane.spark.offsets import to_nested
 from ariane.spark.options.base import read_options
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.pipeline.checks import sources_of, view_order
-from ariane.spark.pipeline.functions import Connection, find_function, merged, our_error
+from ariane.spark.pipeline.functions import Connection, find_function, merged, to_ariane_error
 from ariane.spark.pipeline.model import Mode, Pipeline, PythonStep, Sink, SinkKind, Source, SourceKind, SqlStep
 from ariane.spark.pipeline.progress import ROWS_METRIC, Screen
 from ariane.spark.read.planning import Planner
 
-# --- json_rows ---
+# --- JSON bodies: one read gives the rows that match the schema, and the dead letters ---
 #
-# Bodies that are JSON, taken apart by Spark itself: one read gives the rows that fit the schema and those that do not.
-#
-# Spark's own parser is used, and not the data source's `format=json`: here a body that does not fit must reach its
-# place byte for byte, with the place that it came from.
+# Spark's from_json parses them, and not the data source's `format=json`: here a body that does not match must reach its
+# target byte for byte, with its origin. See docs/decisions/pipeline-files.md.
 
 PARSED = "_ariane_parsed"
-_MISFIT = "_ariane_misfit"
-USUAL_COLUMNS = ("queueId", "queueOffset", "msgId", "tags", "keys", "bornTimestamp", "storeTimestamp")
-PLACE_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "storeTimestamp", "body")
+_CORRUPT = "_ariane_misfit"
+DEFAULT_MESSAGE_COLUMNS = ("queueId", "queueOffset", "msgId", "tags", "keys", "bornTimestamp", "storeTimestamp")
+ORIGIN_COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "storeTimestamp", "body")
 
 
 def columns_to_read(source: Source, fields: list[str]) -> list[str]:
-    """Of each message: what the view shows, the body, and with dead letters where it came from."""
-    place = PLACE_COLUMNS if source.dead_letters is not None else ("body",)
-    return list(dict.fromkeys((*message_columns(source, fields), *place)))
+    """The columns of the view, the body, and for dead letters their origin."""
+    more = ORIGIN_COLUMNS if source.dead_letters is not None else ("body",)
+    return list(dict.fromkeys((*message_columns(source, fields), *more)))
 
 
 def message_columns(source: Source, fields: list[str]) -> list[str]:
-    """A field of the body wins over the message's own column of that name, unless it was asked for."""
+    """A field of the body hides the message's own column of that name, unless the source selects the column."""
     if source.columns is not None:
         return [name for name in source.columns if name != "body"]
-    return [name for name in USUAL_COLUMNS if name not in fields]
+    return [name for name in DEFAULT_MESSAGE_COLUMNS if name not in fields]
 
 
 def parsed(raw: DataFrame, schema: StructType) -> DataFrame:
     """`raw` with the column PARSED."""
-    wanted = StructType([*schema.fields]).add(_MISFIT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MISFIT}
-    return raw.withColumn(PARSED, F.from_json(_text(), wanted, options))
+    full = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return raw.withColumn(PARSED, F.from_json(_text(), full, options))
 
 
 def good_rows(rows: DataFrame, schema: StructType, source: Source) -> DataFrame:
-    """Without a place for dead letters the first body that does not fit stops the query: none is ever left out."""
+    """Without a dead letter target the first body that does not match stops the query: none is ever dropped."""
     fields = schema.fieldNames()
     if source.dead_letters is not None:
         rows = rows.where(~_is_bad())
     else:
-        told = F.concat(F.lit(f"source {source.name}: "), _reason(), F.lit(", at queue offset "), _offset(rows))
-        cure = F.lit(". Give the source `dead_letters: {parquet: PATH}` to keep such bodies apart")
-        rows = rows.withColumn(PARSED, F.when(_is_bad(), F.raise_error(F.concat(told, cure))).otherwise(F.col(PARSED)))
+        error = F.concat(F.lit(f"source {source.name}: "), _reason(), F.lit(", at queue offset "), _offset(rows))
+        hint = F.lit(". Give the source `dead_letters: {parquet: PATH}` to write such bodies there")
+        rows = rows.withColumn(PARSED, F.when(_is_bad(), F.raise_error(F.concat(error, hint))).otherwise(F.col(PARSED)))
     own = [F.col(name) for name in message_columns(source, fields) if name not in fields]
     return rows.select(*(F.col(PARSED).getField(name).alias(name) for name in fields), *own)
 
 
 def bad_rows(rows: DataFrame, source: Source) -> DataFrame:
-    """What does not fit, whole, for the place that the source names."""
-    bad = rows.where(_is_bad()).select(*PLACE_COLUMNS, _reason().alias("reason"))
+    """Messages whose body does not match, complete, for the dead letter target of the source."""
+    bad = rows.where(_is_bad()).select(*ORIGIN_COLUMNS, _reason().alias("reason"))
     assert source.dead_letters is not None
     return as_dead_messages(bad) if source.dead_letters.kind is SinkKind.TOPIC else bad
 
 
 def as_dead_messages(bad: DataFrame) -> DataFrame:
-    """The same body, tags and keys; where it came from is in the properties."""
-    place = {"originTopic": "topic", "originBroker": "brokerName", "originQueueId": "queueId"}
-    place |= {"originQueueOffset": "queueOffset", "originMsgId": "msgId", "deadReason": "reason"}
-    pairs = [piece for name, column in place.items() for piece in (F.lit(name), F.col(column).cast("string"))]
+    """The same body, tags and keys; the origin is in the properties."""
+    origin = {"originTopic": "topic", "originBroker": "brokerName", "originQueueId": "queueId"}
+    origin |= {"originQueueOffset": "queueOffset", "originMsgId": "msgId", "deadReason": "reason"}
+    pairs = [piece for name, column in origin.items() for piece in (F.lit(name), F.col(column).cast("string"))]
     full = F.map_filter(F.create_map(*pairs), lambda _, value: value.isNotNull())
     return bad.select("body", "tags", "keys", full.alias("properties"))
 
@@ -97,40 +95,41 @@ def _offset(rows: DataFrame) -> Column:
 
 
 def _is_bad() -> Column:
-    """An empty body, and the JSON `null`, give no row at all."""
-    return F.col(PARSED).isNull() | F.col(PARSED).getField(_MISFIT).isNotNull()
+    """from_json returns null for an empty body and for the JSON `null`."""
+    return F.col(PARSED).isNull() | F.col(PARSED).getField(_CORRUPT).isNotNull()
 
 
 def _reason() -> Column:
     is_object = F.from_json(_text(), MapType(StringType(), StringType())).isNotNull()
     return (
         F.when(F.octet_length("body") == 0, F.lit("the body is empty"))
-        .when(is_object, F.lit("a field of the body does not fit the schema"))
-        .otherwise(F.lit("the body is no JSON object"))
+        .when(is_object, F.lit("a field of the body does not match the schema"))
+        .otherwise(F.lit("the body is not a JSON object"))
     )
 
 
-# ---
+# --- sources ---
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFrames:
     rows: DataFrame
     dead: DataFrame | None
-    """Bodies that do not fit, when the source names a place for them."""
+    """Bodies that do not match the schema, if the source has a target for them."""
 
 
-def look_up_topics(pipeline: Pipeline, connection: Connection) -> Pipeline:
-    """Asks for every topic before Spark starts, so that a cluster that cannot be reached is told at once.
+def resolve_topics(pipeline: Pipeline, connection: Connection) -> Pipeline:
+    """Looks up every topic before Spark starts, so that an unreachable cluster is reported early.
 
-    In a batch the ends of all queues are noted: each sink then sees the same messages, however many arrive meanwhile.
+    In a batch the end offsets of all queues are fixed here: each sink then sees the same messages, however many arrive
+    in between.
     """
     topics = [source for source in pipeline.sources.values() if source.kind is SourceKind.TOPIC]
-    found = {source.name: _with_ends(source, pipeline.mode, connection) for source in topics}
-    return replace(pipeline, sources={**pipeline.sources, **found})
+    resolved = {source.name: _with_end_offsets(source, pipeline.mode, connection) for source in topics}
+    return replace(pipeline, sources={**pipeline.sources, **resolved})
 
 
-def _with_ends(source: Source, mode: Mode, connection: Connection) -> Source:
+def _with_end_offsets(source: Source, mode: Mode, connection: Connection) -> Source:
     options = read_options(ReadOptions, merged(connection, source.options))
     planner = Planner(cluster_for(options.client_settings()), options)
     queues = planner.queues()
@@ -149,7 +148,7 @@ def source_frames(spark: SparkSession, pipeline: Pipeline, source: Source, conne
         return SourceFrames(_with_watermark(reader.options(**source.options).load(), source), None)
     options = merged(connection, source.options) | _column_options(source, schema)
     if is_stream:
-        _start_at_the_beginning(options)
+        _default_to_earliest(options)
     raw = reader.format("rocketmq").options(**options).load()
     if schema is None:
         return SourceFrames(_with_watermark(raw, source), None)
@@ -158,8 +157,8 @@ def source_frames(spark: SparkSession, pipeline: Pipeline, source: Source, conne
     return SourceFrames(good, None if source.dead_letters is None else bad_rows(rows, source))
 
 
-def _start_at_the_beginning(options: dict[str, str]) -> None:
-    """Unless the file names a start: a new pipeline that shows nothing until a message arrives puzzles people."""
+def _default_to_earliest(options: dict[str, str]) -> None:
+    """Unless the file names a start: a new pipeline that shows nothing until a message arrives is confusing."""
     if not {"startingoffsets", "startingtimestamp"} & {name.lower() for name in options}:
         options["startingOffsets"] = "earliest"
 
@@ -174,9 +173,9 @@ def _schema(pipeline: Pipeline, source: Source, text: str) -> StructType:
     try:
         schema = StructType.fromDDL(text)
     except ParseException as error:
-        told = (error.getMessage() or str(error)).partition("\n")[0]
+        reason = (error.getMessage() or str(error)).partition("\n")[0]
         raise SettingsError(
-            f"{pipeline.place(source.schema_line)}: schema of source {source.name} cannot be read: {told}"
+            f"{pipeline.location(source.schema_line)}: schema of source {source.name} cannot be parsed: {reason}"
         ) from None
     assert isinstance(schema, StructType)
     return schema
@@ -188,10 +187,9 @@ def _with_watermark(rows: DataFrame, source: Source) -> DataFrame:
     return rows.withWatermark(source.watermark.column, source.watermark.delay)
 
 
-# --- views ---
+# --- sources and steps as temporary views ---
 #
-# Sources and steps as temporary views. Everything is analysed here, before anything runs: a column that does not exist
-# is told with the line of the file.
+# Everything is analysed here, before anything runs: an unknown column is reported with the line of the file.
 
 _POSITION = re.compile(r"\bline (\d+),? pos(?:ition)? \d+")
 
@@ -200,37 +198,37 @@ _POSITION = re.compile(r"\bline (\d+),? pos(?:ition)? \d+")
 class Views:
     frames: Mapping[str, DataFrame]
     dead: Mapping[str, DataFrame]
-    """By source: bodies that did not fit."""
+    """Dead letters, by source."""
 
 
 @contextmanager
-def made_views(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> Iterator[Views]:
-    """Gone at the end, so that pipelines of one session do not see each other's."""
+def temp_views(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> Iterator[Views]:
+    """Dropped at the end, so that pipelines of one session do not see each other's views."""
     frames: dict[str, DataFrame] = {}
     dead: dict[str, DataFrame] = {}
-    kept: list[DataFrame] = []
+    persisted: list[DataFrame] = []
     try:
         for source in pipeline.sources.values():
-            made = _source(spark, pipeline, source, connection)
-            frames[source.name] = made.rows
-            if made.dead is not None:
-                dead[source.name] = made.dead
-            if _is_read_twice(pipeline, source.name):
-                kept.append(made.rows.persist(StorageLevel.MEMORY_AND_DISK))
-            made.rows.createOrReplaceTempView(source.name)
+            read = _source(spark, pipeline, source, connection)
+            frames[source.name] = read.rows
+            if read.dead is not None:
+                dead[source.name] = read.dead
+            if _is_read_several_times(pipeline, source.name):
+                persisted.append(read.rows.persist(StorageLevel.MEMORY_AND_DISK))
+            read.rows.createOrReplaceTempView(source.name)
         for name in view_order(pipeline):
             frames[name] = _step(spark, pipeline, name, frames)
             frames[name].createOrReplaceTempView(name)
         yield Views(frames, dead)
     finally:
-        for frame in kept:
+        for frame in persisted:
             frame.unpersist()
         for name in frames:
             spark.catalog.dropTempView(name)
 
 
-def _is_read_twice(pipeline: Pipeline, source: str) -> bool:
-    """Whether several sinks of a batch need it: reading a topic again costs more than keeping its rows."""
+def _is_read_several_times(pipeline: Pipeline, source: str) -> bool:
+    """Whether several sinks of a batch need it: reading a topic again costs more than caching its rows."""
     sinks = [sink for sink in pipeline.sinks.values() if source in sources_of(pipeline, sink.view)]
     return pipeline.mode is Mode.BATCH and len(sinks) > 1
 
@@ -239,7 +237,7 @@ def _source(spark: SparkSession, pipeline: Pipeline, source: Source, connection:
     try:
         return source_frames(spark, pipeline, source, connection)
     except PySparkException as error:
-        raise our_error(error, f"{pipeline.place(source.line)}: source {source.name}") from error
+        raise to_ariane_error(error, f"{pipeline.location(source.line)}: source {source.name}") from error
 
 
 def _step(spark: SparkSession, pipeline: Pipeline, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -248,16 +246,16 @@ def _step(spark: SparkSession, pipeline: Pipeline, name: str, frames: Mapping[st
         return _sql(spark, pipeline, step)
     assert isinstance(step, PythonStep)
     try:
-        made = find_function(step, pipeline.directory)(*(frames[view] for view in step.inputs), **step.args)
+        frame = find_function(step, pipeline.directory)(*(frames[view] for view in step.inputs), **step.args)
     except Exception as error:  # the user's own function
-        told = our_error(error, f"{pipeline.place(step.line)}: step {name}: {step.function} failed")
-        raise SettingsError(f"{told}") from error
-    if not isinstance(made, DataFrame):
+        cause = to_ariane_error(error, f"{pipeline.location(step.line)}: step {name}: {step.function} failed")
+        raise SettingsError(f"{cause}") from error
+    if not isinstance(frame, DataFrame):
         raise SettingsError(
-            f"{pipeline.place(step.line)}: step {name}: {step.function} must give a DataFrame back, and gave "
-            f"{type(made).__name__}"
+            f"{pipeline.location(step.line)}: step {name}: {step.function} must return a DataFrame, and returned "
+            f"{type(frame).__name__}"
         )
-    return made
+    return frame
 
 
 def _sql(spark: SparkSession, pipeline: Pipeline, step: SqlStep) -> DataFrame:
@@ -265,16 +263,14 @@ def _sql(spark: SparkSession, pipeline: Pipeline, step: SqlStep) -> DataFrame:
         return spark.sql(step.sql)
     except PySparkException as error:
         text = str(error)
-        found = _POSITION.search(text)
-        line = step.line + (int(found[1]) - 1 if found and step.is_block else 0)
-        raise SettingsError(f"{our_error(error, f'{pipeline.place(line)}: step {step.name}')}") from error
+        match = _POSITION.search(text)
+        line = step.line + (int(match[1]) - 1 if match and step.is_block else 0)
+        raise SettingsError(f"{to_ariane_error(error, f'{pipeline.location(line)}: step {step.name}')}") from error
 
 
-# --- outputs ---
-#
-# Sinks: data frames to topics, files and the screen, in a batch or as a stream.
+# --- sinks: data frames to topics, files and the terminal, in a batch or as a stream ---
 
-_ENVELOPE = ("tags", "keys", "shardingKey")
+_MESSAGE_COLUMNS = ("tags", "keys", "shardingKey")
 _FORMATS = {
     SinkKind.TOPIC: "rocketmq",
     SinkKind.PARQUET: "parquet",
@@ -286,7 +282,7 @@ DEAD_LETTERS = "_dead_letters"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A sink with the rows that go there."""
+    """A sink with its rows."""
 
     sink: Sink
     rows: DataFrame
@@ -301,9 +297,9 @@ class Output:
         return self.rows.observe(observation, F.count(F.lit(1)).alias("rows"))
 
     def write(self, rows: DataFrame, screen: Screen) -> None:
-        """In a batch; `rows` are `self.rows`, counted."""
+        """Writes in a batch; `rows` are `self.rows`, counted."""
         if self.sink.kind is SinkKind.CONSOLE:
-            _show(screen, self.sink, None, rows)
+            _display(screen, self.sink, None, rows)
         else:
             writer: Any = rows.write.format(_FORMATS[self.sink.kind]).options(**self._options()).mode(self.sink.mode)
             (writer.partitionBy(*self.sink.partition_by) if self.sink.partition_by else writer).save()
@@ -313,7 +309,7 @@ class Output:
         writer = writer.outputMode(self.sink.mode).option("checkpointLocation", f"{pipeline.checkpoint}/{self.name}")
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval_s:g} seconds")
         if self.sink.kind is SinkKind.CONSOLE:
-            return writer.foreachBatch(_shower(screen, self.sink)).start()
+            return writer.foreachBatch(_batch_display(screen, self.sink)).start()
         writer = writer.format(_FORMATS[self.sink.kind]).options(**self._options())
         return self._partitioned(writer).start()
 
@@ -323,12 +319,12 @@ class Output:
     def _options(self) -> dict[str, str]:
         if self.sink.kind is SinkKind.TOPIC:
             return {"topic": self.sink.target, **merged(self.connection, self.sink.options)}
-        place = "table" if self.sink.kind is SinkKind.ICEBERG else "path"
-        return {place: self.sink.target, **self.sink.options}
+        option = "table" if self.sink.kind is SinkKind.ICEBERG else "path"
+        return {option: self.sink.target, **self.sink.options}
 
 
 def outputs(pipeline: Pipeline, views: Views, connection: Connection) -> list[Output]:
-    """The file's sinks, behind the places for dead letters: nothing of a body that did not fit is lost by a failure."""
+    """The sinks of the file, after those for dead letters, so that a failure of a sink loses no dead letter."""
     dead = [_dead_output(pipeline, name, rows, connection) for name, rows in views.dead.items()]
     return [*dead, *(_output(pipeline, sink, views, connection) for sink in pipeline.sinks.values())]
 
@@ -348,41 +344,41 @@ def _check_messages(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> None:
     try:
         check_schema(rows.schema, sink.target)
     except SettingsError as error:
-        cure = "" if sink.as_json else ", or say `json: true`, and each row becomes one JSON body"
-        raise SettingsError(f"{pipeline.place(sink.line)}: sink {sink.name}: {error}{cure}") from None
+        hint = "" if sink.as_json else ", or set `json: true`, so that each row becomes one JSON body"
+        raise SettingsError(f"{pipeline.location(sink.line)}: sink {sink.name}: {error}{hint}") from None
 
 
 def _dead_output(pipeline: Pipeline, source: str, rows: DataFrame, connection: Connection) -> Output:
-    place = pipeline.sources[source].dead_letters
-    assert place is not None
+    to = pipeline.sources[source].dead_letters
+    assert to is not None
     name = source + DEAD_LETTERS
-    sink = Sink(name=name, line=pipeline.sources[source].line, kind=place.kind, view=source, target=place.target)
+    sink = Sink(name=name, line=pipeline.sources[source].line, kind=to.kind, view=source, target=to.target)
     return Output(sink, rows, connection, is_dead_letters=True)
 
 
 def as_json_bodies(rows: DataFrame) -> DataFrame:
-    """Each row as one JSON body. `tags`, `keys` and `shardingKey` are the message's; anything else is in the body."""
-    own = [name for name in rows.columns if name in _ENVELOPE]
-    inside = [F.col(f"`{name}`") for name in rows.columns if name not in _ENVELOPE]
+    """Each row as one JSON body. `tags`, `keys` and `shardingKey` go to the message, all other columns to the body."""
+    own = [name for name in rows.columns if name in _MESSAGE_COLUMNS]
+    inside = [F.col(f"`{name}`") for name in rows.columns if name not in _MESSAGE_COLUMNS]
     return rows.select(F.to_json(F.struct(*inside)).alias("body"), *own)
 
 
-def _shower(screen: Screen, sink: Sink) -> Callable[[DataFrame, int], None]:
-    """Every partition must be read, not only those that are shown: each has a piece of the query's state to commit."""
+def _batch_display(screen: Screen, sink: Sink) -> Callable[[DataFrame, int], None]:
+    """Reads every partition, not only the displayed rows: each partition commits a part of the query's state."""
 
     def show(rows: DataFrame, batch: int) -> None:
-        kept = rows.persist()
+        cached = rows.persist()
         try:
-            if kept.count():
-                _show(screen, sink, batch, kept)
+            if cached.count():
+                _display(screen, sink, batch, cached)
         finally:
-            kept.unpersist()
+            cached.unpersist()
 
     return show
 
 
-def _show(screen: Screen, sink: Sink, batch: int | None, rows: DataFrame) -> None:
-    """One row more than is shown tells whether there are more."""
+def _display(screen: Screen, sink: Sink, batch: int | None, rows: DataFrame) -> None:
+    """Collects one row more than it displays, to know whether there are more."""
     limit = int(sink.target)
-    found = [row.asDict(recursive=True) for row in rows.limit(limit + 1).collect()]
-    screen.table(sink.name, batch, found[:limit], len(found) > limit)
+    first = [row.asDict(recursive=True) for row in rows.limit(limit + 1).collect()]
+    screen.table(sink.name, batch, first[:limit], len(first) > limit)

@@ -1,4 +1,8 @@
-"""YAML with the line of every value. Values are never built by tags: a file can only say texts, lists and mappings."""
+"""Pipeline files as YAML nodes with line numbers: typed access to values, parameters, and a list of problems.
+
+YAML tags are never evaluated: a file can only contain texts, lists and mappings. All problems of a file are collected
+and reported together, each with its line.
+"""
 
 import difflib
 import re
@@ -11,34 +15,32 @@ import yaml
 
 from ariane.errors import SettingsError
 
-# --- mistakes ---
-#
-# What is wrong in a pipeline's file. All mistakes are gathered, so that one look at the file mends them all.
+# --- problems ---
 
 
 @dataclass(slots=True)
-class Mistakes:
+class Problems:
     file: str
-    _found: list[tuple[int, str]] = field(default_factory=list)
+    _rows: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, what: str) -> None:
-        if (line, what) not in self._found:
-            self._found.append((line, what))
+        if (line, what) not in self._rows:
+            self._rows.append((line, what))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._rows)
 
     def raise_if_any(self) -> None:
-        """SettingsError with a line for each mistake, in the order of the file."""
-        lines = [f"{self.file}:{line}: {what}" for line, what in sorted(self._found)]
+        """SettingsError with a line for each problem, in the order of the file."""
+        lines = [f"{self.file}:{line}: {what}" for line, what in sorted(self._rows)]
         if len(lines) == 1:
             raise SettingsError(lines[0])
         if lines:
-            raise SettingsError("\n  ".join([f"{len(lines)} mistakes in the pipeline", *lines]))
+            raise SettingsError("\n  ".join([f"{len(lines)} problems in the pipeline", *lines]))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The cure for an unknown word: the one that was meant, or all there are."""
+    """The hint for an unknown name: the most similar one, or all."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
     if close:
@@ -46,7 +48,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"there are {', '.join(names.values())}" if names else "there is none"
 
 
-# ---
+# --- YAML nodes ---
 
 FILE_BYTES_MAX = 1024 * 1024
 _NULL = "tag:yaml.org,2002:null"
@@ -58,13 +60,13 @@ Fields = dict[str, Node]
 
 
 def read_yaml(path: Path, shown_as: str) -> Node:
-    """SettingsError when there is no such file, or it is not YAML."""
+    """SettingsError when the file does not exist or is not YAML."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"{shown_as} cannot be read: {error.strerror or error}") from None
     if len(data) > FILE_BYTES_MAX:
-        raise SettingsError(f"{shown_as} has {len(data):,} bytes: a pipeline has {FILE_BYTES_MAX:,} at most")
+        raise SettingsError(f"{shown_as} has {len(data):,} bytes: a pipeline file may have {FILE_BYTES_MAX:,} at most")
     try:
         node: Node | None = yaml.compose(data.decode(), Loader=yaml.SafeLoader)
     except UnicodeDecodeError as error:
@@ -76,12 +78,12 @@ def read_yaml(path: Path, shown_as: str) -> Node:
     except (yaml.YAMLError, RecursionError) as error:
         raise SettingsError(f"{shown_as}:1: this is not YAML: {error}") from None
     if node is None:
-        raise SettingsError(f"{shown_as}:1: the file is empty: a pipeline has at least `pipeline: NAME`")
+        raise SettingsError(f"{shown_as}:1: the file is empty: a pipeline needs at least `pipeline: NAME`")
     return node
 
 
 def line_of(node: Node, position: int = 0) -> int:
-    """Of the character at `position` of a text; in a literal block (`|`) the text begins below its mark."""
+    """The line of a node, or of a character of its text; the text of a literal block (`|`) begins on the next line."""
     line = int(node.start_mark.line) + 1
     if isinstance(node, Scalar) and node.style == _LITERAL:
         line += 1 + node.value.count("\n", 0, position)
@@ -92,23 +94,23 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.tag == _NULL
 
 
-def fields_of(node: Node, what: str, mistakes: Mistakes, known: tuple[str, ...] | None = None) -> Fields:
-    """The members of a mapping. With `known`, any other name is a mistake; a name that stands twice always is."""
+def fields_of(node: Node, what: str, problems: Problems, known: tuple[str, ...] | None = None) -> Fields:
+    """The members of a mapping. With `known`, any other key is a problem; a duplicate key always is."""
     if is_null(node):
         return {}
     if not isinstance(node, yaml.MappingNode):
-        mistakes.add(
+        problems.add(
             line_of(node), f"{what} must be a mapping, `name: value` on lines of its own; this is {kind_of(node)}"
         )
         return {}
     fields: Fields = {}
     for key, value in node.value:
         if not isinstance(key, Scalar):
-            mistakes.add(line_of(key), f"a name in {what} must be a word; this is {kind_of(key)}")
+            problems.add(line_of(key), f"a key in {what} must be a text; this is {kind_of(key)}")
         elif key.value in fields:
-            mistakes.add(line_of(key), f"{key.value} stands twice in {what}: leave one out")
+            problems.add(line_of(key), f"{what} has the key {key.value} twice: remove one")
         elif known is not None and key.value not in known:
-            mistakes.add(line_of(key), f"{what} has no key {key.value[:60]}: {nearest(key.value, known)}")
+            problems.add(line_of(key), f"{what} has no key {key.value[:60]}: {nearest(key.value, known)}")
         else:
             fields[key.value] = value
     return fields
@@ -122,13 +124,11 @@ def kind_of(node: Node) -> str:
     return "nothing" if is_null(node) else f"the text {node.value[:40]!r}"
 
 
-# --- params ---
-#
-# Parameters: declared in the file with a type and a default, given with --set, used as ${NAME} in any value.
+# --- parameters: declared in the file with a type and a default, set with --set, used as ${NAME} in any value ---
 
 TYPES = ("string", "int", "float", "bool", "duration", "timestamp")
 NAMESRV = "namesrv"
-"""Always there: the nameservers that the command was given."""
+"""The built-in parameter: the nameservers of the command line."""
 _USE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -141,8 +141,8 @@ _EXAMPLES = {
 }
 
 
-class UseError(Exception):
-    """A text uses a parameter that it cannot; `position` is where."""
+class ParameterError(Exception):
+    """A text uses a parameter that is unknown or not set; `position` is where in the text."""
 
     def __init__(self, what: str, position: int = 0) -> None:
         super().__init__(what)
@@ -159,12 +159,12 @@ class Param:
     choices: tuple[str, ...] = ()
     about: str = ""
 
-    def fault(self, text: str) -> str | None:
-        """What is wrong with this value, or None."""
+    def problem_with(self, text: str) -> str | None:
+        """The problem with this value, or None."""
         if self.choices and text not in self.choices:
             return f"{text[:60]!r} is none of {', '.join(self.choices)}"
         if not _fits(self.type, text):
-            return f"{text[:60]!r} is no {self.type}: {_EXAMPLES[self.type]} expected"
+            return f"{text[:60]!r} is not a valid {self.type}: {_EXAMPLES[self.type]} expected"
         return None
 
 
@@ -186,9 +186,9 @@ def _timestamp(text: str) -> object:
 
 
 def duration_s(text: str) -> float | None:
-    """None when it is no duration."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    return None if found is None else float(found[1]) * _UNITS_S[found[2]]
+    """None when it is not a duration."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    return None if match is None else float(match[1]) * _UNITS_S[match[2]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,56 +198,54 @@ class Values:
     by_name: Mapping[str, str | None]
 
     def fill(self, text: str) -> str:
-        """`text` with every ${NAME} replaced; UseError for a name that is unknown, or not set."""
+        """`text` with every ${NAME} replaced; ParameterError for a name that is unknown, or not set."""
         return _USE.sub(self._value, text)
 
     def is_unset(self, text: str) -> bool:
         """Whether the whole text is one parameter that is not set."""
-        found = _USE.fullmatch(text.strip())
-        return found is not None and found[1] in self.by_name and self.by_name[found[1]] is None
+        match = _USE.fullmatch(text.strip())
+        return match is not None and match[1] in self.by_name and self.by_name[match[1]] is None
 
-    def _value(self, found: re.Match[str]) -> str:
-        name = found[1]
+    def _value(self, match: re.Match[str]) -> str:
+        name = match[1]
         if name is None:
             return "${"
         if name not in self.by_name:
-            raise UseError(f"there is no parameter {name[:60]}: {nearest(name, self.by_name)}", found.start())
+            raise ParameterError(f"there is no parameter {name[:60]}: {nearest(name, self.by_name)}", match.start())
         value = self.by_name[name]
         if value is None:
-            raise UseError(f"parameter {name} is not set: give it with --set {name}=VALUE", found.start())
+            raise ParameterError(f"parameter {name} is not set: give it with --set {name}=VALUE", match.start())
         return value
 
 
-# --- document ---
-#
-# From YAML to values: typed access to the members of a mapping, with parameters filled in and mistakes gathered.
+# --- sections: typed access to the members of a mapping, with parameters filled in and problems collected ---
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     values: Values
-    mistakes: Mistakes
+    problems: Problems
 
     def section(self, node: Node, what: str, known: tuple[str, ...] | None = None) -> "Section":
-        """Members whose whole value is a parameter that is not set are left out, as if the file did not have them."""
-        before = len(self.mistakes)
-        fields = fields_of(node, what, self.mistakes, known)
-        unset = frozenset(name for name, one in fields.items() if self._is_unset(one))
-        said = {name: one for name, one in fields.items() if name not in unset}
-        return Section(self, what, line_of(node), said, unset, len(self.mistakes) == before)
+        """Members whose whole value is a parameter that is not set are dropped, as if they were not in the file."""
+        before = len(self.problems)
+        fields = fields_of(node, what, self.problems, known)
+        unset = frozenset(name for name, value in fields.items() if self._is_unset(value))
+        present = {name: value for name, value in fields.items() if name not in unset}
+        return Section(self, what, line_of(node), present, unset, len(self.problems) == before)
 
     def _is_unset(self, node: Node) -> bool:
         return isinstance(node, Scalar) and self.values.is_unset(node.value)
 
     def text(self, node: Node, what: str) -> str | None:
-        """None when it is no text, which is then a mistake."""
+        """None when it is not a text, which is then a problem."""
         if not isinstance(node, Scalar) or is_null(node):
-            self.mistakes.add(line_of(node), f"{what} must be a text; this is {kind_of(node)}")
+            self.problems.add(line_of(node), f"{what} must be a text; this is {kind_of(node)}")
             return None
         try:
             return self.values.fill(node.value)
-        except UseError as error:
-            self.mistakes.add(line_of(node, error.position), f"{what}: {error}")
+        except ParameterError as error:
+            self.problems.add(line_of(node, error.position), f"{what}: {error}")
             return None
 
 
@@ -260,9 +258,9 @@ class Section:
     line: int
     fields: Fields
     unset: frozenset[str]
-    """Members that are left out, because their parameter is not set."""
-    is_whole: bool
-    """Whether every member was understood: one that was not may be the one that seems to be missing."""
+    """Members that were dropped, because their parameter is not set."""
+    is_complete: bool
+    """Whether every key is known: an unknown one may be a misspelt key that seems to be missing."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.fields
@@ -270,8 +268,8 @@ class Section:
     def line_of(self, name: str) -> int:
         return line_of(self.fields[name]) if name in self.fields else self.line
 
-    def mistake(self, name: str, what: str) -> None:
-        self.document.mistakes.add(self.line_of(name), f"{name} of {self.what}: {what}")
+    def problem(self, name: str, what: str) -> None:
+        self.document.problems.add(self.line_of(name), f"{name} of {self.what}: {what}")
 
     def text(self, name: str, default: str = "") -> str:
         return self.optional(name) or default
@@ -283,13 +281,13 @@ class Section:
 
     def required(self, name: str) -> str:
         if name not in self.fields:
-            self.document.mistakes.add(self.line, f"{self.what} needs `{name}: ...`")
+            self.document.problems.add(self.line, f"{self.what} needs `{name}: ...`")
         return self.text(name)
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         value = self.text(name, default)
         if value not in choices:
-            self.mistake(name, f"{value[:60]!r} is none of {', '.join(choices)}: {nearest(value, choices)}")
+            self.problem(name, f"{value[:60]!r} is none of {', '.join(choices)}: {nearest(value, choices)}")
             return default
         return value
 
@@ -299,7 +297,7 @@ class Section:
     def whole(self, name: str, default: int) -> int:
         text = self.text(name, str(default))
         if not (text.isascii() and text.isdigit() and int(text) > 0):
-            self.mistake(name, f"{text[:60]!r} is no whole number from 1 on")
+            self.problem(name, f"{text[:60]!r} is not a whole number of at least 1")
             return default
         return int(text)
 
@@ -309,48 +307,48 @@ class Section:
         text = self.text(name)
         seconds = duration_s(text)
         if seconds is None:
-            self.mistake(name, f"{text[:60]!r} is no duration: a time such as 500ms, 30s, 5m or 1h expected")
+            self.problem(name, f"{text[:60]!r} is not a duration: a time such as 500ms, 30s, 5m or 1h expected")
         return default if seconds is None else seconds
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """A list, or one text with commas; None when it is not there."""
+        """A list, or one text with commas; None when the member is missing."""
         if name not in self.fields:
             return None
         node = self.fields[name]
         if not isinstance(node, yaml.SequenceNode):
             return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
-        texts = [self.document.text(one, f"{name} of {self.what}") for one in node.value]
+        texts = [self.document.text(item, f"{name} of {self.what}") for item in node.value]
         return tuple(text for text in texts if text)
 
     def texts(self, name: str) -> dict[str, str]:
-        """A mapping of texts; numbers and true or false count as they are written."""
+        """A mapping of texts; numbers and booleans are taken as they are written."""
         if name not in self.fields:
             return {}
         below = self.document.section(self.fields[name], f"{name} of {self.what}")
-        return {one: text for one in below.fields if (text := below.optional(one)) is not None}
+        return {key: text for key in below.fields if (text := below.optional(key)) is not None}
 
     def lines_in(self, name: str) -> dict[str, int]:
-        """Where the members of a mapping stand. Mistakes in it are told by whoever reads their values."""
+        """Where the members of a mapping stand. Problems in it are told by whoever reads their values."""
         node = self.fields.get(name)
-        return {} if node is None else {one: line_of(below) for one, below in fields_of(node, "", Mistakes("")).items()}
+        return {} if node is None else {key: line_of(below) for key, below in fields_of(node, "", Problems("")).items()}
 
     def inner(self, name: str, known: tuple[str, ...]) -> "Section":
         return self.document.section(self.fields[name], f"{name} of {self.what}", known)
 
     def only_one_of(self, names: tuple[str, ...]) -> str | None:
-        """Which of these members there is; none or several are a mistake."""
-        found = [name for name in names if name in self.fields]
-        if len(found) == 1:
-            return found[0]
-        if not found and not self.is_whole:
+        """Which of these members is present; none or several are a problem."""
+        present = [name for name in names if name in self.fields]
+        if len(present) == 1:
+            return present[0]
+        if not present and not self.is_complete:
             return None
-        told = f"has {' and '.join(found)}" if found else "has none of them"
-        line = self.line_of(found[1]) if found else self.line
-        self.document.mistakes.add(line, f"{self.what} must have exactly one of {', '.join(names)}; it {told}")
+        has = f"has {' and '.join(present)}" if present else "has none of them"
+        line = self.line_of(present[1]) if present else self.line
+        self.document.problems.add(line, f"{self.what} must have exactly one of {', '.join(names)}; it {has}")
         return None
 
 
-def as_options(section: Section, names: Mapping[str, str]) -> dict[str, str]:
-    """Members of the file that are options of the data source, under the names it has for them."""
-    found = {option: section.optional(name) for name, option in names.items() if name in section}
-    return {option: text for option, text in found.items() if text is not None}
+def named_options(section: Section, names: Mapping[str, str]) -> dict[str, str]:
+    """Members of the file that are options of the data source, under their option names."""
+    options = {option: section.optional(name) for name, option in names.items() if name in section}
+    return {option: text for option, text in options.items() if text is not None}

@@ -1,4 +1,7 @@
-"""Python steps: `module:function`, looked up before Spark starts, called with data frames."""
+"""Python steps, connection options, and the conversion of Spark errors. Imports no Spark.
+
+A Python step is `module:function`. It is looked up before Spark starts, and called with data frames.
+"""
 
 import importlib
 import inspect
@@ -15,16 +18,16 @@ from ariane.spark.pipeline.model import PythonStep
 
 
 def check_function(step: PythonStep, directory: Path) -> str | None:
-    """What is wrong with it, or None."""
+    """The problem with a function, or None."""
     module, colon, name = step.function.partition(":")
     if not colon or not module or not name:
-        return f"{step.function[:80]!r} is no function: module:function expected"
+        return f"{step.function[:80]!r} is not a function name: module:function expected"
     try:
         function = find_function(step, directory)
     except Exception as error:  # the user's own module runs here, and may fail in any way
-        return f"{step.function} cannot be had: {type(error).__name__}: {error}"
+        return f"{step.function} cannot be imported: {type(error).__name__}: {error}"
     if not callable(function):
-        return f"{step.function} is no function"
+        return f"{step.function} is not a function"
     try:
         inspect.signature(function).bind(*step.inputs, **step.args)
     except (TypeError, ValueError) as error:
@@ -33,28 +36,26 @@ def check_function(step: PythonStep, directory: Path) -> str | None:
 
 
 def find_function(step: PythonStep, directory: Path) -> Callable[..., Any]:
-    """From a module beside the pipeline's file, or any other that Python finds."""
+    """From a module in the directory of the pipeline's file, or any other that Python finds."""
     module, _, name = step.function.partition(":")
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
-    found: Any = importlib.import_module(module)
+    function: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+        function = getattr(function, part)
+    return function  # type: ignore[no-any-return]
 
 
-# --- connection ---
-#
-# How the command reaches the cluster, as options of sources and sinks.
+# --- connection options ---
 
 Connection = Mapping[str, str]
-"""Options by which sources, sinks and jobs reach the cluster."""
+"""The options with which sources, sinks and jobs connect to the cluster."""
 
 
 def merged(connection: Connection, own: Mapping[str, str]) -> dict[str, str]:
-    """What the file says wins, in whatever case it says it: for Spark nameserver and nameServer are one option."""
-    said = {name.lower() for name in own}
-    return {**{name: text for name, text in connection.items() if name.lower() not in said}, **own}
+    """Options of the file override others, ignoring case: for Spark nameserver and nameServer are one option."""
+    overridden = {name.lower() for name in own}
+    return {**{name: text for name, text in connection.items() if name.lower() not in overridden}, **own}
 
 
 def connection_options(settings: ClientSettings) -> dict[str, str]:
@@ -81,34 +82,32 @@ def _text(value: object) -> str:
     return str(reveal() if callable(reveal) else value)
 
 
-# --- spark_faults ---
-#
-# What Spark says when something fails, as one of our errors: Spark wraps a task's Python error in pages of trace.
+# --- errors of Spark as errors of Ariane: Spark wraps the Python error of a task in pages of trace ---
 
-_OURS = re.compile(r"ariane\.errors\.(\w+): ((?:.(?!\n))*.)")
+_ARIANE_ERROR = re.compile(r"ariane\.errors\.(\w+): ((?:.(?!\n))*.)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-_SPARKS = re.compile(r"^\[[A-Z_0-9.]+\] .*", re.MULTILINE)
+_SPARK_ERROR = re.compile(r"^\[[A-Z_0-9.]+\] .*", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)", re.MULTILINE)
 
 
-def our_error(error: BaseException, doing: str) -> ArianeError:
-    """The same error when it is ours already; the error of a task when that was ours; else one sentence of Spark's."""
+def to_ariane_error(error: BaseException, doing: str) -> ArianeError:
+    """An ArianeError as it is; the ArianeError of a task; otherwise the first sentence of Spark's error."""
     if isinstance(error, ArianeError):
         return error
     text = str(error)
-    for name, told in reversed(_OURS.findall(text)):
+    for name, message in reversed(_ARIANE_ERROR.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, ArianeError):
-            return _made(kind, f"{doing}: {told.strip()}")
-    found = _RAISED.findall(text) or _SPARKS.findall(text) or _CAUSE.findall(text)
-    told = found[0] if found else text.partition("\n")[0]
-    return ArianeError(f"{doing}: {' '.join(told.split())[:600]}")
+            return _make_error(kind, f"{doing}: {message.strip()}")
+    matches = _RAISED.findall(text) or _SPARK_ERROR.findall(text) or _CAUSE.findall(text)
+    message = matches[0] if matches else text.partition("\n")[0]
+    return ArianeError(f"{doing}: {' '.join(message.split())[:600]}")
 
 
-def _made(kind: type[ArianeError], told: str) -> ArianeError:
-    """Some classes take more than a text; their exit code is what matters here."""
+def _make_error(kind: type[ArianeError], message: str) -> ArianeError:
+    """Some classes take more than a text; only their exit status matters here."""
     if kind.__init__ is ArianeError.__init__:
-        return kind(told)
-    made = ArianeError(told)
-    made.exit_status = kind.exit_status  # type: ignore[misc]
-    return made
+        return kind(message)
+    error = ArianeError(message)
+    error.exit_status = kind.exit_status  # type: ignore[misc]
+    return error

@@ -1,4 +1,7 @@
-"""A pipeline's file, read and checked: SettingsError with FILE:LINE, cause and cure for each mistake in it."""
+"""Loads a pipeline file: from YAML to the model, then checks. Also finds the pipelines that come with Ariane.
+
+SettingsError has FILE:LINE, cause and hint for each problem.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,23 +14,23 @@ from ariane.spark.pipeline.document import (
     NAMESRV,
     TYPES,
     Document,
-    Mistakes,
     Node,
     Param,
+    Problems,
     Scalar,
     Section,
     Values,
-    as_options,
     is_null,
     line_of,
+    named_options,
     nearest,
     read_yaml,
 )
 from ariane.spark.pipeline.model import (
+    DeadLetterTarget,
     JobStep,
     Mode,
     Pipeline,
-    Place,
     PythonStep,
     Sink,
     SinkKind,
@@ -38,9 +41,7 @@ from ariane.spark.pipeline.model import (
     Watermark,
 )
 
-# --- document_parts ---
-#
-# Sources, steps and sinks, from YAML to values.
+# --- sources, steps and sinks: from YAML to the model ---
 
 JOBS = ("archive", "replay", "rebuild")
 FORMATS = ("parquet", "json", "csv", "text", "orc")
@@ -65,10 +66,10 @@ _CONSOLE_ROWS = 20
 
 
 def view_names(document: Document, section: Section) -> list[str]:
-    """The members of `sources`, `steps` or `sinks` whose names SQL and directories can have."""
+    """The members of `sources`, `steps` or `sinks` whose names are valid in SQL and as directories."""
     for name in section.fields:
         if not _SQL_NAME.fullmatch(name):
-            section.mistake(name, "a name has letters, digits and _, and does not begin with a digit")
+            section.problem(name, "a name may have letters, digits and _, and must not begin with a digit")
     return [name for name in section.fields if _SQL_NAME.fullmatch(name)]
 
 
@@ -76,10 +77,10 @@ def _all_keys(keys: "dict[SourceKind, tuple[str, ...]] | dict[SinkKind, tuple[st
     return tuple(dict.fromkeys(key for some in keys.values() for key in some))
 
 
-def _refuse_others(section: Section, kind: str, known: tuple[str, ...]) -> None:
+def _reject_other_keys(section: Section, kind: str, known: tuple[str, ...]) -> None:
     for name in section.fields:
         if name not in known:
-            section.mistake(name, f"means nothing beside `{kind}`: leave it out (there are {', '.join(known)})")
+            section.problem(name, f"is not used with `{kind}`: remove it (there are {', '.join(known)})")
 
 
 # --- sources ------------------------------------------------------------------------------------------------------
@@ -90,11 +91,11 @@ def read_source(document: Document, name: str, node: Node) -> Source | None:
     kind = _source_kind(section)
     if kind is None:
         return None
-    _refuse_others(section, kind, _SOURCE_KEYS[kind])
+    _reject_other_keys(section, kind, _SOURCE_KEYS[kind])
     if kind is SourceKind.FILES:
         options = {"path": section.required("files"), **section.texts("options")}
     else:
-        options = as_options(section, _OPTION_NAMES) | section.texts("options")
+        options = named_options(section, _OPTION_NAMES) | section.texts("options")
     if kind is SourceKind.ARCHIVE:
         options.setdefault("readMode", "archive")
     return Source(
@@ -114,23 +115,23 @@ def read_source(document: Document, name: str, node: Node) -> Source | None:
 
 
 def _source_kind(section: Section) -> SourceKind | None:
-    """A topic beside a directory says what is wanted of it."""
-    places = [name for name in ("store", "archive", "files") if name in section]
-    if not places and section.only_one_of(("topic", "topicPattern", "store", "archive", "files")) is not None:
+    """A topic next to a directory selects messages in it."""
+    directories = [name for name in ("store", "archive", "files") if name in section]
+    if not directories and section.only_one_of(("topic", "topicPattern", "store", "archive", "files")) is not None:
         return SourceKind.TOPIC
-    if len(places) > 1:
+    if len(directories) > 1:
         section.only_one_of(("store", "archive", "files"))
-    return SourceKind(places[0]) if len(places) == 1 else None
+    return SourceKind(directories[0]) if len(directories) == 1 else None
 
 
-def _dead_letters(section: Section) -> Place | None:
+def _dead_letters(section: Section) -> DeadLetterTarget | None:
     if "dead_letters" not in section:
         return None
     if "schema" not in section:
-        section.mistake("dead_letters", "bodies are only taken apart with a `schema`: give one, or leave this out")
+        section.problem("dead_letters", "bodies are only parsed with a `schema`: give one, or remove this key")
     below = section.inner("dead_letters", ("topic", "parquet"))
     kind = below.only_one_of(("topic", "parquet"))
-    return None if kind is None else Place(SinkKind(kind), below.text(kind))
+    return None if kind is None else DeadLetterTarget(SinkKind(kind), below.text(kind))
 
 
 def _watermark(section: Section) -> Watermark | None:
@@ -138,7 +139,7 @@ def _watermark(section: Section) -> Watermark | None:
         return None
     column, _, delay = section.text("watermark").partition(" ")
     if not column or not delay.strip():
-        section.mistake("watermark", "a column and a time expected, such as `at 10 minutes`")
+        section.problem("watermark", "a column and a time expected, such as `at 10 minutes`")
     return Watermark(column, delay.strip())
 
 
@@ -149,16 +150,16 @@ def read_step(document: Document, name: str, node: Node) -> Step | None:
     section = document.section(node, f"step {name}", ("sql", "python", "job", "inputs", "args", "options", "cluster"))
     kind = section.only_one_of(("sql", "python", "job"))
     if kind == "sql":
-        _refuse_others(section, kind, ("sql",))
+        _reject_other_keys(section, kind, ("sql",))
         where = section.fields["sql"]
         is_block = isinstance(where, Scalar) and where.style == "|"
         return SqlStep(name, line_of(where), section.text("sql"), is_block)
     if kind == "python":
-        _refuse_others(section, kind, ("python", "inputs", "args"))
+        _reject_other_keys(section, kind, ("python", "inputs", "args"))
         inputs = section.words("inputs") or ()
         return PythonStep(name, section.line_of("python"), section.text("python"), inputs, section.texts("args"))
     if kind == "job":
-        _refuse_others(section, kind, ("job", "options", "cluster"))
+        _reject_other_keys(section, kind, ("job", "options", "cluster"))
         job = section.choice("job", JOBS, JOBS[0])
         options, lines = section.texts("options"), section.lines_in("options")
         return JobStep(name, section.line, job, options, section.boolean("cluster", default=True), lines)
@@ -171,12 +172,12 @@ def read_step(document: Document, name: str, node: Node) -> Step | None:
 def read_sink(document: Document, name: str, node: Node) -> Sink | None:
     section = document.section(node, f"sink {name}", _all_keys(_SINK_KEYS))
     if section.unset & set(SinkKind) and not set(section.fields) & set(SinkKind):
-        return None  # it would go where nobody said: an optional sink
-    found = section.only_one_of(tuple(SinkKind))
-    if found is None:
+        return None  # the parameter of its target is not set: an optional sink
+    target = section.only_one_of(tuple(SinkKind))
+    if target is None:
         return None
-    kind = SinkKind(found)
-    _refuse_others(section, kind, _SINK_KEYS[kind])
+    kind = SinkKind(target)
+    _reject_other_keys(section, kind, _SINK_KEYS[kind])
     is_console = kind is SinkKind.CONSOLE
     return Sink(
         name=name,
@@ -191,7 +192,7 @@ def read_sink(document: Document, name: str, node: Node) -> Sink | None:
     )
 
 
-# ---
+# --- the whole file ---
 
 _TOP = (
     *("pipeline", "about", "mode", "interval", "checkpoint", "metrics", "spark"),
@@ -203,29 +204,29 @@ T = TypeVar("T")
 
 
 def load_pipeline(path: Path, given: Mapping[str, str], namesrv: str, shown_as: str | None = None) -> Pipeline:
-    """The file with `given` for its parameters. Nothing is contacted and Spark is not started."""
+    """The pipeline with the parameters `given`. Connects to nothing and does not start Spark."""
     file = shown_as or str(path)
     root = read_yaml(path, file)
-    mistakes = Mistakes(file)
-    top = Document(_PLAIN, mistakes).section(root, "the pipeline", _TOP)
-    params = _params(top, mistakes)
-    document = Document(_values(params, given, namesrv, mistakes), mistakes)
+    problems = Problems(file)
+    top = Document(_PLAIN, problems).section(root, "the pipeline", _TOP)
+    params = _params(top, problems)
+    document = Document(_values(params, given, namesrv, problems), problems)
     pipeline = _pipeline(document, root, path, file, params)
-    if not mistakes:
-        check(pipeline, namesrv, mistakes)
-    mistakes.raise_if_any()
+    if not problems:
+        check(pipeline, namesrv, problems)
+    problems.raise_if_any()
     return pipeline
 
 
 def load_params(path: Path, shown_as: str | None = None) -> tuple[str, dict[str, Param]]:
-    """What a pipeline is about, and its parameters, without a value for any of them."""
+    """The description of a pipeline, and the declarations of its parameters."""
     file = shown_as or str(path)
     root = read_yaml(path, file)
-    mistakes = Mistakes(file)
-    top = Document(_PLAIN, mistakes).section(root, "the pipeline", _TOP)
-    params = _params(top, mistakes)
+    problems = Problems(file)
+    top = Document(_PLAIN, problems).section(root, "the pipeline", _TOP)
+    params = _params(top, problems)
     about = top.text("about")
-    mistakes.raise_if_any()
+    problems.raise_if_any()
     return about, params
 
 
@@ -233,7 +234,7 @@ def _pipeline(document: Document, root: Node, path: Path, file: str, params: dic
     top = document.section(root, "the pipeline", _TOP)
     name = top.required("pipeline")
     if name and not _PIPELINE_NAME.fullmatch(name):
-        top.mistake("pipeline", f"{name[:60]!r} is no name: letters, digits, - and _ expected")
+        top.problem("pipeline", f"{name[:60]!r} is not a valid name: letters, digits, - and _ expected")
     return Pipeline(
         name=name,
         file=file,
@@ -257,23 +258,23 @@ def _members(
     if name not in top:
         return {}
     section = document.section(top.fields[name], name)
-    found = {one: read(document, one, section.fields[one]) for one in view_names(document, section)}
-    return {one: value for one, value in found.items() if value is not None}
+    members = {member: read(document, member, section.fields[member]) for member in view_names(document, section)}
+    return {member: value for member, value in members.items() if value is not None}
 
 
-def _params(top: Section, mistakes: Mistakes) -> dict[str, Param]:
+def _params(top: Section, problems: Problems) -> dict[str, Param]:
     if "params" not in top:
         return {}
     section = top.document.section(top.fields["params"], "params")
     params = {}
     for name in view_names(top.document, section):
         if name == NAMESRV:
-            section.mistake(name, "always there, as the nameservers of -n: choose another name")
+            section.problem(name, "is built in, with the nameservers of -n: choose another name")
         params[name] = _param(section, name)
         param = params[name]
-        fault = None if param.default is None else param.fault(param.default)
-        if fault:
-            section.mistake(name, f"the default {fault}")
+        problem = None if param.default is None else param.problem_with(param.default)
+        if problem:
+            section.problem(name, f"the default {problem}")
     return params
 
 
@@ -294,31 +295,29 @@ def _param(section: Section, name: str) -> Param:
     )
 
 
-def _values(params: Mapping[str, Param], given: Mapping[str, str], namesrv: str, mistakes: Mistakes) -> Values:
+def _values(params: Mapping[str, Param], given: Mapping[str, str], namesrv: str, problems: Problems) -> Values:
     for name, text in given.items():
         if name not in params:
-            raise SettingsError(f"--set {name}: {mistakes.file} has no such parameter: {nearest(name, params)}")
-        fault = params[name].fault(text)
-        if fault:
-            raise SettingsError(f"--set {name}={text}: {fault}")
+            raise SettingsError(f"--set {name}: {problems.file} has no such parameter: {nearest(name, params)}")
+        problem = params[name].problem_with(text)
+        if problem:
+            raise SettingsError(f"--set {name}={text}: {problem}")
     values: dict[str, str | None] = {NAMESRV: namesrv}
     for name, param in params.items():
         values[name] = given.get(name, param.default)
         if param.is_required and name not in given:
             about = f" ({param.about.rstrip('.')})" if param.about else ""
-            mistakes.add(param.line, f"parameter {name}{about} has no default: give it with --set {name}=VALUE")
-            values[name] = _stand_in(param)
+            problems.add(param.line, f"parameter {name}{about} has no default: give it with --set {name}=VALUE")
+            values[name] = _placeholder(param)
     return Values(values)
 
 
-def _stand_in(param: Param) -> str:
-    """For a value that is missing, so that its uses are not mistakes as well."""
+def _placeholder(param: Param) -> str:
+    """For a missing value, so that its uses are not reported as well."""
     return param.choices[0] if param.choices else {"duration": "1s", "bool": "true"}.get(param.type, "0")
 
 
-# --- shipped ---
-#
-# The pipelines that come with Ariane, and the file that a name or a path on the command line means.
+# --- the pipelines that come with Ariane ---
 
 DIRECTORY = Path(__file__).parents[1] / "pipelines"
 
@@ -328,7 +327,7 @@ def shipped() -> dict[str, Path]:
 
 
 def find(name: str) -> tuple[Path, str]:
-    """The file, and what to call it in messages. A path has a suffix or a slash; anything else is a name."""
+    """The file, and its name in messages. A path has a suffix or a slash; anything else is the name of a pipeline."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.parent != Path():
         return path, name

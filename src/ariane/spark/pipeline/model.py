@@ -1,4 +1,4 @@
-"""A pipeline as values: what the file says, with its parameters filled in. `line` is where it says so."""
+"""The pipeline model: the contents of a file, with parameters filled in. `line` is the line in the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,8 +29,8 @@ class SinkKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where bodies go that do not fit the schema."""
+class DeadLetterTarget:
+    """Where bodies are written that do not match the schema."""
 
     kind: SinkKind
     target: str
@@ -48,13 +48,13 @@ class Source:
     line: int
     kind: SourceKind
     options: Mapping[str, str]
-    """Of the data source or the file format; topics and directories are among them."""
+    """Options of the data source or the file format, including topics and directories."""
     option_lines: Mapping[str, int] = field(default_factory=dict)
     format: str = "rocketmq"
     schema: str | None = None
     schema_line: int = 0
     columns: tuple[str, ...] | None = None
-    dead_letters: Place | None = None
+    dead_letters: DeadLetterTarget | None = None
     watermark: Watermark | None = None
     is_static: bool = False
 
@@ -68,7 +68,7 @@ class SqlStep:
     line: int
     sql: str
     is_block: bool = False
-    """Whether line 1 of the SQL is `line`, and so on; else all of it counts as `line`."""
+    """Whether the lines of the SQL are lines of the file, beginning with `line`; else all of it is on `line`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +126,5 @@ class Pipeline:
     def jobs(self) -> list[JobStep]:
         return [step for step in self.steps.values() if isinstance(step, JobStep)]
 
-    def place(self, line: int) -> str:
+    def location(self, line: int) -> str:
         return f"{self.file}:{line}"

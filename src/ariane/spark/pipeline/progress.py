@@ -1,4 +1,4 @@
-"""How far each sink is. Numbers that nobody knows are None, and never 0."""
+"""Progress of the sinks of a run, for the terminal and for a metrics file. Unknown numbers are None, never 0."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from ariane.errors import SettingsError
 from ariane.spark.offsets import from_nested
 
 ROWS_METRIC = "ariane_rows"
-"""Under this name every sink's rows are counted on their way."""
+"""Name of the Spark observation that counts the rows of a sink."""
 
 
 @dataclass(slots=True)
@@ -26,58 +26,58 @@ class SinkProgress:
     rows_written: int | None = None
     rows_per_s: float | None = None
     lag: int | None = None
-    """Messages in the topics that no batch has read yet."""
+    """Messages of the topics that no batch has read yet."""
     batch_s: float | None = None
     tasks: tuple[int, int] | None = None
-    """Batch: tasks done, and all that are known."""
+    """In a batch: tasks done, and all known tasks."""
     facts: dict[str, object] = field(default_factory=dict)
-    """What a job tells of itself."""
+    """What a job reports."""
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """One of Spark's progress events: a micro-batch, or a look that found nothing new."""
+        """Adds a progress event of Spark: a micro-batch, or a trigger without new data."""
         read = int(event.get("numInputRows") or 0)
         duration_ms = (event.get("durationMs") or {}).get("triggerExecution")
         self.state = "running"
         self.lag = _lag(event.get("sources") or [])
-        if not read and not _written(event):
+        if not read and not _rows_written(event):
             return
         self.batches += 1
         self.rows_read = (self.rows_read or 0) + read
-        self.rows_written = (self.rows_written or 0) + _written(event)
+        self.rows_written = (self.rows_written or 0) + _rows_written(event)
         self.rows_per_s = _number(event.get("processedRowsPerSecond"))
         self.batch_s = None if duration_ms is None else duration_ms / 1000
 
 
 class Screen(Protocol):
-    """Whoever shows a run to people. Tables come from another thread than the rest."""
+    """Displays a run. `table` is called from another thread than `progress`."""
 
     def progress(self, sinks: Sequence[SinkProgress]) -> None: ...
 
     def table(self, sink: str, batch: int | None, rows: Sequence[Mapping[str, object]], left_out: bool) -> None: ...
 
 
-def _written(event: Mapping[str, Any]) -> int:
+def _rows_written(event: Mapping[str, Any]) -> int:
     observed = (event.get("observedMetrics") or {}).get(ROWS_METRIC)
     return 0 if observed is None else int(observed["rows"])
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and value == value else None  # NaN is no number
+    return float(value) if isinstance(value, int | float) and value == value else None  # NaN is unknown
 
 
 def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
-    lags = [_source_lag(_json(one.get("endOffset")), _json(one.get("latestOffset"))) for one in sources]
+    lags = [_source_lag(_json(source.get("endOffset")), _json(source.get("latestOffset"))) for source in sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
 
 def _source_lag(end: Any, latest: Any) -> int | None:
-    """None for sources that are not ours."""
+    """None for a source other than `rocketmq`."""
     try:
-        ends, heads = from_nested(end["o"], "an offset"), from_nested(latest["o"], "an offset")
+        ends, latest_offsets = from_nested(end["o"], "an offset"), from_nested(latest["o"], "an offset")
     except (TypeError, KeyError, SettingsError):
         return None
-    return sum(max(0, head - ends.get(queue, 0)) for queue, head in heads.items())
+    return sum(max(0, latest_offset - ends.get(queue, 0)) for queue, latest_offset in latest_offsets.items())
 
 
 def _json(value: object) -> Any:
@@ -87,9 +87,7 @@ def _json(value: object) -> Any:
         return None
 
 
-# --- metrics ---
-#
-# The state of a run in a file, for programs: JSON, or Prometheus' text for the textfile collector of node_exporter.
+# --- metrics file: JSON, or Prometheus text for the textfile collector of node_exporter ---
 
 _GAUGES = {
     "rows_per_s": ("rows_per_second", "Rows of the last micro-batch by its time."),
@@ -105,7 +103,7 @@ _COUNTERS = {
 
 @dataclass(slots=True)
 class MetricsFile:
-    """Replaced as a whole each time, so that nobody ever reads half of it."""
+    """Replaced atomically each time, so that a reader never sees half of it."""
 
     pipeline: str
     path: Path
@@ -115,7 +113,7 @@ class MetricsFile:
     def at(cls, pipeline: str, path: str) -> "MetricsFile":
         file = Path(path)
         if file.suffix not in (".json", ".prom"):
-            raise SettingsError(f"metrics are written to a file that ends with .json or .prom, and not to {path}")
+            raise SettingsError(f"metrics cannot be written to {path}: give a file that ends with .json or .prom")
         return cls(pipeline, file, time())
 
     def write(self, state: str, sinks: Sequence[SinkProgress]) -> None:
@@ -145,7 +143,9 @@ class MetricsFile:
                 values = ((sink.name, getattr(sink, attribute)) for sink in sinks)
                 known = [(sink, value) for sink, value in values if value is not None]
                 yield from self._family(name, kind, doc, known)
-        yield from self._family("dead_letters_total", "counter", "Bodies that did not fit.", _dead_by_name(sinks))
+        yield from self._family(
+            "dead_letters_total", "counter", "Bodies that did not match the schema.", _dead_letters_by_name(sinks)
+        )
         yield "# HELP ariane_pipeline_up Whether the pipeline runs.\n# TYPE ariane_pipeline_up gauge"
         yield f'ariane_pipeline_up{{pipeline="{self.pipeline}"}} {int(state == "running")}'
 
@@ -157,12 +157,12 @@ class MetricsFile:
 
 
 def dead_letters(sinks: Sequence[SinkProgress]) -> int | None:
-    """None when no source keeps them."""
+    """None when no source has a target for them."""
     counts = [sink.rows_written or 0 for sink in sinks if sink.is_dead_letters]
     return sum(counts) if counts else None
 
 
-def _dead_by_name(sinks: Sequence[SinkProgress]) -> list[tuple[str, float]]:
+def _dead_letters_by_name(sinks: Sequence[SinkProgress]) -> list[tuple[str, float]]:
     return [(sink.name, float(sink.rows_written or 0)) for sink in sinks if sink.is_dead_letters]
 
 

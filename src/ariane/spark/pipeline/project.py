@@ -1,8 +1,8 @@
-"""A project for Spark's own declarative pipelines, as `ariane pipeline init` writes it.
+"""Template of a project for Spark Declarative Pipelines, which `ariane pipeline init` writes.
 
-Spark finds the format `rocketmq` by itself, through the module pyspark_ariane: a project that registers it by hand
-runs, but `spark-pipelines` then ends with exit code 1 (Spark 4.3). Settings that are fixed when Spark starts must not
-be in the project's file, where they stop every flow; so they are in the script.
+Spark finds the format `rocketmq` by itself, through the module pyspark_ariane: a project that registers it explicitly
+runs, but `spark-pipelines` then exits with code 1 (Spark 4.3). Settings that are fixed when Spark starts must not be in
+the project's file, where they stop every flow; so they are in the script.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ libraries:
 """)
 
 _ORDERS = Template('''\
-"""Orders from a topic, each event a row; and those that were paid, to another topic."""
+"""Orders from a topic, one row per event; and paid orders to another topic."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ spark = SparkSession.active()
 
 @dp.table
 def orders() -> DataFrame:
-    """Bodies that are no order have nulls in their columns, and their text in `body`: nothing is left out."""
+    """Bodies that are not orders have nulls in their columns, and their text in `body`: no message is dropped."""
     messages = (
         spark.readStream.format("rocketmq")
         .option("nameServer", NAME_SERVER)
@@ -65,17 +65,17 @@ GROUP BY region, currency
 
 _RUN = """\
 #!/bin/sh
-# Runs the pipeline once: each run goes on where the last one ended. More options go to spark-pipelines, for example
+# Runs the pipeline once: each run continues where the last one ended. More options go to spark-pipelines, for example
 # `./run.sh --remote sc://10.0.0.1:15002`.
 set -eu
 cd "$(dirname "$0")"
 : "${PYSPARK_PYTHON:=$(command -v python3)}"
 export PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON="${PYSPARK_DRIVER_PYTHON:-$PYSPARK_PYTHON}"
-# The Java that comes with ariane[spark], when there is no other.
+# The Java that comes with ariane[spark], if no other is installed.
 java='import os; from ariane.spark.spark_session import find_java; print(find_java(os.environ).home or "")'
 home=$("$PYSPARK_PYTHON" -c "$java")
 if [ -n "$home" ]; then export JAVA_HOME="$home"; fi
-# A catalog that outlives the run, without which the second one fails: tables that are there already.
+# A catalog that outlives the run: without it the second run fails, because its tables exist already.
 exec spark-pipelines --conf spark.sql.catalogImplementation=hive \\
     --conf spark.python.unix.domain.socket.enabled=true "$@" run
 """
@@ -90,19 +90,19 @@ over RocketMQ topics.
     ariane up --demo        # in another terminal: a broker, and orders in the topic `$topic`
     ./run.sh
 
-- `transformations/orders.py`: the topic `$topic` as a table, and those that were paid to the topic `$paid`.
-- `transformations/turnover.sql`: what they amount to. Look at it with
+- `transformations/orders.py`: the topic `$topic` as a table, and paid orders to the topic `$paid`.
+- `transformations/turnover.sql`: the sum of the orders by region. Look at it with
   `spark-sql --conf spark.sql.catalogImplementation=hive -e 'SELECT * FROM turnover'`.
-- `spark-pipeline.yml`: what belongs to the pipeline, and where its checkpoints are.
+- `spark-pipeline.yml`: the files of the pipeline, and the directory of its checkpoints.
 
-Each run reads what has come since the last one. To start anew, remove `storage`, `spark-warehouse` and `metastore_db`.
+Each run reads the messages since the last one. To start over, remove `storage`, `spark-warehouse` and `metastore_db`.
 """)
 
 
 def write_project(directory: Path, namesrv: str, topic: str = "orders", paid: str = "orders-paid") -> list[Path]:
-    """The files it wrote; SettingsError when the directory has something in it already."""
+    """The files that it wrote; SettingsError when the directory is not empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise SettingsError(f"{directory} is there already and not empty: name another directory")
+        raise SettingsError(f"{directory} exists and is not an empty directory: name another directory")
     words = {"name": directory.resolve().name, "namesrv": namesrv, "topic": topic, "paid": paid}
     words["storage"] = (directory.resolve() / "storage").as_uri()
     files = {
@@ -112,10 +112,10 @@ def write_project(directory: Path, namesrv: str, topic: str = "orders", paid: st
         "run.sh": _RUN,
         "README.md": _README.substitute(words),
     }
-    return [_written(directory / name, text) for name, text in files.items()]
+    return [_write_file(directory / name, text) for name, text in files.items()]
 
 
-def _written(path: Path, text: str) -> Path:
+def _write_file(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     if path.suffix == ".sh":

@@ -1,4 +1,10 @@
-"""One run of a pipeline, from its views to its last row."""
+"""Runs a pipeline: a batch, a stream or jobs.
+
+A stream is one query for each sink, with its own checkpoint, until all queries end or the run is stopped. Each query
+has a Python process for its source, to which Spark gives ten seconds to connect. So queries are started one after the
+other, each when the one before has finished its first micro-batch, and started again if a busy machine took longer.
+With `--once` each runs to its end before the next starts: in parallel they would only slow each other down.
+"""
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ariane.errors import SettingsError
 from ariane.spark.pipeline.checks import job_texts
-from ariane.spark.pipeline.dataframes import Output, made_views, outputs
-from ariane.spark.pipeline.functions import Connection, our_error
+from ariane.spark.pipeline.dataframes import Output, outputs, temp_views
+from ariane.spark.pipeline.functions import Connection, to_ariane_error
 from ariane.spark.pipeline.model import JobStep, Mode, Pipeline, SinkKind
 from ariane.spark.pipeline.progress import MetricsFile, Screen, SinkProgress
 
-# --- batch_run ---
-#
-# A batch: one sink after the other, with the tasks that are done shown meanwhile.
+# --- batch: one sink after the other, with a display of finished tasks ---
 
 _BATCH_POLL_S = 0.5
 
@@ -35,7 +39,7 @@ def run_batch(
     for output, state in zip(outputs, states, strict=True):
         state.state = "running"
         began = monotonic()
-        with _tasks_shown(spark, state, report):
+        with _tasks_displayed(spark, state, report):
             try:
                 state.rows_written = _write(output, screen)
             except KeyboardInterrupt:
@@ -43,13 +47,13 @@ def run_batch(
                 raise
             except Exception as error:
                 state.state = "failed"
-                raise our_error(error, f"sink {output.name} failed") from error
+                raise to_ariane_error(error, f"sink {output.name} failed") from error
         _finish(state, monotonic() - began)
         report()
 
 
 def _write(output: Output, screen: Screen) -> int | None:
-    """How many rows were written; None when Spark did not count, which it does not for a plan it has emptied."""
+    """The number of rows written; None when Spark did not count, as for a plan that it optimised to nothing."""
     if output.sink.kind is SinkKind.CONSOLE:
         output.write(output.rows, screen)
         return None
@@ -59,7 +63,7 @@ def _write(output: Output, screen: Screen) -> int | None:
 
 
 def _observed(observation: Observation) -> int | None:
-    """`get` waits for ever when the metric never comes; the future behind it says whether it is there."""
+    """`get` would wait forever for a metric that never arrives; the future behind it is completed if it has."""
     assert observation._jo is not None
     return int(observation.get["rows"]) if observation._jo.future().isCompleted() else None
 
@@ -71,18 +75,18 @@ def _finish(state: SinkProgress, seconds: float) -> None:
 
 
 @contextmanager
-def _tasks_shown(spark: SparkSession, state: SinkProgress, report: Callable[[], None]) -> Iterator[None]:
-    """Spark's calls block this thread, so another one looks."""
+def _tasks_displayed(spark: SparkSession, state: SinkProgress, report: Callable[[], None]) -> Iterator[None]:
+    """Spark's calls block this thread, so another one polls the tasks."""
     is_over = Event()
 
-    def look() -> None:
+    def poll() -> None:
         while not is_over.wait(_BATCH_POLL_S):
             tasks = _tasks(spark)
             if tasks is not None and tasks != state.tasks:
                 state.tasks = tasks
                 report()
 
-    watcher = Thread(target=look, name="pipeline-progress", daemon=True)
+    watcher = Thread(target=poll, name="pipeline-progress", daemon=True)
     watcher.start()
     try:
         yield
@@ -100,18 +104,14 @@ def _tasks(spark: SparkSession) -> tuple[int, int] | None:
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-# --- stream_run ---
-#
-# A stream: one query for each sink, with a checkpoint of its own, until all are done or somebody says stop.
-#
-# Each query has a Python process for its source, which Spark gives ten seconds to report. So queries are started one
-# after the other, each when the one before has done its first micro-batch, and tried again when a busy machine took
-# longer. With `--once` each runs to its end before the next starts: side by side they would only slow each other down.
+# --- stream ---
 
 _STREAM_POLL_S = 0.2
 _TRIES = 5
-_LATE_WORKER = "Python worker failed to connect back"
-_BATCH_END_S = 10.0  # a stop waits so long for the micro-batch that runs; the checkpoint repeats one that was cut off
+_CONNECT_ERROR = "Python worker failed to connect back"
+_BATCH_END_S = (
+    10.0  # a stop waits so long for the running micro-batch; after the next start an interrupted one is repeated
+)
 
 
 @dataclass(slots=True)
@@ -122,63 +122,63 @@ class StreamRun:
     stop: Event
     once: bool
     interval_s: float
-    _running: "list[_Running]" = field(default_factory=list)
+    _running: "list[_RunningQuery]" = field(default_factory=list)
 
     def run(self, outputs: Sequence[Output], states: Sequence[SinkProgress]) -> None:
         try:
             for output, state in zip(outputs, states, strict=True):
                 self._start(output, state)
-            while not self.stop.is_set() and any(one.is_active for one in self._running):
-                self._look()
-            self._let_batches_end()
+            while not self.stop.is_set() and any(running.is_active for running in self._running):
+                self._poll()
+            self._wait_for_batches()
         finally:
-            for one in self._running:
-                one.query.stop()
-                one.look()
-        for one in self._running:
-            one.progress.state = "stopped" if self.stop.is_set() else "done"
+            for running in self._running:
+                running.query.stop()
+                running.poll()
+        for running in self._running:
+            running.progress.state = "stopped" if self.stop.is_set() else "done"
 
     def _start(self, output: Output, state: SinkProgress) -> None:
-        """Returns when the first micro-batch is done; with `once`, when all are."""
+        """Returns after the first micro-batch; with `once`, after all."""
         for attempt in range(_TRIES):
             if self.stop.is_set():
                 return
             state.state = "starting"
             self.report()
-            one = _Running(self._query(output), state)
-            while one.is_active and not self.stop.is_set() and (self.once or not one.has_begun):
-                self._look(one)
-            if attempt == _TRIES - 1 or not one.came_late:
-                self._running.append(one)
-                self._look()
+            query = _RunningQuery(self._query(output), state)
+            while query.is_active and not self.stop.is_set() and (self.once or not query.has_begun):
+                self._poll(query)
+            if attempt == _TRIES - 1 or not query.connected_late:
+                self._running.append(query)
+                self._poll()
                 return
 
     def _query(self, output: Output) -> StreamingQuery:
         try:
             return output.start(self.pipeline, self.screen, once=self.once, interval_s=self.interval_s)
         except Exception as error:
-            raise our_error(error, f"sink {output.name} cannot start") from error
+            raise to_ariane_error(error, f"sink {output.name} cannot start") from error
 
-    def _look(self, *starting: "_Running") -> None:
-        """The failure of any query that is under way is everybody's end."""
+    def _poll(self, *starting: "_RunningQuery") -> None:
+        """Raises the error of any query that failed, which ends all of them."""
         self.stop.wait(_STREAM_POLL_S)
-        news = [one.look() for one in (*self._running, *starting)]
-        for one in self._running:
-            one.raise_failure()
-        if any(news):
+        has_news = [query.poll() for query in (*self._running, *starting)]
+        for query in self._running:
+            query.raise_failure()
+        if any(has_news):
             self.report()
 
-    def _let_batches_end(self) -> None:
-        """A micro-batch that runs may end, so that the next start need not repeat it."""
+    def _wait_for_batches(self) -> None:
+        """Lets running micro-batches finish, so that the next start need not repeat them."""
         limit = monotonic() + _BATCH_END_S
-        busy = [one for one in self._running if one.is_in_batch]
+        busy = [query for query in self._running if query.is_in_batch]
         while busy and monotonic() < limit:
             Event().wait(_STREAM_POLL_S)
-            busy = [one for one in busy if not one.look() and one.is_in_batch]
+            busy = [query for query in busy if not query.poll() and query.is_in_batch]
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningQuery:
     query: StreamingQuery
     progress: SinkProgress
     _seen: set[str] = field(default_factory=set)
@@ -196,31 +196,29 @@ class _Running:
         return bool(self._seen)
 
     @property
-    def came_late(self) -> bool:
-        """Whether it ended only because the process of its source did not report in time."""
-        return not self.query.isActive and _LATE_WORKER in str(self.query.exception() or "")
+    def connected_late(self) -> bool:
+        """Whether it ended only because the process of its source did not connect in time."""
+        return not self.query.isActive and _CONNECT_ERROR in str(self.query.exception() or "")
 
-    def look(self) -> bool:
-        """Whether there was news."""
+    def poll(self) -> bool:
+        """Adds new progress events; whether there were any."""
         events = self.query.recentProgress
-        fresh = [event for event in events if f"{event['batchId']} {event['timestamp']}" not in self._seen]
-        for event in fresh:
+        new = [event for event in events if f"{event['batchId']} {event['timestamp']}" not in self._seen]
+        for event in new:
             self._seen.add(f"{event['batchId']} {event['timestamp']}")
             self.progress.add(event)
-        return bool(fresh)
+        return bool(new)
 
     def raise_failure(self) -> None:
         error = self.query.exception()
         if error is not None:
             self.progress.state = "failed"
-            raise our_error(error, f"sink {self.progress.name} failed") from error
+            raise to_ariane_error(error, f"sink {self.progress.name} failed") from error
         if not self.query.isActive:
             self.progress.state = "done"
 
 
-# --- jobs_run ---
-#
-# Jobs: archive, replay and rebuild, which are programs of their own and tell how far they are.
+# --- jobs: archive, replay and rebuild, which report their own progress ---
 
 Job = Callable[[SparkSession, Mapping[str, str], Callable[[dict[str, object]], None]], dict[str, object]]
 
@@ -237,14 +235,14 @@ def run_jobs(
         report()
         began = monotonic()
         try:
-            told = find_job(pipeline, job)(spark, job_texts(job, connection), _teller(state, report))
+            facts = find_job(pipeline, job)(spark, job_texts(job, connection), _job_callback(state, report))
         except KeyboardInterrupt:
             state.state = "stopped"
             raise
         except Exception as error:
             state.state = "failed"
-            raise our_error(error, f"job {job.name} failed") from error
-        _note(state, told)
+            raise to_ariane_error(error, f"job {job.name} failed") from error
+        _update(state, facts)
         state.state, state.batch_s = "done", monotonic() - began
         report()
 
@@ -253,27 +251,27 @@ def find_job(pipeline: Pipeline, job: JobStep) -> Job:
     try:
         module: Any = importlib.import_module(f"ariane.spark.jobs.{job.job}")
     except ImportError as error:
-        raise SettingsError(f"{pipeline.place(job.line)}: job {job.job} is not installed: {error}") from None
+        raise SettingsError(f"{pipeline.location(job.line)}: job {job.job} is not installed: {error}") from None
     run: Job = module.run
     return run
 
 
-def _teller(state: SinkProgress, report: Callable[[], None]) -> Callable[[dict[str, object]], None]:
-    def tell(facts: dict[str, object]) -> None:
-        _note(state, facts)
+def _job_callback(state: SinkProgress, report: Callable[[], None]) -> Callable[[dict[str, object]], None]:
+    def callback(facts: dict[str, object]) -> None:
+        _update(state, facts)
         report()
 
-    return tell
+    return callback
 
 
-def _note(state: SinkProgress, facts: Mapping[str, object]) -> None:
+def _update(state: SinkProgress, facts: Mapping[str, object]) -> None:
     state.facts.update(facts)
     rows = facts.get("rows")
     if isinstance(rows, int):
         state.rows_written = rows
 
 
-# ---
+# --- runs ---
 
 
 @dataclass(slots=True)
@@ -282,13 +280,13 @@ class PipelineRun:
     connection: Connection
     screen: Screen
     stop: Event
-    """Set by somebody else to end a stream."""
+    """Set from outside to end a stream."""
     once: bool = False
     metrics: MetricsFile | None = None
     interval_s: float | None = None
 
     def run(self, spark: SparkSession) -> list[SinkProgress]:
-        """How far each sink came; raises an ArianeError for whatever failed, after the metrics have been written."""
+        """The progress of each sink; raises an ArianeError if one failed, after the metrics have been written."""
         states: list[SinkProgress] = []
         try:
             self._run(spark, states)
@@ -304,14 +302,14 @@ class PipelineRun:
             states += [SinkProgress(job.name) for job in self.pipeline.jobs]
             run_jobs(spark, self.pipeline, self.connection, report, states)
             return
-        with made_views(spark, self.pipeline, self.connection) as views:
-            made = outputs(self.pipeline, views, self.connection)
-            states += [SinkProgress(one.name, one.is_dead_letters) for one in made]
+        with temp_views(spark, self.pipeline, self.connection) as views:
+            sinks = outputs(self.pipeline, views, self.connection)
+            states += [SinkProgress(output.name, output.is_dead_letters) for output in sinks]
             if self.pipeline.mode is Mode.BATCH:
-                run_batch(spark, made, self.screen, report, states)
+                run_batch(spark, sinks, self.screen, report, states)
             else:
                 interval_s = self.pipeline.interval_s if self.interval_s is None else self.interval_s
-                StreamRun(self.pipeline, self.screen, report, self.stop, self.once, interval_s).run(made, states)
+                StreamRun(self.pipeline, self.screen, report, self.stop, self.once, interval_s).run(sinks, states)
 
     def _reporter(self, states: Sequence[SinkProgress]) -> Callable[[], None]:
         return lambda: self._report(states, "running")
