@@ -1,4 +1,4 @@
-"""Queues and index made by Spark tasks: the bytes that the broker wrote."""
+"""The Spark job `rebuild`: its queues and index are byte for byte those that the broker wrote."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ariane.clock import Clock
 from ariane.errors import ArianeError, SettingsError, StoreInUse, StoreMismatch
 from ariane.spark.jobs import rebuild
-from ariane.spark.jobs.rebuild import put_in_place
+from ariane.spark.jobs.rebuild import replace_directory
 from ariane.store.commit_log.scan import list_files, walk_files
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
@@ -27,17 +27,17 @@ def content(directory: Path) -> dict[Path, bytes]:
 
 
 def index(layout: Layout) -> list[bytes]:
-    """Files are named by the time of their making."""
+    """The contents in the order of the names, which are the times of creation."""
     return [data for _, data in sorted(content(layout.index).items())]
 
 
 def run(spark: SparkSession, layout: Layout, **options: Any) -> dict[str, object]:
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    return rebuild.run(spark, {"storePath": str(layout.root), **texts}, lambda told: None)
+    return rebuild.run(spark, {"storePath": str(layout.root), **texts}, lambda progress: None)
 
 
-def by_one_process(layout: Layout, copy: Path) -> Layout:
-    """What `ariane store rebuild` makes of a copy."""
+def rebuilt_in_one_process(layout: Layout, copy: Path) -> Layout:
+    """A copy of the store, rebuilt as `ariane store rebuild` does."""
     shutil.copytree(layout.root, copy)
     peer = Layout.under(copy)
     rebuild_store(
@@ -63,13 +63,15 @@ def test_rebuilt_queues_and_index_are_byte_for_byte_apaches(spark: SparkSession,
     assert sorted(path.name for path in layout.root.iterdir() if path.suffix) == ["consumequeue.old", "index.old"]
 
 
-def test_a_store_of_ours_is_rebuilt_from_stretches_that_begin_anywhere(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_written_by_ariane_is_rebuilt_from_spans_that_begin_anywhere(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     settings = small(tmp_path / "store", segment_bytes=32 * 1024, index_entries=100)
     store = MessageStore.open(settings, Clock(), HOST)
     for number in range(300):
         key, tag = f"größe-{number % 70}", "ABÄ"[number % 3]
         topic = "orders" if number % 4 else f"topic-{number % 5}"
-        # A body that holds a record of its own misleads no task.
+        # A body that contains a record must not mislead a task.
         body = bytes(store.components.commit_log.read(0, 200) or b"") if number % 50 == 7 else b"%d" % number * 30
         put(store, draft(body, topic, number % 3, key, tag))
     store.close()
@@ -83,14 +85,14 @@ def test_a_store_of_ours_is_rebuilt_from_stretches_that_begin_anywhere(spark: Sp
     assert sorted(path.name for path in new.root.iterdir()) == ["consumequeue", "index"]
 
 
-def test_a_damaged_log_gives_what_one_process_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_log_is_rebuilt_as_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     first = layout.commit_log / "00000000000000000000"
-    overwrite(first, 266, b"\xff")  # properties that are no text
+    overwrite(first, 266, b"\xff")  # properties that are not UTF-8
     for number, offset in enumerate(_record_offsets(layout)[10:400:40]):
         flip(first, offset + (0, 91, 30)[number % 3], bit=2)  # a size, a body, a position
     (layout.queue("GoldenNormal", 0) / "00000000000000000000").unlink()
-    peer = by_one_process(layout, tmp_path / "peer")
+    peer = rebuilt_in_one_process(layout, tmp_path / "peer")
     run(spark, layout, discardOld=True, maxBytesPerPartition=65536)
     assert content(layout.consume_queues) == content(peer.consume_queues)
     assert index(layout) == index(peer)
@@ -100,23 +102,23 @@ def test_a_damaged_log_gives_what_one_process_makes_of_it(spark: SparkSession, t
 def test_a_log_that_lost_its_first_file_gives_queues_with_fillers(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("killed", tmp_path)
     (layout.commit_log / "00000000000000000000").unlink()
-    peer = by_one_process(layout, tmp_path / "peer")
+    peer = rebuilt_in_one_process(layout, tmp_path / "peer")
     run(spark, layout, queues=True, index=False)
     assert content(layout.consume_queues) == content(peer.consume_queues)
     assert not (layout.root / "index.old").exists()
 
 
-def test_a_rebuild_that_fails_or_was_killed_leaves_the_store_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rebuild_that_fails_or_is_killed_leaves_the_store_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     before = content(layout.root)
 
-    def fail(told: dict[str, object]) -> None:
+    def fail(progress: dict[str, object]) -> None:
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
         rebuild.run(spark, {"storePath": str(layout.root)}, fail)
     assert content(layout.root) == {Path("lock"): b"lock", **before}
-    for left in ("consumequeue.new", "rebuild.work"):  # by one that could not tidy up
+    for left in ("consumequeue.new", "rebuild.work"):  # left by a rebuild that was killed
         (layout.root / left).mkdir()
         (layout.root / left / "half").write_bytes(b"half")
     run(spark, layout, discardOld=True)
@@ -124,34 +126,34 @@ def test_a_rebuild_that_fails_or_was_killed_leaves_the_store_as_it_was(spark: Sp
     assert not [path for path in layout.root.iterdir() if path.suffix]
 
 
-def test_an_exchange_is_one_step_and_keeps_both(tmp_path: Path) -> None:
-    new, place = tmp_path / "new", tmp_path / "place"
-    for path in (new, place):
+def test_directories_are_exchanged_in_one_step_and_both_are_kept(tmp_path: Path) -> None:
+    new, target = tmp_path / "new", tmp_path / "target"
+    for path in (new, target):
         path.mkdir()
         (path / path.name).touch()
-    assert put_in_place(new, place)
-    assert (place / "new").exists()
-    assert (new / "place").exists()
-    assert not put_in_place(new, tmp_path / "other")
+    assert replace_directory(new, target)
+    assert (target / "new").exists()
+    assert (new / "target").exists()
+    assert not replace_directory(new, tmp_path / "other")
 
 
-def test_what_cannot_be_rebuilt_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rebuild_that_is_not_possible_is_refused_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     with held_by_another_process(layout.lock), pytest.raises(StoreInUse):
         run(spark, layout)
     (layout.root / "index.old").mkdir()
-    faults: list[tuple[type[ArianeError], str, dict[str, object]]] = [
+    cases: list[tuple[type[ArianeError], str, dict[str, object]]] = [
         (StoreMismatch, "earlier rebuild", {}),
-        (StoreMismatch, "there already", {"targetPath": layout.root}),
+        (StoreMismatch, "already exists", {"targetPath": layout.root}),
         (StoreMismatch, "is not there", {"storePath": tmp_path / "nothing"}),
         (SettingsError, "nothing to rebuild", {"queues": False, "index": False}),
         (SettingsError, "did you mean storePath", {"storePth": "x"}),
     ]
-    for kind, told, options in faults:
-        with pytest.raises(kind, match=told):
+    for kind, reason, options in cases:
+        with pytest.raises(kind, match=reason):
             run(spark, layout, **options)
     with pytest.raises(SettingsError, match="needs the option storePath"):
-        rebuild.run(spark, {}, lambda told: None)
+        rebuild.run(spark, {}, lambda progress: None)
 
 
 def _record_offsets(layout: Layout) -> list[int]:

@@ -1,11 +1,12 @@
-"""Consume queues and index of a whole store made anew from its commit log by many tasks: the bytes of a broker.
+"""The Spark job `rebuild`: writes the consume queues and the index of a store again, from its commit log.
 
-    log        │ stretch │ stretch │ stretch │ ...        tasks: records to entries and index rows, in scratch files
-    scratch      └────────────┬─────────┘                  driver: do the stretches join? which queue is where?
-    new ones     queue  queue  queue   index               tasks: a file, or some queues, each
-    the store  <── exchanged for the old ones, in one step
+    log        │ span │ span │ span │ ...        tasks: records to queue entries and index rows, in scratch files
+    scratch      └────────┬──────┘               driver: are the spans contiguous? where are the entries of each queue?
+    new files    queue  queue  queue   index     tasks: each writes an index file, or some queues
+    the store  <── exchanged for the old directories, each in one step
 
-`ariane store rebuild` does the same in one process. Neither runs on a store that is in use.
+The files are byte for byte those that a broker writes. `ariane store rebuild` does the same in one process. Neither
+runs on a store that is in use.
 """
 
 import ctypes
@@ -26,15 +27,15 @@ from ariane.errors import StoreError, StoreMismatch
 from ariane.model.ids import topic_name_problem
 from ariane.model.system_topics import parse_levels
 from ariane.spark.jobs.rebuild_tasks import (
-    IndexWork,
+    IndexFileTask,
     LogSpan,
-    Place,
-    QueueWork,
+    QueueTask,
     ScanSettings,
+    ScratchRange,
     Target,
-    index_works,
-    scan_stretch,
-    write_one,
+    plan_index_files,
+    run_write_task,
+    scan_span,
 )
 from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.options.base import read_options
@@ -49,65 +50,31 @@ from ariane.store.offline.verify import log_files
 from ariane.store.offline.verify_report import infer_file_sizes
 from ariane.store.settings import StoreSettings
 
-# --- rebuild_swap ---
-#
-# A new directory in the place of an old one, in one step: at no time is there none, whenever the process is killed.
-#
-# Linux can exchange two names. Two renames would leave a moment without queues, and a broker that starts then believes
-# its checkpoint and gives no message.
+_CONNECTION = frozenset({"nameserver", "namesrvaddr", "accesskey", "secretkey", "securitytoken", "usetls"})
+"""A pipeline passes these options to every job. This job uses no connection and ignores them."""
+_GROUPS_PER_CORE = 4
+
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def put_in_place(new: Path, place: Path) -> bool:
-    """Whether there was an old one, which then has the name of the new one."""
-    if not place.exists():
-        new.rename(place)
-        RealDisk().sync_directory(place.parent)
-        return False
-    _exchange(new, place)
-    RealDisk().sync_directory(place.parent)
-    return True
-
-
-def _exchange(one: Path, other: Path) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "renameat2"):
-        raise _cannot(one, errno.ENOSYS)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
-        raise _cannot(one, ctypes.get_errno())
-
-
-def _cannot(path: Path, number: int) -> StoreError:
-    return StoreError(
-        f"{path.parent}: this file system cannot exchange two directories in one step ({os.strerror(number)}). Rebuild "
-        "with targetPath into a new directory, and move it while no broker runs"
-    )
-
-
-# ---
-
-_CONNECTION = frozenset({"nameserver", "namesrvaddr", "accesskey", "secretkey", "securitytoken", "usetls"})
-"""A pipeline hands them to every job; this one asks nobody."""
-_GROUPS_PER_CORE = 4
-
-
 def run(spark: SparkSession, options: Mapping[str, str], progress: Progress) -> dict[str, object]:
-    """`records` of the log, and `queues`, `queue_entries`, `index_files` and `index_entries` that came out."""
-    wanted = read_options(RebuildOptions, options, other=_CONNECTION)
-    layout = Layout.under(Path(wanted.store_path).absolute())
-    log_files(RealDisk(), layout)  # no lock is left behind where there is no store
+    """Returns the number of `records` in the log, and of the `queues`, `queue_entries`, `index_files` and
+    `index_entries` that were written."""
+    rebuild = read_options(RebuildOptions, options, other=_CONNECTION)
+    layout = Layout.under(Path(rebuild.store_path).absolute())
+    log_files(RealDisk(), layout)  # raises if there is no store, before a lock file is made
     with locked(layout.lock):
-        return _Rebuild(spark, layout, wanted, progress).run()
+        return _Rebuild(spark, layout, rebuild, progress).run()
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What all stretches gave."""
+class _ScanResult:
+    """The result of the scan of all log spans."""
 
     records: int
-    queues: list[QueueWork]
+    queues: list[QueueTask]
     index_rows: list[int]
 
 
@@ -129,36 +96,38 @@ class _Rebuild:
         try:
             for directory in (self._scratch, self._target.consume_queues, self._target.index):
                 directory.mkdir(parents=True)
-            found = self._scan(settings)
-            self._progress({"rows": found.records})
-            written = self._write(settings, found)
+            scan = self._scan(settings)
+            self._progress({"rows": scan.records})
+            written = self._write(settings, scan)
             self._put_in_place()
         finally:
             self._clear()
-        return {"rows": found.records, "records": found.records, **written}
+        return {"rows": scan.records, "records": scan.records, **written}
 
     @property
-    def _wanted(self) -> list[tuple[Path, Path]]:
-        """Each new directory, and the place for it."""
+    def _directories(self) -> list[tuple[Path, Path]]:
+        """Each directory to rebuild: where it is written, and its final path."""
         both = (
             (self._options.queues, self._target.consume_queues, self._final.consume_queues),
             (self._options.index, self._target.index, self._final.index),
         )
-        return [(new, place) for is_wanted, new, place in both if is_wanted]
+        return [(new, final) for is_selected, new, final in both if is_selected]
 
     def _check_target(self) -> None:
-        for _, place in self._wanted:
-            if self._options.target_path is not None and place.exists():
-                raise StoreMismatch(f"{place} is there already: give a targetPath that has none")
-            if old_of(place).exists() and not self._options.discard_old:
-                raise StoreMismatch(f"{old_of(place)} is there from an earlier rebuild: remove it, or say discardOld")
+        for _, final in self._directories:
+            if self._options.target_path is not None and final.exists():
+                raise StoreMismatch(f"{final} already exists: give a targetPath without it")
+            if old_of(final).exists() and not self._options.discard_old:
+                raise StoreMismatch(
+                    f"{old_of(final)} is left from an earlier rebuild: remove it, or set discardOld=true"
+                )
 
     def _settings(self) -> StoreSettings:
         options = self._options
         settings = infer_file_sizes(RealDisk(), self._layout, index_slots=options.index_slots, with_index=options.index)
-        whole = -(-settings.queue_segment_bytes // ENTRY_BYTES) * ENTRY_BYTES
+        whole_entries = -(-settings.queue_segment_bytes // ENTRY_BYTES) * ENTRY_BYTES
         levels = options.delay_levels or settings.message_delay_levels
-        return replace(settings, queue_segment_bytes=whole, message_delay_levels=levels)
+        return replace(settings, queue_segment_bytes=whole_entries, message_delay_levels=levels)
 
     def _clear(self) -> None:
         for path in (self._scratch, self._target.consume_queues, self._target.index):
@@ -166,48 +135,52 @@ class _Rebuild:
 
     # --- reading the log --------------------------------------------------------------------------------------------
 
-    def _scan(self, settings: StoreSettings) -> _Found:
+    def _scan(self, settings: StoreSettings) -> _ScanResult:
         levels = parse_levels(settings.message_delay_levels)
-        work = partial(scan_stretch, ScanSettings(str(self._scratch), self._options.index, levels))
-        stretches = list(_stretches(log_files(RealDisk(), self._layout), self._options.bytes_per_task))
-        responses = run_tasks(self._spark, work, stretches)
-        for again in _not_joined(stretches, responses):
-            responses[again.number] = run_tasks(self._spark, work, [again])[0]
-        queues = _queue_works(responses) if self._options.queues else []
-        return _Found(sum(one["records"] for one in responses), queues, [one["index_rows"] for one in responses])
+        task = partial(scan_span, ScanSettings(str(self._scratch), self._options.index, levels))
+        spans = list(_log_spans(log_files(RealDisk(), self._layout), self._options.bytes_per_task))
+        responses = run_tasks(self._spark, task, spans)
+        for misaligned in _misaligned(spans, responses):
+            responses[misaligned.number] = run_tasks(self._spark, task, [misaligned])[0]
+        queues = _queue_tasks(responses) if self._options.queues else []
+        records = sum(response["records"] for response in responses)
+        return _ScanResult(records, queues, [response["index_rows"] for response in responses])
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _write(self, settings: StoreSettings, found: _Found) -> dict[str, object]:
-        indexes: list[IndexWork] = []
+    def _write(self, settings: StoreSettings, scan: _ScanResult) -> dict[str, object]:
+        index_files: list[IndexFileTask] = []
         if self._options.index:
-            shape = settings.index_slots, settings.index_entries
-            indexes = list(index_works(found.index_rows, *shape, _index_names()))
-        groups = _groups(found.queues, _GROUPS_PER_CORE * cores(self._spark))
-        pieces: list[list[QueueWork] | IndexWork] = [*indexes, *groups]  # the index takes longest, so it begins first
+            capacity = settings.index_slots, settings.index_entries
+            index_files = list(plan_index_files(scan.index_rows, *capacity, _index_names()))
+        groups = _groups(scan.queues, _GROUPS_PER_CORE * cores(self._spark))
+        tasks: list[list[QueueTask] | IndexFileTask] = [
+            *index_files,
+            *groups,
+        ]  # the index takes longest: start it first
         target = Target(
             str(self._target.root), str(self._target.commit_log), str(self._scratch), settings.queue_segment_bytes
         )
-        counts = run_tasks(self._spark, partial(write_one, target), pieces)
+        counts = run_tasks(self._spark, partial(run_write_task, target), tasks)
         return {
-            "queues": len(found.queues),
-            "queue_entries": sum(counts[len(indexes) :]),
-            "index_files": len(indexes),
-            "index_entries": sum(counts[: len(indexes)]),
+            "queues": len(scan.queues),
+            "queue_entries": sum(counts[len(index_files) :]),
+            "index_files": len(index_files),
+            "index_entries": sum(counts[: len(index_files)]),
         }
 
     def _put_in_place(self) -> None:
-        for new, place in self._wanted:
+        for new, final in self._directories:
             RealDisk().sync_directory(new)
-            old = old_of(place)
-            if put_in_place(new, place):
+            old = old_of(final)
+            if replace_directory(new, final):
                 shutil.rmtree(old, ignore_errors=True)
                 new.rename(old)
             if self._options.discard_old:
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def _stretches(files: list[DataFile], bytes_each: int) -> Iterator[LogSpan]:
+def _log_spans(files: list[DataFile], bytes_each: int) -> Iterator[LogSpan]:
     numbers = count()
     for file in files:
         end = _data_end(file)
@@ -216,20 +189,21 @@ def _stretches(files: list[DataFile], bytes_each: int) -> Iterator[LogSpan]:
             yield LogSpan(next(numbers), str(file.path), file.base, begin, stop, is_aligned=begin == 0)
 
 
-def _not_joined(stretches: list[LogSpan], responses: list[dict[str, Any]]) -> Iterator[LogSpan]:
-    """The stretches that did not begin where the one before ended, to be read again from there.
+def _misaligned(spans: list[LogSpan], responses: list[dict[str, Any]]) -> Iterator[LogSpan]:
+    """The spans that did not begin where the one before ended, to be read again from there.
 
-    `answers` are looked at one by one: reading one again may move the end on which the next one depends.
+    Lazily, because the caller replaces responses in between: reading a span again may move its end, where the next
+    one has to begin.
     """
-    for stretch in stretches:
-        if not stretch.is_aligned:
-            begin = responses[stretch.number - 1]["stop"]
-            if responses[stretch.number]["first"] != begin:
-                yield replace(stretch, begin=begin, end=max(begin, stretch.end), is_aligned=True)
+    for span in spans:
+        if not span.is_aligned:
+            begin = responses[span.number - 1]["stop"]
+            if responses[span.number]["first"] != begin:
+                yield replace(span, begin=begin, end=max(begin, span.end), is_aligned=True)
 
 
 def _data_end(file: DataFile) -> int:
-    """Behind it there is only a hole: a file is made with its full size, and written bit by bit."""
+    """Where the data of the file ends. A file is created with its full size as a hole, and then filled."""
     descriptor = os.open(file.path, os.O_RDONLY)
     end = 0
     try:
@@ -242,25 +216,26 @@ def _data_end(file: DataFile) -> int:
     return min(end, file.size)
 
 
-def _queue_works(responses: list[dict[str, Any]]) -> list[QueueWork]:
-    """What each queue is made of, in the order of the log. Names that no broker makes a directory of are left out."""
-    known: dict[tuple[str, int], QueueWork] = {}
-    for stretch, response in enumerate(responses):
+def _queue_tasks(responses: list[dict[str, Any]]) -> list[QueueTask]:
+    """The scratch ranges of each queue, in the order of the log. Topics whose names a broker does not accept are left
+    out."""
+    tasks: dict[tuple[str, int], QueueTask] = {}
+    for span, response in enumerate(responses):
         for topic, queue_id, at, entries, first, in_order in response["queues"]:
             if topic_name_problem(topic) is not None or queue_id < 0:
                 continue
-            before = known.get((topic, queue_id)) or QueueWork(topic, queue_id, first, first >= 0, ())
-            known[topic, queue_id] = replace(
+            before = tasks.get((topic, queue_id)) or QueueTask(topic, queue_id, first, first >= 0, ())
+            tasks[topic, queue_id] = replace(
                 before,
-                is_plain=before.is_plain and in_order and first == before.first + before.entries,
-                places=(*before.places, Place(stretch, at, entries)),
+                is_consecutive=before.is_consecutive and in_order and first == before.first + before.entries,
+                ranges=(*before.ranges, ScratchRange(span, at, entries)),
             )
-    return list(known.values())
+    return list(tasks.values())
 
 
-def _groups(queues: list[QueueWork], number: int) -> list[list[QueueWork]]:
-    """Queues dealt out by size, the largest first."""
-    groups: list[list[QueueWork]] = [[] for _ in range(min(number, len(queues)))]
+def _groups(queues: list[QueueTask], number: int) -> list[list[QueueTask]]:
+    """Queues distributed by size, the largest first."""
+    groups: list[list[QueueTask]] = [[] for _ in range(min(number, len(queues)))]
     sizes = [0] * len(groups)
     for queue in sorted(queues, key=lambda queue: -queue.entries):
         least = sizes.index(min(sizes))
@@ -270,6 +245,40 @@ def _groups(queues: list[QueueWork], number: int) -> list[list[QueueWork]]:
 
 
 def _index_names() -> Iterator[str]:
-    """Local time, as a broker names them, each behind the one before."""
+    """Local time, as in a broker, counted up by 1 ms for each file."""
     first = int(datetime.now().strftime("%Y%m%d%H%M%S%f")[:17])
     return (f"{number:017d}" for number in count(first))
+
+
+# --- putting the new directories in place ---
+
+
+def replace_directory(new: Path, target: Path) -> bool:
+    """Puts `new` in the place of `target`, atomically; if there was a `target`, it gets the name of `new`. Returns
+    whether there was one.
+
+    Two renames would leave a moment without queues, and a broker that starts then would trust its checkpoint and
+    deliver no message. Linux can exchange two names in one step, so a kill at any time leaves one of the two there.
+    """
+    has_old = target.exists()
+    if has_old:
+        _exchange(new, target)
+    else:
+        new.rename(target)
+    RealDisk().sync_directory(target.parent)
+    return has_old
+
+
+def _exchange(new: Path, target: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        raise _cannot_exchange(new, errno.ENOSYS)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE):
+        raise _cannot_exchange(new, ctypes.get_errno())
+
+
+def _cannot_exchange(path: Path, number: int) -> StoreError:
+    return StoreError(
+        f"{path.parent}: this file system cannot exchange two directories in one step ({os.strerror(number)}). Rebuild "
+        "with targetPath into a new directory, and move it while no broker runs"
+    )
