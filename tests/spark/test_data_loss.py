@@ -130,7 +130,7 @@ def test_retention_under_a_running_stream_stops_it_or_is_left_out(
             rows.goes_on.set()
             if fails:
                 gone = rf"messages 100 to 199 are gone, 100 in number \(the queue now has {first} to {_MESSAGES}\)"
-                with pytest.raises(PySparkException, match=rf"(?s){gone}.*set it to false to go on without"):
+                with pytest.raises(PySparkException, match=rf"(?s){gone}.*set it to false to continue without"):
                     query.awaitTermination(PATIENCE_S)
             else:
                 until(lambda: numbers(rows.bodies)[-1] == _MESSAGES - 1, query)

@@ -123,7 +123,7 @@ def test_spark_gives_no_answer_from_a_damaged_store_and_names_the_engine_that_do
     overwrite(next((root / "commitlog").iterdir()), places[3] + 4, b"\0\0\0\0")  # the magic number of one record
     asked = SqlCommand(capsys, "spark", "select count(*) from orders", "--store", str(root))
     assert (asked.status, asked.out) == (1, "")
-    assert f"at {places[3]} are no message that can be read" in asked.err
+    assert f"at {places[3]} are not a readable message" in asked.err
     assert asked.err.endswith("--engine duckdb gives it without them, and says so\n")
     assert asked.err.count("\n") == 1
 

@@ -4,7 +4,7 @@
     spark = session()
     spark.read.format("rocketmq").option("topic", "orders").load().show()
 
-This package is imported by every Spark driver that looks for data sources, so it imports nothing heavy by itself.
+Every Spark driver that looks for data sources imports this package, so it imports nothing heavy itself.
 """
 
 from typing import TYPE_CHECKING, Any

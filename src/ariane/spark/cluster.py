@@ -1,4 +1,4 @@
-"""The cluster as drivers and tasks see it: routes from the nameservers, queue ends and group offsets from brokers."""
+"""Blocking access to a cluster for drivers and tasks: routes, end offsets of queues and group offsets, with retries."""
 
 import difflib
 import os
@@ -25,15 +25,14 @@ from ariane.wire.frame import Command
 from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetConsumerOffset, SearchOffset, UpdateConsumerOffset
 from ariane.wire.requests.topics import GetCluster, GetRoute, GetTopicStats, ListTopics
 
-# --- calls ---
-#
-# Typed calls over blocking sockets, signed, with one connection to each address.
-
 A = TypeVar("A", bound=Response)
 
 
 class Calls:
-    """Not for two threads at a time. After a fork the child opens connections of its own."""
+    """Typed calls over blocking sockets, signed if there are credentials, with one connection to each address.
+
+    Not thread-safe. After a fork the child opens new connections.
+    """
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -46,41 +45,42 @@ class Calls:
         return read_response(request, self.connection(address).call(self.command(request), timeout_s))
 
     def call_all(self, address: str, requests: Sequence[Request[A]], timeout_s: float | None = None) -> list[Command]:
-        """The raw answers: each may be a refusal, and the caller reads them one by one with `read_response`."""
+        """The raw responses: each may be an error, and the caller reads them one by one with `read_response`."""
         return self.connection(address).call_all([self.command(request) for request in requests], timeout_s)
 
     def call_everywhere(
-        self, asks: Mapping[str, Sequence[Request[Any]]], timeout_s: float | None = None
+        self, requests: Mapping[str, Sequence[Request[Any]]], timeout_s: float | None = None
     ) -> dict[str, list[Command] | TransportError]:
-        """For each address the raw answers, or what is wrong there. All of them work at the same time."""
+        """For each address the raw responses, or the error. All servers work at the same time."""
         posted: dict[str, tuple[BlockingConnection, list[int]]] = {}
-        outcomes: dict[str, list[Command] | TransportError] = {}
-        for address, requests in asks.items():
+        responses: dict[str, list[Command] | TransportError] = {}
+        for address, of_address in requests.items():
             try:
                 connection = self.connection(address)
-                posted[address] = connection, connection.send_all([self.command(one) for one in requests])
+                posted[address] = connection, connection.send_all([self.command(request) for request in of_address])
             except TransportError as error:
-                outcomes[address] = error
+                responses[address] = error
         for address, (connection, opaques) in posted.items():
             try:
-                outcomes[address] = connection.receive(opaques, timeout_s)
+                responses[address] = connection.receive(opaques, timeout_s)
             except TransportError as error:
-                outcomes[address] = error
-        return outcomes
+                responses[address] = error
+        return responses
 
     def connection(self, address: str) -> BlockingConnection:
-        if os.getpid() != self._pid:  # a child shares its parent's sockets: the two would read each other's answers
+        if os.getpid() != self._pid:  # a child shares the sockets of its parent: each would read the other's responses
             self._connections, self._pid = {}, os.getpid()
-        known = self._connections.get(address)
-        if known is not None and known.is_stale:
-            known.close()
-        if known is None or not known.is_open:
-            known = self._connections[address] = BlockingConnection.open(address, self.settings.transport, self._tls)
-        return known
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_stale:
+            connection.close()
+        if connection is None or not connection.is_open:
+            connection = BlockingConnection.open(address, self.settings.transport, self._tls)
+            self._connections[address] = connection
+        return connection
 
     @property
     def signs(self) -> bool:
-        """Whether each request has a signature of its own."""
+        """Whether each request has its own signature."""
         return self._signer is not None
 
     def command(self, request: Request[Any]) -> Command:
@@ -105,13 +105,11 @@ def _tls(settings: ClientTlsSettings) -> ssl.SSLContext | None:
     return context
 
 
-# ---
-
 T = TypeVar("T")
 
 
 class Ends(NamedTuple):
-    """The first offset that is still there, and the one that the next message will get."""
+    """The first offset that still exists, and the one that the next message will get."""
 
     first: int
     next: int
@@ -119,7 +117,7 @@ class Ends(NamedTuple):
 
 @lru_cache(maxsize=16)
 def cluster_for(settings: ClientSettings) -> "Cluster":
-    """Workers of Spark live on from task to task, and so do their connections."""
+    """Cached: Spark reuses its workers for many tasks, so they can reuse their connections."""
     return Cluster(settings)
 
 
@@ -133,24 +131,24 @@ class Cluster:
 
     # --- nameservers ------------------------------------------------------------------------------------------------
 
-    def ask_nameserver(self, request: Request[A]) -> A:
-        silent = []
+    def call_nameserver(self, request: Request[A]) -> A:
+        errors = []
         for address in list(self._nameservers):
             try:
                 return self.calls.call(address, request, self._timeout_s)
             except TransportError as error:
-                silent.append(str(error))
+                errors.append(str(error))
                 self._nameservers.append(self._nameservers.pop(0))
         raise NoRoute(
-            f"no nameserver answers ({'; '.join(silent)}): start one, for example with `ariane up`, or correct "
+            f"no nameserver answers ({'; '.join(errors)}): start one, for example with `ariane up`, or correct "
             "the option nameServer"
         )
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRoute:
-        """What was known stays known when the nameserver has forgotten it: it may have just started."""
+        """Keeps a known route if the nameserver does not have it: it may have just started."""
         if fresh or topic not in self._routes:
             try:
-                route = self.ask_nameserver(GetRoute(topic, accept_standard_json_only=True)).body
+                route = self.call_nameserver(GetRoute(topic, accept_standard_json_only=True)).body
             except RequestFailed as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
@@ -163,8 +161,8 @@ class Cluster:
 
     def _no_route(self, topic: str) -> NoRoute:
         try:
-            similar = difflib.get_close_matches(topic, self.ask_nameserver(ListTopics()).body.topic_list, n=3)
-        except ArianeError:  # only a hint is lost
+            similar = difflib.get_close_matches(topic, self.call_nameserver(ListTopics()).body.topic_list, n=3)
+        except ArianeError:  # the error is reported without the hint
             similar = []
         hint = f"; similar topics: {', '.join(similar)}" if similar else ""
         return NoRoute(
@@ -173,8 +171,8 @@ class Cluster:
         )
 
     def topics_matching(self, pattern: re.Pattern[str]) -> list[str]:
-        """Retry and dead letter topics only when the pattern names them: nobody means them by `.*`."""
-        names = self.ask_nameserver(ListTopics()).body.topic_list
+        """Includes retry and dead letter topics only if the pattern names them: `.*` does not mean them."""
+        names = self.call_nameserver(ListTopics()).body.topic_list
         special = () if "%" in pattern.pattern else (RETRY_PREFIX, DEAD_LETTER_PREFIX)
         return sorted(name for name in names if pattern.fullmatch(name) and not name.startswith(special))
 
@@ -184,24 +182,24 @@ class Cluster:
     def address(self, topic: str, broker_name: str, *, master_only: bool = False) -> str:
         if broker_name not in self._brokers:
             self.route(topic, fresh=True)
-        if broker_name not in self._brokers:  # of another topic, as a ledger's record may name it
+        if broker_name not in self._brokers:  # it may belong to another topic, when a record of a ledger names it
             self._learn_brokers()
         addresses = self._brokers.get(broker_name, {})
-        found = addresses.get(MASTER_ID)
-        if found is None and addresses and not master_only:
-            found = next(iter(addresses.values()))
-        if found is None:
+        address = addresses.get(MASTER_ID)
+        if address is None and addresses and not master_only:
+            address = next(iter(addresses.values()))
+        if address is None:
             raise NoRoute(f"no address is known for broker {broker_name} of topic {topic}: start it, or wait for it")
-        return found
+        return address
 
     def _learn_brokers(self) -> None:
-        for name, data in self.ask_nameserver(GetCluster()).body.broker_addr_table.items():
+        for name, data in self.call_nameserver(GetCluster()).body.broker_addr_table.items():
             self._brokers.setdefault(name, data.broker_addrs)
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 
     def ends(self, topic: str, broker_name: str) -> dict[MessageQueue, Ends]:
-        """Of all queues that `topic` has on one broker, in one call."""
+        """The end offsets of all queues of `topic` on one broker, in one call."""
         response = self.calls.call(self.address(topic, broker_name), GetTopicStats(topic))
         return {
             MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue.queue_id): Ends(
@@ -211,16 +209,16 @@ class Cluster:
         }
 
     def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first message that was not stored before this time (Apache's 4.x: the nearest)."""
-        ask = SearchOffset(queue.topic, queue.queue_id, timestamp_ms)
-        return self.calls.call(self.address(queue.topic, queue.broker_name), ask).offset
+        """The first message stored at this time or later (Apache's 4.x: the nearest)."""
+        request = SearchOffset(queue.topic, queue.queue_id, timestamp_ms)
+        return self.calls.call(self.address(queue.topic, queue.broker_name), request).offset
 
     def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """None when the group has none. Apache's 4.x then says 0 for a queue that is young, so 0 is looked into."""
+        """None when the group has none. Apache's 4.x then returns 0 for a young queue, so 0 is verified."""
         address = self.address(queue.topic, queue.broker_name)
-        ask = GetConsumerOffset(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
+        request = GetConsumerOffset(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
         try:
-            offset = self.calls.call(address, ask).offset
+            offset = self.calls.call(address, request).offset
         except RequestFailed as error:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
@@ -228,7 +226,7 @@ class Cluster:
         return None if offset < 0 or (offset == 0 and not self._has_offset(address, group, queue)) else offset
 
     def _has_offset(self, address: str, group: str, queue: MessageQueue) -> bool:
-        """A broker that does not let us look is believed: starting at 0 repeats messages, and loses none."""
+        """True if the broker does not permit the look-up: starting at 0 may repeat messages, but loses none."""
         try:
             table = self.calls.call(address, GetAllConsumerOffsets()).body.offset_table
         except RequestFailed:
@@ -236,13 +234,13 @@ class Cluster:
         return queue.queue_id in table.get(f"{queue.topic}@{group}", {})
 
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        ask = UpdateConsumerOffset(group, queue.topic, queue.queue_id, QueueOffset(offset))
-        self.calls.call(self.address(queue.topic, queue.broker_name, master_only=True), ask)
+        request = UpdateConsumerOffset(group, queue.topic, queue.queue_id, QueueOffset(offset))
+        self.calls.call(self.address(queue.topic, queue.broker_name, master_only=True), request)
 
-    # --- patience ---------------------------------------------------------------------------------------------------
+    # --- retries ----------------------------------------------------------------------------------------------------
 
     def patiently(self, action: Callable[[], T], patience_s: float, topic: str) -> T:
-        """Again, with growing pauses and fresh routes, while the cluster cannot be reached and time is left."""
+        """Retries with growing pauses and fresh routes, as long as the error is retriable and time is left."""
         deadline = monotonic() + patience_s
         backoff = Backoff(first_s=0.05, longest_s=2.0)
         while True:
@@ -255,5 +253,5 @@ class Cluster:
             sleep(pause_s)
             try:
                 self.route(topic, fresh=True)
-            except ArianeError:  # the next attempt tells what is wrong, or the old route still holds
+            except ArianeError:  # the next attempt reports the error, or the old route is still right
                 continue

@@ -1,4 +1,4 @@
-"""What happens when messages that were to be read are gone or damaged: the query stops, or says so and goes on."""
+"""Reports lost or damaged messages: stops the query, or logs a warning, as the option failOnDataLoss says."""
 
 import logging
 
@@ -8,9 +8,10 @@ log = logging.getLogger(__name__)
 
 
 def report_loss(what: str, *, fail: bool) -> None:
-    """Never silent: StoreError when the query must fail, else a warning in the log of the driver or executor."""
+    """StoreError if `fail`, else a warning in the log of the driver or executor."""
     if fail:
         raise StoreError(
-            f"{what}. The query stops because failOnDataLoss is true; set it to false to go on without these messages"
+            f"{what}. The query stops because failOnDataLoss is true; set it to false to continue without these "
+            "messages"
         )
-    log.warning("%s; going on without these messages (failOnDataLoss=false)", what)
+    log.warning("%s; continuing without these messages (failOnDataLoss=false)", what)

@@ -1,11 +1,12 @@
-"""Offsets of queues, as options and checkpoints write them. Pure.
+"""Offsets of queues as options and checkpoints write them, and offset ranges for Spark partitions. Pure functions.
 
     {"v": 1, "o": {"orders": {"broker-a": {"0": 23, "1": 17}}}}                                   a checkpoint
     {"v": 1, "o": {"orders": {"broker-a": {"0": 23, "1": 17, "2": 9}}}, "b": {"orders": {"broker-a": {"2": 4}}}}
 
-`o` is the next offset to read. `b` is where queues begin that the offset before did not know: a batch that is replayed
-must begin where it began the first time, though the broker may have removed old messages meanwhile. In the options
-startingOffsets and endingOffsets the inner object stands alone, and -2 is earliest, -1 is latest, as Kafka has it.
+`o` is the next offset to read. `b` is where queues begin that are new since the previous offset: a batch that is
+replayed must begin where it began the first time, though the broker may have deleted old messages meanwhile. The
+options startingOffsets and endingOffsets have the inner object alone, in which -2 is earliest and -1 is latest, as in
+Kafka.
 """
 
 import json
@@ -34,7 +35,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "StreamOffset":
-        """SettingsError when the checkpoint is not one of ours."""
+        """SettingsError when the checkpoint is from another source or a later version."""
         if value.get("v") != _VERSION:
             raise SettingsError(
                 f"the checkpoint's offset has version {value.get('v')!r}, expected {_VERSION}: it belongs to another "
@@ -44,7 +45,7 @@ class StreamOffset:
 
 
 def to_nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    """Sorted, so that equal offsets are equal texts: Spark compares the texts to see whether there is news."""
+    """Sorted, so that equal offsets are equal texts: Spark compares the texts to see whether anything is new."""
     nested: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets):
         nested.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -67,7 +68,7 @@ def from_nested(nested: object, where: str) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What startingOffsets or endingOffsets says: one word for all queues, or a number for some."""
+    """The value of startingOffsets or endingOffsets: one word for all queues, or an offset for some."""
 
     word: int | None = None
     numbers: Offsets = field(default_factory=dict)
@@ -100,14 +101,12 @@ def _whole(value: object) -> int:
     return int(value)
 
 
-# --- ranges ---
-#
-# Which Spark partition reads which part of which queue. Pure.
+# --- ranges of offsets ---
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The offsets from `start` up to, not including, `end`."""
+    """The offsets of a queue from `start` up to, not including, `end`."""
 
     queue: MessageQueue
     start: int
@@ -127,39 +126,43 @@ class SplitLimits:
 def split_ranges(
     ranges: Iterable[QueueRange], limits: SplitLimits, record_bytes: Mapping[MessageQueue, float] | None = None
 ) -> list[QueueRange]:
-    """A partition for each queue with something to read, and more where a limit or `partitions_min` asks for it.
+    """A partition for each queue that has messages to read, and more where a limit or `partitions_min` requires it.
 
-    `record_bytes` is the mean size of a queue's messages, for `bytes_max`: counted by the caller, as an estimate.
+    `record_bytes` is the estimated mean size of a queue's messages, for `bytes_max`.
     """
-    wanted = [one for one in ranges if len(one) > 0]
-    pieces = [piece for one in wanted for piece in _cut(one, _records_max(one, limits, record_bytes or {}))]
-    if limits.partitions_min is None or len(pieces) >= limits.partitions_min:
-        return pieces
-    return _cut_into(pieces, limits.partitions_min)
+    whole = [queue_range for queue_range in ranges if len(queue_range) > 0]
+    parts = [
+        part
+        for queue_range in whole
+        for part in _split_by_size(queue_range, _records_max(queue_range, limits, record_bytes or {}))
+    ]
+    if limits.partitions_min is None or len(parts) >= limits.partitions_min:
+        return parts
+    return _split_to_minimum(parts, limits.partitions_min)
 
 
-def _records_max(one: QueueRange, limits: SplitLimits, record_bytes: Mapping[MessageQueue, float]) -> int:
-    records = limits.records_max or len(one)
-    if limits.bytes_max is not None and record_bytes.get(one.queue):
-        records = min(records, int(limits.bytes_max / record_bytes[one.queue]))
+def _records_max(queue_range: QueueRange, limits: SplitLimits, record_bytes: Mapping[MessageQueue, float]) -> int:
+    records = limits.records_max or len(queue_range)
+    if limits.bytes_max is not None and record_bytes.get(queue_range.queue):
+        records = min(records, int(limits.bytes_max / record_bytes[queue_range.queue]))
     return max(1, records)
 
 
-def _cut(one: QueueRange, records_max: int) -> Iterator[QueueRange]:
-    """Pieces of nearly the same length: a short last one would leave a core idle at the end."""
-    count = -(-len(one) // records_max)
-    yield from _parts(one, count)
+def _split_by_size(queue_range: QueueRange, records_max: int) -> Iterator[QueueRange]:
+    """Into parts of nearly the same length: a short last part would leave a core idle at the end."""
+    count = -(-len(queue_range) // records_max)
+    yield from _split(queue_range, count)
 
 
-def _parts(one: QueueRange, count: int) -> Iterator[QueueRange]:
-    size = len(one)
+def _split(queue_range: QueueRange, count: int) -> Iterator[QueueRange]:
+    first, size = queue_range.start, len(queue_range)
     for number in range(count):
-        start, end = one.start + size * number // count, one.start + size * (number + 1) // count
+        start, end = first + size * number // count, first + size * (number + 1) // count
         if end > start:
-            yield QueueRange(one.queue, start, end)
+            yield QueueRange(queue_range.queue, start, end)
 
 
-def _cut_into(pieces: list[QueueRange], partitions_min: int) -> list[QueueRange]:
-    """By length, so that partitions are even; each piece stays at least one, so there may be a few more."""
-    total = sum(len(piece) for piece in pieces)
-    return [part for piece in pieces for part in _parts(piece, max(1, -(-len(piece) * partitions_min // total)))]
+def _split_to_minimum(ranges: list[QueueRange], partitions_min: int) -> list[QueueRange]:
+    """In proportion to their lengths, so that partitions are even; rounding may give a few more than the minimum."""
+    total = sum(len(part) for part in ranges)
+    return [part for whole in ranges for part in _split(whole, max(1, -(-len(whole) * partitions_min // total)))]

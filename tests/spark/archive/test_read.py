@@ -103,7 +103,7 @@ def test_other_programs_read_the_files_by_topic_and_day(spark: SparkSession, arc
         ({"topic": "nothing"}, "is not in the archive"),
         ({"sqlFilter": "a = 1"}, "evaluated by brokers"),
         ({"readMode": "broker", "topic": "t"}, "archivePath is for readMode=archive"),
-        ({"archivePath": "missing"}, "is no archive"),
+        ({"archivePath": "missing"}, "is not an archive"),
     ],
 )
 def test_what_cannot_be_read_is_told(

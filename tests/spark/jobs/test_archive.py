@@ -96,7 +96,7 @@ def test_a_store_that_grew_is_gone_on_with_where_its_archive_ends(spark: SparkSe
     layout.abort.unlink()
     run(spark, path, **options)
     assert visible(path) == expected
-    with pytest.raises(SettingsError, match="other topics are asked for"):
+    with pytest.raises(SettingsError, match="other topics are selected"):
         run(spark, path, topic="GoldenNormal", **options)
 
 
@@ -122,7 +122,7 @@ def test_what_a_commit_says_is_not_trusted(tmp_path: Path) -> None:
         with pytest.raises(StoreCorrupt, match="not inside"):
             layout.inside(outside)
     layout.commits.mkdir(parents=True)
-    for content, told in ((b"half", "no commit"), (b'{"number": 1, "source": "store", "version": 9}', "version 9")):
+    for content, told in ((b"half", "not a commit"), (b'{"number": 1, "source": "store", "version": 9}', "version 9")):
         layout.commit(1).write_bytes(content)
         with pytest.raises(StoreCorrupt, match=told):
             read_commits(layout)

@@ -29,7 +29,7 @@ from ariane.errors import ArianeError, SettingsError
 from ariane.spark.lake import iceberg
 from ariane.spark.lake.base import WrittenFile
 from ariane.spark.lake.iceberg import IcebergLakeTable
-from ariane.spark.lake.iceberg_catalog import CatalogPlace
+from ariane.spark.lake.iceberg_catalog import CatalogConfig
 from ariane.spark.options.base import option_table
 from ariane.spark.options.lake import Batch, IcebergOptions, read_iceberg_options
 from tests.spark.lake.numbered_lines import PATIENCE_S, NumberedLines
@@ -54,8 +54,8 @@ class Lake:
         return {"catalog.uri": f"sqlite:///{self.root}/catalog.db", "catalog.warehouse": str(self.root / "warehouse")}
 
     @property
-    def place(self) -> CatalogPlace:
-        return CatalogPlace.of("default", {name.removeprefix("catalog."): text for name, text in self.options.items()})
+    def place(self) -> CatalogConfig:
+        return CatalogConfig.of("default", {name.removeprefix("catalog."): text for name, text in self.options.items()})
 
     def opened(self, *, overwrite: bool = False) -> IcebergLakeTable:
         return IcebergLakeTable.opened(IcebergOptions(table="lake.orders"), self.place, IDS, overwrite=overwrite)
@@ -217,7 +217,7 @@ def test_a_null_for_a_column_that_takes_none_fails_before_anybody_sees_a_row(spa
         ("SELECT 1L AS id", {"table": "lake.made", "path": "lake.made"}, "option table is given twice"),
         ("SELECT 1L AS id", {"table": "lake.by_id"}, "table lake.by_id is partitioned by id"),
         ("SELECT INTERVAL 1 DAY AS id", {"table": "lake.made"}, "column id cannot be in an Iceberg table"),
-        ("SELECT NULL AS id", {"table": "lake.made"}, "table lake.made cannot be made .*Field: id"),
+        ("SELECT NULL AS id", {"table": "lake.made"}, "table lake.made cannot be created .*Field: id"),
         ("SELECT 1L AS id", {"catalog.warehouse": "s3://bucket", "table": "lake.made"}, "is at s3://bucket"),
         ("SELECT 1L AS id", {"catalog.warehouse": "here", "table": "lake.made"}, "is at here/.* same path"),
         ("SELECT 1L AS id", {"catalog.uri": "odd://me:hush@host"}, r"infer the catalog type.*<catalog\.uri>"),
@@ -287,7 +287,7 @@ def test_the_format_says_how_a_table_is_read(spark: SparkSession) -> None:
 def test_what_is_secret_of_a_catalog_is_told_to_nobody(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__URI", "odd://me:hush@host/hush")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__TOKEN", "hush")
-    place = CatalogPlace.of("shop", {"credential": "me:hush"})
+    place = CatalogConfig.of("shop", {"credential": "me:hush"})
     assert "hush" not in repr(place)
     with pytest.raises(SettingsError, match="catalog shop cannot be opened") as told, place.opened():
         pass

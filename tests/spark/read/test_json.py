@@ -146,7 +146,7 @@ def test_dropped_bodies_are_counted_in_the_log(caplog: pytest.LogCaptureFixture)
     assert found.to_pylist() == [{"id": 1}]
     (record,) = caplog.records
     assert (
-        record.getMessage() == "queue 0 of topic t on b, 0 to 3: 2 records are no rows: left out (mode=DROPMALFORMED)"
+        record.getMessage() == "queue 0 of topic t on b, 0 to 3: 2 records are not rows: left out (mode=DROPMALFORMED)"
     )
 
 
@@ -226,4 +226,4 @@ def test_damaged_records_of_a_log_are_kept_apart(spark: SparkSession, tmp_path: 
     assert kept.physicalOffset == victim
     assert len(kept.body) <= following - victim
     assert bytes(kept.body)[4:8] == b"\0\0\0\0"
-    assert "are no message that can be read" in kept.reason
+    assert "are not a readable message" in kept.reason

@@ -1,4 +1,4 @@
-"""PullBuffers to pulls where they were received, gathered for the decoder and turned into batches."""
+"""Pull responses in their receive buffers: grouped for the decoder, and decoded to batches."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from ariane.spark.options.base import read_options
 from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.columns import columns_of, spark_schema
 from ariane.spark.read.output import Output
-from ariane.spark.read.pull_buffers import PullBuffers, gathered
+from ariane.spark.read.pull_buffers import PullBuffers, grouped_by_buffer
 from ariane.transport.receive_buffer import Span
 from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
@@ -47,23 +47,23 @@ def offsets(responses: Iterator[PullBuffers], *, fail: str = "true") -> list[int
 
 def test_answers_of_one_memory_are_one_call_of_the_decoder() -> None:
     here, there = received(b"a", b"b", b"c"), received(b"d")
-    assert [some.joined() for some in gathered([*here, *there])] == [b"abc", b"d"]
-    assert list(gathered([])) == []
+    assert [some.joined() for some in grouped_by_buffer([*here, *there])] == [b"abc", b"d"]
+    assert list(grouped_by_buffer([])) == []
 
 
 def test_answers_that_came_before_their_turn_are_given_in_their_turn() -> None:
     second, first, third = received(record(2), record(0) + record(1), record(3))
-    assert offsets(gathered([first, second, third])) == [0, 1, 2, 3]
+    assert offsets(grouped_by_buffer([first, second, third])) == [0, 1, 2, 3]
 
 
 def test_messages_outside_of_the_range_are_left_out() -> None:
-    assert offsets(gathered(received(record(98) + record(99), record(100) + record(101)))) == [98, 99]
+    assert offsets(grouped_by_buffer(received(record(98) + record(99), record(100) + record(101)))) == [98, 99]
 
 
 def test_a_damaged_record_stops_the_read_or_is_left_out_alone() -> None:
     broken = bytearray(record(1))
     broken[4] ^= 0xFF
     damaged = received(record(0), bytes(broken) + record(2), record(3))
-    with pytest.raises(StoreError, match="are no message that can be read"):
-        offsets(gathered(damaged))
-    assert offsets(gathered(damaged), fail="false") == [0, 2, 3]
+    with pytest.raises(StoreError, match="are not a readable message"):
+        offsets(grouped_by_buffer(damaged))
+    assert offsets(grouped_by_buffer(damaged), fail="false") == [0, 2, 3]

@@ -14,7 +14,7 @@ from ariane.errors import NoRoute, RecordError, SettingsError
 from ariane.spark.cluster import Cluster
 from ariane.spark.options.write import Delivery, WriteOptions
 from ariane.spark.write.exactly_once import HalfSender
-from ariane.spark.write.half_message import HalfTag, parse_tag
+from ariane.spark.write.half_message import HalfMessageOrigin, parse_origin
 from ariane.spark.write.ledger import HalfEntry, Ledger, Winners, decode_record, open_ledger, pack
 from ariane.spark.write.outcomes import CheckResponder, LedgerOutcomes, Outcomes
 from ariane.spark.write.rows import OutboundMessage
@@ -35,7 +35,7 @@ def ledger_of(stage: Stage, options: WriteOptions) -> Ledger:
     return open_ledger(stage.cluster, options)
 
 
-def send_halves(stage: Stage, options: WriteOptions, tag: HalfTag, bodies: list[bytes]) -> list[Winners]:
+def send_halves(stage: Stage, options: WriteOptions, tag: HalfMessageOrigin, bodies: list[bytes]) -> list[Winners]:
     assert options.topic is not None
     sender = HalfSender(stage.cluster, options, tag)
     rows = (
@@ -78,10 +78,10 @@ def test_what_is_no_record_is_an_error() -> None:
 
 
 def test_a_half_message_says_where_it_comes_from() -> None:
-    tag = HalfTag("LEDGER", "query", 7, 2, "attempt", 12)
-    assert parse_tag(str(tag)) == tag
+    tag = HalfMessageOrigin("LEDGER", "query", 7, 2, "attempt", 12)
+    assert parse_origin(str(tag)) == tag
     with pytest.raises(RecordError, match="not sent by Spark"):
-        parse_tag("LEDGER query seven 2 attempt 12")
+        parse_origin("LEDGER query seven 2 attempt 12")
 
 
 # --- the ledger
@@ -134,7 +134,7 @@ def test_options_that_make_no_sense_are_refused(more: dict[str, object], fault: 
 def test_outcomes_told_twice_deliver_once(stage: Stage) -> None:
     options = options_for(stage, stage.topic())
     rows = [b"%d" % number for number in range(700)]
-    winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), rows)
+    winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), rows)
     assert options.topic is not None
     assert bodies(stage, options.topic) == []
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: Stage) -> None:
     """The driver knows only the ledger's route when rows have their topics in a column."""
     options = options_for(stage, stage.topic(brokers=["broker-b"]), ledger_topic=stage.topic(1, ["broker-a"]))
     assert options.topic is not None
-    winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+    winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
     cluster = Cluster(options.client_settings())
     try:
         Outcomes(cluster, options.ledger_topic, options.group, 10).commit(winners)
@@ -159,7 +159,7 @@ def test_an_end_that_a_broker_has_forgotten_is_known_by_the_message_itself(tmp_p
     with cluster_in_thread(tmp_path) as stage:
         options = options_for(stage, stage.topic())
         assert options.topic is not None
-        winners = send_halves(stage, options, HalfTag("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+        winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
         Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
         queues = stage.known_queues(options.topic)
     with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, and not how they ended
@@ -183,7 +183,7 @@ def test_a_broker_that_asks_gets_its_answer_from_the_ledger(asking: Stage) -> No
     options = options_for(asking, asking.topic(queues=1), transaction_timeout_s=1)
     assert options.topic is not None
     ledger = ledger_of(asking, options)
-    tag = HalfTag(options.ledger_topic, "query", 0, 0, "winner", 0)
+    tag = HalfMessageOrigin(options.ledger_topic, "query", 0, 0, "winner", 0)
     winners = send_halves(asking, options, tag, [b"1", b"2", b"3"])
     send_halves(asking, options, replace(tag, attempt="loser"), [b"1", b"2"])
     send_halves(asking, options, replace(tag, batch=1, attempt="later"), [b"4"])
@@ -210,7 +210,7 @@ def wait_for_ops(stage: Stage, count: int) -> None:
 def test_winners_of_a_batch_that_is_over_are_copies(stage: Stage) -> None:
     options = options_for(stage, stage.topic())
     ledger = ledger_of(stage, options)
-    winner = HalfTag(options.ledger_topic, "query", 3, 0, "winner", 0)
+    winner = HalfMessageOrigin(options.ledger_topic, "query", 3, 0, "winner", 0)
     responses = LedgerOutcomes(options.client_settings())
     assert responses.decide(winner) is Decision.UNKNOWN
     ledger.record("query", 3, options.group, pack("winner", 0, "broker-a", [HalfEntry(0, 1, 2)]))

@@ -29,7 +29,7 @@ def one_by_one(batch: pa.RecordBatch, task: TaskKeys) -> bytes:
 
 
 def whole(rows: EncodedRows) -> bytes:
-    return b"".join(data for _, data in rows.pieces(500, 1000))
+    return b"".join(data for _, data in rows.batches(500, 1000))
 
 
 @settings(deadline=None)  # the first example pays for imports
@@ -74,9 +74,9 @@ def test_pieces_are_as_large_as_they_may_be() -> None:
     encoded = encode_rows(pa.record_batch({"body": pa.array([b"x" * 100] * 10)}), keys())
     assert encoded is not None
     each = len(encoded.data) // 10
-    assert [count for count, _ in encoded.pieces(4, 1_000_000)] == [4, 4, 2]
-    assert [count for count, _ in encoded.pieces(500, each * 3)] == [3, 3, 3, 1]
-    assert [count for count, _ in encoded.pieces(500, 1)] == [1] * 10
+    assert [count for count, _ in encoded.batches(4, 1_000_000)] == [4, 4, 2]
+    assert [count for count, _ in encoded.batches(500, each * 3)] == [3, 3, 3, 1]
+    assert [count for count, _ in encoded.batches(500, 1)] == [1] * 10
 
 
 @pytest.mark.parametrize("column", ["shardingKey", "queueId", "properties", "topic"])

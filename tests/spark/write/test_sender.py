@@ -102,7 +102,7 @@ def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: Stage) -
 @pytest.mark.parametrize(
     ("query", "options", "fault"),
     [
-        ("SELECT 1 AS id", {"topic": "t"}, "column id is none that a message has"),
+        ("SELECT 1 AS id", {"topic": "t"}, "a message has no column id"),
         ("SELECT 'x' AS tags", {"topic": "t"}, "no column body"),
         ("SELECT 'x' AS body", {}, "no topic is given"),
         ("SELECT 5 AS body", {"topic": "t"}, "column body is int, but must be binary or string"),

@@ -1,4 +1,4 @@
-"""The columns of archived files, and how those that are not stored come back.
+"""The columns of archived files, and how the columns that are not stored are computed.
 
 | column | in a file |
 |---|---|
@@ -7,7 +7,8 @@
 | offsetMsgId | from `storeHost` and `physicalOffset` |
 | every other one of `ariane.arrow.schema` | as it is |
 
-Bodies are unpacked. Numbers and names that repeat have a dictionary; statistics are kept where a reader can use them.
+Bodies are decompressed. Numbers and names that repeat have a dictionary; statistics are kept where a reader can use
+them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +22,12 @@ from ariane.arrow.gather import uniform_texts
 from ariane.arrow.schema import COLUMNS, message_schema
 from ariane.model.message import Property
 
-_NOT_STORED: Mapping[str, tuple[str, ...]] = {
+_COMPUTED: Mapping[str, tuple[str, ...]] = {
     "topic": (),
     "uniqueKey": ("properties",),
     "offsetMsgId": ("storeHost", "physicalOffset"),
 }
-STORED = tuple(name for name in COLUMNS if name not in _NOT_STORED)
+STORED = tuple(name for name in COLUMNS if name not in _COMPUTED)
 FILE_SCHEMA = message_schema(STORED)
 READ_TO_ARCHIVE = ("topic", *STORED)
 
@@ -40,15 +41,15 @@ STATISTICS = ["queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
 
 
-def stored_for(wanted: Sequence[str]) -> list[str]:
-    """Which columns of a file are needed to give the wanted ones."""
-    return list(dict.fromkeys(stored for name in wanted for stored in _NOT_STORED.get(name, (name,))))
+def stored_for(columns: Sequence[str]) -> list[str]:
+    """The columns of a file that are needed for these columns of a message."""
+    return list(dict.fromkeys(stored for name in columns for stored in _COMPUTED.get(name, (name,))))
 
 
-def as_wanted(batch: pa.RecordBatch, topic: str, wanted: Sequence[str]) -> pa.RecordBatch:
-    """From columns of a file to those that were asked for."""
-    columns = [_MAKERS[name](batch, topic) if name in _MAKERS else batch.column(name) for name in wanted]
-    return pa.RecordBatch.from_arrays(columns, schema=message_schema(wanted))
+def message_columns(batch: pa.RecordBatch, topic: str, names: Sequence[str]) -> pa.RecordBatch:
+    """From columns of a file to the requested columns of a message."""
+    columns = [_MAKERS[name](batch, topic) if name in _MAKERS else batch.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(columns, schema=message_schema(names))
 
 
 def _topic(batch: pa.RecordBatch, topic: str) -> pa.Array:
@@ -67,9 +68,9 @@ def unique_keys(batch: pa.RecordBatch, topic: str = "") -> pa.Array:
 def _offset_ids(batch: pa.RecordBatch, topic: str) -> pa.Array:
     hosts = batch.column("storeHost").dictionary_encode()
     offsets = batch.column("physicalOffset").to_numpy().astype(">i8").view(np.uint8).reshape(-1, 8)
-    tails = uniform_texts(_HEX[offsets].view(np.uint8), pa.string())
-    heads = pa.array([_host_hex(host) for host in hosts.dictionary.to_pylist()], pa.string()).take(hosts.indices)
-    return pa.compute.binary_join_element_wise(heads, tails, "")
+    suffixes = uniform_texts(_HEX[offsets].view(np.uint8), pa.string())
+    prefixes = pa.array([_host_hex(host) for host in hosts.dictionary.to_pylist()], pa.string()).take(hosts.indices)
+    return pa.compute.binary_join_element_wise(prefixes, suffixes, "")
 
 
 @lru_cache(maxsize=1024)

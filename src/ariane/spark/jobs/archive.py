@@ -1,10 +1,12 @@
-"""Topics, or a whole store, to Parquet files by topic and day: each message once, however often it is run or killed.
+"""The Spark job `archive`: copies topics, or a whole store, to Parquet files by topic and day.
 
-    driver   what is new since the last commit ──> parts          round by round        commit ──> files get their names
-    tasks                                          read, encode, write, sync ──> what is in the files ─┘
+Each message is archived once, however often the job is run or killed.
+
+    driver   what is new since the last commit ──> parts        round by round          commit ──> files get their names
+    tasks                                          read, encode, write, sync ──> file descriptions ─┘
 
 A task that fails or is repeated leaves a file that no commit names. A driver that is killed leaves at most one round of
-them, which the next run removes and makes again.
+them, which the next run removes and writes again.
 """
 
 import json
@@ -30,7 +32,7 @@ from ariane.spark.archive.commits import (
     ArchivedFile,
     ArchiveLayout,
     Commit,
-    StoreReach,
+    StorePosition,
     clear_staged,
     publish,
     read_commits,
@@ -49,18 +51,13 @@ from ariane.spark.read.planning import Planner
 from ariane.spark.read.store import StoreBatchReader
 from ariane.store.lock import locked
 
-# --- archive_parts ---
-#
-# What a run of the job `archive` has to read, in parts, and what the archive reaches when some of them are done.
-#
-# Parts are in such an order that any number of them from the start on can be committed: parts of one queue, or of one
-# log, follow each other.
-
 COLUMNS = Columns(READ_TO_ARCHIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
+    """What one task archives."""
+
     stem: str
     """Of the names of its files: which messages they hold."""
     source: QueueRange | LogSplit
@@ -68,66 +65,71 @@ class Part:
     """The name under which the progress of its store is kept."""
 
 
-def parts_of(options: ArchiveOptions, reached: Commit) -> list[Part]:
-    return _of_stores(options, reached) if options.store_path is not None else _of_queues(options, reached)
+def parts_of(options: ArchiveOptions, last: Commit) -> list[Part]:
+    """What is new since the last commit. Parts of one queue, or of one log, are in its order, so that any number of
+    parts from the start on can be committed."""
+    return _of_stores(options, last) if options.store_path is not None else _of_queues(options, last)
 
 
-# --- through the broker ----------------------------------------------------------------------------------------------
+# --- parts of queues, read from brokers ---
 
 
-def _of_queues(options: ArchiveOptions, reached: Commit) -> list[Part]:
+def _of_queues(options: ArchiveOptions, last: Commit) -> list[Part]:
     cluster = cluster_for(options.client_settings())
     queues = Planner(cluster, options.reading()).queues()
-    planner = Planner(cluster, options.reading(_starting(reached, queues)))
+    planner = Planner(cluster, options.reading(_starting(last, queues)))
     by_queue: dict[MessageQueue, list[QueueRange]] = {}
-    for one in planner.split(planner.batch_ranges()):
-        by_queue.setdefault(one.queue, []).append(one)
-    turns = zip_longest(*by_queue.values())
-    return [Part(_queue_stem(one), one) for turn in turns for one in turn if one is not None]
+    for part in planner.split(planner.batch_ranges()):
+        by_queue.setdefault(part.queue, []).append(part)
+    rounds = zip_longest(*by_queue.values())
+    return [Part(_queue_stem(part), part) for parts in rounds for part in parts if part is not None]
 
 
-def _starting(reached: Commit, queues: Iterable[MessageQueue]) -> str:
-    """Where the archive ends now, for the queues that are still there."""
-    wanted: dict[str, dict[str, dict[str, int]]] = {}
+def _starting(last: Commit, queues: Iterable[MessageQueue]) -> str:
+    """Where the archive ends now, for the queues that still exist."""
+    starting: dict[str, dict[str, dict[str, int]]] = {}
     for queue in queues:
-        offset = reached.offsets.get(queue.topic, {}).get(queue.broker_name, {}).get(queue.queue_id)
+        offset = last.offsets.get(queue.topic, {}).get(queue.broker_name, {}).get(queue.queue_id)
         if offset is not None:
-            wanted.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
-    return json.dumps(wanted) if wanted else "earliest"
+            starting.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+    return json.dumps(starting) if starting else "earliest"
 
 
-def _queue_stem(one: QueueRange) -> str:
-    return f"{one.queue.broker_name}-{one.queue.queue_id}-{one.start:020d}-{one.end:020d}"
+def _queue_stem(part: QueueRange) -> str:
+    return f"{part.queue.broker_name}-{part.queue.queue_id}-{part.start:020d}-{part.end:020d}"
 
 
-# --- past it ---------------------------------------------------------------------------------------------------------
+# --- parts of logs, read from store directories ---
 
 
-def _of_stores(options: ArchiveOptions, reached: Commit) -> list[Part]:
+def _of_stores(options: ArchiveOptions, last: Commit) -> list[Part]:
     splits = [partition.value for partition in StoreBatchReader(options.reading(), COLUMNS).partitions()]
     by_root = _by_root(splits)
     if options.broker_name is not None and len(by_root) > 1:
         raise SettingsError("brokerName names one store, and storePath several: run the job once for each")
     parts = []
-    for root, mine in by_root.items():
+    for root, of_root in by_root.items():
         name = options.broker_name or str(Path(root).resolve())
-        parts += [_log_part(name, split) for split in _behind(mine, reached.stores.get(name), name, options)]
+        parts += [_log_part(name, split) for split in _new_splits(of_root, last.stores.get(name), name, options)]
     return parts
 
 
 def _by_root(splits: Iterable[LogSplit]) -> dict[str, list[LogSplit]]:
-    found: dict[str, list[LogSplit]] = {}
+    by_root: dict[str, list[LogSplit]] = {}
     for split in splits:
-        found.setdefault(split.store_root, []).append(split)
-    return found
+        by_root.setdefault(split.store_root, []).append(split)
+    return by_root
 
 
-def _behind(splits: list[LogSplit], known: StoreReach | None, name: str, options: ArchiveOptions) -> Iterator[LogSplit]:
-    """The splits from where the archive ends on. A record begins there: the log ended there when it was archived."""
+def _new_splits(
+    splits: list[LogSplit], known: StorePosition | None, name: str, options: ArchiveOptions
+) -> Iterator[LogSplit]:
+    """The splits from where the archive ends. A record begins there, because the log ended there when it was
+    archived."""
     if known is None:
         yield from splits
         return
-    _check_reach(splits, known, name, options)
+    _check_position(splits, known, name, options)
     for split in splits:
         if split.begin >= known.end:
             yield split
@@ -135,11 +137,11 @@ def _behind(splits: list[LogSplit], known: StoreReach | None, name: str, options
             yield replace(split, begin=known.end, is_aligned=True, bytes_estimate=split.end - known.end)
 
 
-def _check_reach(splits: list[LogSplit], known: StoreReach, name: str, options: ArchiveOptions) -> None:
+def _check_position(splits: list[LogSplit], known: StorePosition, name: str, options: ArchiveOptions) -> None:
     if known.topics != topics_of(options):
         was = "all topics" if known.topics is None else ", ".join(known.topics)
         raise SettingsError(
-            f"the archive has {was} of the store {name} up to {known.end}, and now other topics are asked for, whose "
+            f"the archive has {was} of the store {name} up to {known.end}, and now other topics are selected, whose "
             "older messages would be missing: use another archivePath for these"
         )
     if splits[0].limit < known.end:
@@ -155,7 +157,7 @@ def _check_reach(splits: list[LogSplit], known: StoreReach, name: str, options: 
 
 
 def topics_of(options: ArchiveOptions) -> list[str] | None:
-    """What of a store is archived: names, or the pattern in slashes."""
+    """Which topics of a store are archived: names, or the pattern in slashes; None for all."""
     if options.topic_pattern is not None:
         return [f"/{options.topic_pattern}/"]
     return sorted(options.reading().topics) or None
@@ -166,51 +168,47 @@ def _log_part(name: str, split: LogSplit) -> Part:
     return Part(f"{short}-{split.begin:020d}-{split.end:020d}", split, name)
 
 
-# --- when they are done ----------------------------------------------------------------------------------------------
+# --- rounds and commits ---
 
 
-def reach_after(reached: Commit, done: Iterable[Part], topics: list[str] | None) -> Commit:
-    """The next commit, without files: how far the archive reaches when these parts are in it."""
-    offsets = {
-        topic: {broker: dict(ids) for broker, ids in brokers.items()} for topic, brokers in reached.offsets.items()
-    }
-    stores = dict(reached.stores)
+def next_commit(last: Commit, done: Iterable[Part], topics: list[str] | None) -> Commit:
+    """The next commit, without its files: the positions up to which the archive goes with these parts."""
+    offsets = {topic: {broker: dict(ids) for broker, ids in brokers.items()} for topic, brokers in last.offsets.items()}
+    stores = dict(last.stores)
     for part in done:
         if isinstance(part.source, QueueRange):
             queue = part.source.queue
             offsets.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[queue.queue_id] = part.source.end
         else:
-            stores[part.store] = StoreReach(topics, part.source.end)
-    return Commit(number=reached.number + 1, source=reached.source, offsets=offsets, stores=stores)
+            stores[part.store] = StorePosition(topics, part.source.end)
+    return Commit(number=last.number + 1, source=last.source, offsets=offsets, stores=stores)
 
-
-# ---
 
 _PARTS_PER_CORE = 4
-"""Of a round: what a killed run has to do again, against what a commit costs."""
+"""In one round: more cost a killed run more work to repeat, fewer cost more commits."""
 
 
 def run(spark: SparkSession, options: Mapping[str, str], progress: Progress) -> dict[str, object]:
-    """Archives what is there now. `rows`, `files` and `bytes` are those of this run; `commit` is the archive's."""
-    wanted = read_options(ArchiveOptions, options)
-    layout = ArchiveLayout(Path(wanted.archive_path).absolute())
-    with _alone(layout):
-        reached = _recovered(layout, wanted)
-        done = Done(commit=reached.number)
-        for round_ in _rounds(parts_of(wanted, reached), _PARTS_PER_CORE * cores(spark)):
-            files = _archived(spark, layout, wanted, round_)
-            following = reach_after(reached, round_, topics_of(wanted))
-            reached = msgspec.structs.replace(following, files=files)
-            write_commit(layout, reached)
-            publish(layout, reached)
-            done.add(reached)
-            progress(done.as_dict())
+    """Archives the messages that exist now. `rows`, `files` and `bytes` are those of this run; `commit` is the number
+    of the last commit."""
+    config = read_options(ArchiveOptions, options)
+    layout = ArchiveLayout(Path(config.archive_path).absolute())
+    with _exclusive(layout):
+        last = _recovered(layout, config)
+        summary = Summary(commit=last.number)
+        for round_ in _rounds(parts_of(config, last), _PARTS_PER_CORE * cores(spark)):
+            files = _archived(spark, layout, config, round_)
+            last = msgspec.structs.replace(next_commit(last, round_, topics_of(config)), files=files)
+            write_commit(layout, last)
+            publish(layout, last)
+            summary.add(last)
+            progress(summary.as_dict())
         clear_staged(layout)
-    return done.as_dict()
+    return summary.as_dict()
 
 
 @dataclass
-class Done:
+class Summary:
     commit: int
     rows: int = 0
     files: int = 0
@@ -227,17 +225,19 @@ class Done:
 
 
 @contextmanager
-def _alone(layout: ArchiveLayout) -> Iterator[None]:
+def _exclusive(layout: ArchiveLayout) -> Iterator[None]:
     layout.commits.mkdir(parents=True, exist_ok=True)
     try:
         with locked(layout.lock):
             yield
     except StoreInUse:
-        raise StoreInUse(f"another job writes the archive {layout.root}: let it end, or choose another one") from None
+        raise StoreInUse(
+            f"another job writes the archive {layout.root}: wait for it, or choose another archive"
+        ) from None
 
 
 def _recovered(layout: ArchiveLayout, options: ArchiveOptions) -> Commit:
-    """The last commit, with all of its files in place and nothing else lying around."""
+    """The last commit, with all of its files in place; staged files that no commit names are removed."""
     commits = read_commits(layout)
     source = "broker" if options.store_path is None else "store"
     if not commits:
@@ -246,8 +246,8 @@ def _recovered(layout: ArchiveLayout, options: ArchiveOptions) -> Commit:
     last = commits[-1]
     if last.source != source:
         raise SettingsError(
-            f"the archive {layout.root} was made from a {last.source}, which counts otherwise than a {source}: go on "
-            "as it was begun, or give another archivePath"
+            f"the archive {layout.root} was made from a {last.source}, and a {source} counts progress differently: "
+            "continue as it was begun, or give another archivePath"
         )
     publish(layout, last)
     clear_staged(layout)
@@ -261,8 +261,7 @@ def _rounds(parts: Sequence[Part], size: int) -> Iterator[Sequence[Part]]:
 def _archived(
     spark: SparkSession, layout: ArchiveLayout, options: ArchiveOptions, parts: Sequence[Part]
 ) -> list[ArchivedFile]:
-    work = partial(archive_part, str(layout.root), uuid.uuid4().hex, options)
-    responses = run_tasks(spark, work, parts)
+    responses = run_tasks(spark, partial(archive_part, str(layout.root), uuid.uuid4().hex, options), parts)
     return [msgspec.convert(file, ArchivedFile) for response in responses for file in response]
 
 
@@ -270,7 +269,7 @@ def _archived(
 
 
 def archive_part(root: str, run_id: str, options: ArchiveOptions, part: Part) -> object:
-    """The files of one part: written and durable, and seen by nobody yet."""
+    """Writes and syncs the files of one part. They become visible with the commit."""
     writer = ArchiveWriter(ArchiveLayout(Path(root)), run_id, part.stem, options.compression)
     for batch in _batches(options, part):
         writer.add(batch)

@@ -29,7 +29,7 @@ import pyarrow as pa
 from ariane.arrow.gather import ByteGatherer, Int64s, data_of, offsets_of
 from ariane.arrow.log.files import map_file
 from ariane.arrow.property_columns import PropertyColumns, PropertyLookup, property_texts
-from ariane.arrow.rows import Rows, checksum_errors, not_text
+from ariane.arrow.rows import Rows, checksum_errors, not_utf8
 from ariane.arrow.walk import Walk, next_record
 from ariane.errors import StoreFull
 from ariane.model.message import Property
@@ -139,7 +139,7 @@ def _topics(rows: Rows) -> tuple[list[str], Int64s]:
 
 def _decodable(rows: Rows) -> Int64s:
     """Numbers of the rows whose properties are UTF-8. The others get no tags and no keys, as in the broker."""
-    invalid = not_text(rows.source.gather(rows.properties_position, rows.properties_length, pa.binary()))
+    invalid = not_utf8(rows.source.gather(rows.properties_position, rows.properties_length, pa.binary()))
     for number in invalid.tolist():
         log.warning("record without tags and keys", extra={"offset": int(rows.physical[number])})
     return np.setdiff1d(np.arange(len(rows)), invalid) if len(invalid) else np.arange(len(rows))

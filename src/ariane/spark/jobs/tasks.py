@@ -1,7 +1,7 @@
-"""One piece of work in one Spark task, and what it says when it is done.
+"""Runs a function in one Spark task for each item, and returns the results.
 
-The pieces travel with the function, the answers come back as JSON texts: small, whatever the work was. It needs nothing
-that Spark Connect does not have.
+The items are pickled with the function, and each result comes back as a short JSON text. Only features of Spark Connect
+are used.
 """
 
 import json
@@ -19,46 +19,44 @@ from ariane.spark.worker_memory import keep_imports
 W = TypeVar("W")
 Progress = Callable[[dict[str, object]], None]
 
-_LOOK_S = 0.5
-_USUAL_CORES = 2
+_POLL_S = 0.5
+_DEFAULT_CORES = 2
 
 
 def run_tasks(
-    spark: SparkSession, work: Callable[[W], object], pieces: Sequence[W], meanwhile: Callable[[], None] | None = None
+    spark: SparkSession, run: Callable[[W], object], items: Sequence[W], meanwhile: Callable[[], None] | None = None
 ) -> list[Any]:
-    """What `work` said of each piece, in their order. `meanwhile` is called every half second while they run.
+    """The results of `run`, in the order of the items. `meanwhile` is called every half second while the tasks run.
 
-    An answer is one of the task that Spark counts: of one that was repeated, nothing else is heard.
+    If Spark repeats a task, only the attempt that it accepts returns a result.
     """
-    if not pieces:
+    if not items:
         return []
-    frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
-        partial(_answers, work, list(pieces)), "piece long, response string"
+    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(
+        partial(_responses, run, list(items)), "item long, response string"
     )
-    rows = frame.collect() if meanwhile is None else _watched(frame.collect, meanwhile)
-    return [json.loads(row.response) for row in sorted(rows, key=lambda row: row.piece)]
+    rows = frame.collect() if meanwhile is None else _collect_while(frame.collect, meanwhile)
+    return [json.loads(row.response) for row in sorted(rows, key=lambda row: row.item)]
 
 
-def _answers(
-    work: Callable[[W], object], pieces: Sequence[W], batches: Iterator[pa.RecordBatch]
+def _responses(
+    run: Callable[[W], object], items: Sequence[W], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     keep_imports()
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            response = json.dumps(work(pieces[number]))
-            yield pa.RecordBatch.from_pydict(
-                {"piece": pa.array([number], pa.int64()), "response": pa.array([response])}
-            )
+            response = json.dumps(run(items[number]))
+            yield pa.RecordBatch.from_pydict({"item": pa.array([number], pa.int64()), "response": pa.array([response])})
 
 
-def _watched(collect: Callable[[], list[Any]], meanwhile: Callable[[], None]) -> list[Any]:
+def _collect_while(collect: Callable[[], list[Any]], meanwhile: Callable[[], None]) -> list[Any]:
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(collect)
+        rows = thread.submit(collect)
         while True:
             try:
-                return waiting.result(_LOOK_S)
+                return rows.result(_POLL_S)
             except TimeoutError:
-                if waiting.done():
+                if rows.done():
                     raise
                 meanwhile()
 
@@ -67,5 +65,5 @@ def cores(spark: SparkSession) -> int:
     """How many tasks run at a time."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)
-    except PySparkException:  # Spark Connect does not tell
-        return _USUAL_CORES
+    except PySparkException:  # Spark Connect does not report it
+        return _DEFAULT_CORES

@@ -1,4 +1,8 @@
-"""Rows of one task as one Parquet file of a lake table, which counts when a commit of the table names it."""
+"""Sinks to lake tables: tasks write Parquet files, and the driver adds them to the table in one commit.
+
+A file is invisible before its commit, so tasks may fail and be repeated. A batch that is written twice, because the
+driver died between the commit and Spark's own record of it, is recognised by its number in the table, and skipped.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -20,7 +24,7 @@ from ariane.store.disk import RealDisk
 @dataclass(frozen=True)
 class WrittenFile:
     location: str
-    """As the table names it."""
+    """The name of the file in the table."""
     path: Path
     size: int
     rows: int
@@ -28,7 +32,7 @@ class WrittenFile:
 
 
 def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], compression: str) -> WrittenFile | None:
-    """None without rows. On the disk when it returns: a commit must not name a file that a power cut takes back."""
+    """None without rows. Synced when it returns: a commit must not name a file that a power cut can destroy."""
     make_directory(path.parent)
     rows, writer = 0, None
     try:
@@ -54,29 +58,24 @@ def write_file(location: str, path: Path, batches: Iterable[pa.RecordBatch], com
 
 
 def make_directory(directory: Path) -> None:
-    """With its parents; the names of all that are new are on the disk when it returns."""
-    new = [one for one in (directory, *directory.parents) if not one.exists()]
+    """With its parents; all new names are synced when it returns."""
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
-    for one in new:
-        RealDisk().sync_directory(one.parent)
+    for path in new:
+        RealDisk().sync_directory(path.parent)
 
 
 def remove_files(files: Iterable[WrittenFile]) -> None:
-    """Of a batch that will not be committed."""
+    """For a batch that will not be committed."""
     for file in files:
         file.path.unlink(missing_ok=True)
 
 
-# --- lake_writers ---
-#
-# Sinks to lake tables: tasks write files, and the driver makes them count by one commit.
-#
-# Nobody sees a file before its commit, so that tasks may fail and be repeated. A batch that is written twice, because
-# the driver died between the commit and Spark's own note of it, is known by the number in the table, and left out.
+# --- the writers ---
 
 
 class LakeTable(Protocol):
-    """A table to write to. It travels to the tasks."""
+    """A table to write to. It is pickled for the tasks."""
 
     @property
     def options(self) -> LakeOptions: ...
@@ -84,13 +83,13 @@ class LakeTable(Protocol):
     def has_batch(self, batch: Batch) -> bool: ...
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WrittenFile | None:
-        """Rows of one task, on the disk when it returns; None without any."""
+        """Writes the rows of one task, and syncs the file; None without rows."""
         ...
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
-        """All files at once. Nothing, when the table has the batch.
+        """Adds all files in one commit. Does nothing if the table has the batch.
 
-        The files stay then: they are of no use, or the very ones of the table, after a commit whose answer was lost.
+        The files stay then: they are orphans, or those of the table after a commit whose response was lost.
         """
         ...
 
@@ -116,7 +115,7 @@ class LakeWriter(DataSourceArrowWriter):
 
 
 class LakeStreamWriter(DataSourceStreamArrowWriter):
-    """The query's id comes to the driver with the tasks' messages; both it and the number outlive a restart."""
+    """The driver gets the query's id with the tasks' messages; the id and the batch number survive a restart."""
 
     def __init__(self, table: LakeTable) -> None:
         self._table = table
@@ -126,11 +125,11 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
-            raise SettingsError("Spark does not tell which query and micro-batch this is: give a checkpointLocation")
+            raise SettingsError("Spark does not report which query and micro-batch this is: give a checkpointLocation")
         return _write(self._table, iterator, query, Batch(query, int(batch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        queries = [one.query for one in messages if isinstance(one, Written)]
+        queries = [message.query for message in messages if isinstance(message, Written)]
         if queries:
             self._table.commit(_files(messages), Batch(queries[0], batchId))
 
@@ -140,17 +139,17 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
 
 def _write(table: LakeTable, batches: Iterator[pa.RecordBatch], query: str, batch: Batch | None) -> Written:
     if batch is not None and table.has_batch(batch):
-        for _ in batches:  # Spark wants its rows to be taken
+        for _ in batches:  # Spark requires that all rows are consumed
             pass
         return Written(None, query)
     return Written(table.write(batches), query)
 
 
 def _abort(messages: list[WriterCommitMessage | None]) -> None:
-    """Only when a task has failed: otherwise a commit was tried, and may have come about."""
-    if any(one is None for one in messages):
+    """Only if a task failed: otherwise a commit was tried, and may have succeeded."""
+    if any(message is None for message in messages):
         remove_files(_files(messages))
 
 
 def _files(messages: list[WriterCommitMessage | None]) -> list[WrittenFile]:
-    return [one.file for one in messages if isinstance(one, Written) and one.file is not None]
+    return [message.file for message in messages if isinstance(message, Written) and message.file is not None]

@@ -1,4 +1,4 @@
-"""One commit of a Delta table for each batch, with the batch's number in it: the table itself knows what it has."""
+"""Delta tables: one commit for each batch, with the batch number in it, so the table itself records what it has."""
 
 import json
 import uuid
@@ -14,8 +14,6 @@ from pyspark.sql.types import StructType
 from ariane.errors import SettingsError
 from ariane.spark.lake.base import WrittenFile, write_file
 from ariane.spark.options.lake import Batch, DeltaOptions
-
-# ---
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -33,7 +31,7 @@ class DeltaLakeTable:
 
     @classmethod
     def opened(cls, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> "DeltaLakeTable":
-        """A new table takes nulls in all columns, as Spark's own do: one query knows more of them than the next."""
+        """A new table allows nulls in all columns, as Spark's own do: queries differ in what they declare NOT NULL."""
         columns = [field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")]
         table = cls(options, pa.schema(columns), overwrite)
         if not overwrite:
@@ -41,21 +39,21 @@ class DeltaLakeTable:
         return table
 
     def check(self) -> None:
-        """SettingsError when rows of this schema do not fit the table that is there."""
+        """SettingsError when rows of this schema do not fit the existing table."""
         root, table = self.options.root, _open(self.options.root)
         if table is None:
             return
         if table.metadata().partition_columns:
             columns = ", ".join(table.metadata().partition_columns)
             raise SettingsError(
-                f"table {root} is partitioned by {columns}, which this sink does not write: use another"
+                f"table {root} is partitioned by {columns}, which this sink does not support: use another table"
             )
-        has, gets = _types(table.schema()), _types(Schema.from_arrow(self.schema))
-        if has != gets:
-            wrong = sorted({name for name, kind in has.items() ^ gets.items()})
+        existing, written = _types(table.schema()), _types(Schema.from_arrow(self.schema))
+        if existing != written:
+            different = sorted({name for name, kind in existing.items() ^ written.items()})
             raise SettingsError(
-                f"columns {', '.join(wrong)} of the data frame do not fit table {root}: select what the table has, "
-                f"{', '.join(f'{name} {kind}' for name, kind in has.items())}"
+                f"columns {', '.join(different)} of the data frame do not fit table {root}: select what the table has, "
+                f"{', '.join(f'{name} {kind}' for name, kind in existing.items())}"
             )
 
     def has_batch(self, batch: Batch) -> bool:

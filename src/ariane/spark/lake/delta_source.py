@@ -1,4 +1,4 @@
-"""The sink to Delta tables, as Spark asks for it. Imports the rest only when it is used: see `ariane.spark`."""
+"""The Spark data source `ariane_delta`, a sink. Other modules are imported when they are used (see `ariane.spark`)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""An Iceberg table to write to: what tasks need to know of it travels with them, and their files have its field ids."""
+"""Iceberg tables: one commit for each batch, and data files with the field ids of the table.
+
+A commit adds the files of a batch and sets a property of the table to the batch number. Properties, unlike snapshots,
+do not expire: the table always knows what it has. A catalog accepts a commit only if the table's branch is where the
+commit began. So of two writers of one batch one is rejected, and finds the property when it looks again.
+"""
 
 import uuid
 from collections.abc import Iterable
@@ -19,22 +24,20 @@ from pyspark.sql.types import StructType
 from ariane.errors import ArianeError, SettingsError
 from ariane.lifecycle import Backoff
 from ariane.spark.lake.base import WrittenFile, write_file
-from ariane.spark.lake.iceberg_catalog import CatalogPlace
+from ariane.spark.lake.iceberg_catalog import CatalogConfig
 from ariane.spark.options.lake import Batch, IcebergOptions
 
-# --- iceberg_schema ---
-#
-# Whether rows fit an Iceberg table: by the names and types of columns, told in the table's words.
+# --- the schema ---
 
 
 def check_columns(table: Table, name: str, schema: pa.Schema) -> None:
-    """SettingsError when the columns differ. Their order may, and so may whether they can be null: that is for rows."""
-    has, gets = _kinds(schema_to_pyarrow(table.schema())), _kinds(schema)
-    if has != gets:
-        wrong = sorted({column for column, _ in has.items() ^ gets.items()})
+    """SettingsError when names or types of columns differ. Order and nullability may differ: rows are checked later."""
+    existing, written = _kinds(schema_to_pyarrow(table.schema())), _kinds(schema)
+    if existing != written:
+        different = sorted({column for column, _ in existing.items() ^ written.items()})
         columns = ", ".join(f"{field.name} {field.field_type}" for field in table.schema().fields)
         raise SettingsError(
-            f"columns {', '.join(wrong)} of the data frame do not fit table {name}: select what the table has, "
+            f"columns {', '.join(different)} of the data frame do not fit table {name}: select what the table has, "
             f"{columns}"
         )
 
@@ -44,7 +47,7 @@ def _kinds(schema: pa.Schema) -> dict[str, object]:
 
 
 def _kind(type_: pa.DataType) -> object:
-    """Equal for Arrow types that Iceberg has one type for: it knows no small numbers, and no large texts."""
+    """Equal for Arrow types that are the same Iceberg type: it has no small integers, and no large strings."""
     if pa.types.is_struct(type_):
         return tuple((field.name, _kind(field.type)) for field in type_)
     if pa.types.is_map(type_):
@@ -56,19 +59,17 @@ def _kind(type_: pa.DataType) -> object:
     return str(type_).removeprefix("large_")
 
 
-# --- iceberg_opening ---
-#
-# An Iceberg table by its name, made when it is missing, and refused when this sink cannot write it.
+# --- opening and creating tables ---
 
 _VERSION_MAX = 2
 
 
 def open_table(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
-    """SettingsError when rows of this schema cannot be written there."""
+    """Creates the table if it is missing; SettingsError when this sink cannot write rows of this schema to it."""
     try:
         table = catalog.load_table(options.identifier)
     except NoSuchTableError:
-        table = _made(catalog, options, schema)
+        table = _create(catalog, options, schema)
     for location in (table.location(), table.location_provider().new_data_location("some.parquet")):
         local_path(options, location)
     if table.format_version > _VERSION_MAX:
@@ -79,14 +80,14 @@ def open_table(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> 
     if not table.spec().is_unpartitioned():
         columns = ", ".join(field.name for field in table.spec().fields)
         raise SettingsError(
-            f"table {options.table} is partitioned by {columns}, which this sink does not write: use another"
+            f"table {options.table} is partitioned by {columns}, which this sink does not support: use another table"
         )
     check_columns(table, str(options.table), schema)
     return table
 
 
 def local_path(options: IcebergOptions, location: str) -> Path:
-    """SettingsError when it is not in a directory, or in one that each process would look for somewhere else."""
+    """SettingsError when it is not a local path, or a relative one, which each process would resolve differently."""
     scheme, _, path = PyArrowFileIO.parse_location(location)
     if scheme != "file" or not (location.startswith("file:") or Path(location).is_absolute()):
         raise SettingsError(
@@ -96,35 +97,30 @@ def local_path(options: IcebergOptions, location: str) -> Path:
     return Path(path)
 
 
-def _made(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
-    """Looked at before it is made, so that no table is left where it would be refused. Only its namespace may be."""
+def _create(catalog: Catalog, options: IcebergOptions, schema: pa.Schema) -> Table:
+    """Checks the location before the table is created, so that none is left where it would be refused. Only the
+    namespace may stay."""
     catalog.create_namespace_if_not_exists(options.identifier[:-1])
     try:
         staged = catalog.create_table_transaction(options.identifier, schema)
     except UnsupportedPyArrowTypeException as error:
         raise SettingsError(
-            f"column {error.field.name} cannot be in an Iceberg table, which knows no {error.field.type}: cast it to "
-            "another type, or leave it out"
+            f"column {error.field.name} cannot be in an Iceberg table, which has no type {error.field.type}: cast it "
+            "to another type, or leave it out"
         ) from error
     except ValueError as error:  # columns without a type, namespaces within namespaces
         raise SettingsError(
-            f"table {options.table} cannot be made ({error}): change the data frame or the name, or make the table "
-            "yourself"
+            f"table {options.table} cannot be created ({error}): change the data frame or the name, or create the "
+            "table yourself"
         ) from error
     local_path(options, staged.table_metadata.location)
     try:
         return staged.commit_transaction()
-    except (CommitFailedException, TableAlreadyExistsError):  # somebody else has just made it
+    except (CommitFailedException, TableAlreadyExistsError):  # another process has just created it
         return catalog.load_table(options.identifier)
 
 
-# --- iceberg_commits ---
-#
-# One commit for each batch, which adds its files and sets a property of the table to the batch's number.
-#
-# Properties, unlike snapshots, do not expire: the table knows for ever what it has. A catalog takes a commit only if
-# the table's branch is where the commit began. So of two writers of one batch one is refused, and finds the property
-# when it looks again.
+# --- commits ---
 
 _ATTEMPTS = 10
 
@@ -137,7 +133,7 @@ def is_there(table: Table, batch: Batch) -> bool:
 def commit(
     catalog: Catalog, options: IcebergOptions, locations: list[str], batch: Batch | None, *, overwrite: bool
 ) -> None:
-    """Nothing, when the table has the batch already."""
+    """Does nothing if the table has the batch already."""
     backoff = Backoff()
     for _ in range(_ATTEMPTS):
         table = catalog.load_table(options.identifier)
@@ -146,25 +142,28 @@ def commit(
         try:
             _commit_once(table, locations, batch, overwrite=overwrite)
         except CommitFailedException as error:
-            refused = error
+            rejection = error
             sleep(backoff.next_s())
         else:
             return
     raise ArianeError(
-        f"table {options.table} was changed by others during each of {_ATTEMPTS} commits, and has nothing of this "
-        "batch: run it again, or let fewer programs write at a time"
-    ) from refused
+        f"table {options.table} was changed by others during each of {_ATTEMPTS} commits, and does not have this "
+        "batch: run it again, or let fewer programs write at the same time"
+    ) from rejection
 
 
 def _commit_once(table: Table, locations: list[str], batch: Batch | None, *, overwrite: bool) -> None:
-    """pyiceberg would try again by itself, on the new state of the table, and never look whether this has the batch."""
-    unrepeated = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": unrepeated})  # only here: the catalog has its own
+    """Without pyiceberg's own retries: they would commit to the new state of the table without checking for the
+    batch."""
+    without_retries = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(
+        update={"properties": without_retries}
+    )  # only this copy, not the catalog
     with table.transaction() as transaction:
         if overwrite and any(True for _ in table.scan().plan_files()):
             transaction.delete(AlwaysTrue())
         if locations:
-            transaction.add_files(locations, check_duplicate_files=False)  # their names are drawn by chance
+            transaction.add_files(locations, check_duplicate_files=False)  # their names are random
         if batch is not None:
             transaction.set_properties({_property(batch): str(batch.version)})
 
@@ -173,42 +172,42 @@ def _property(batch: Batch) -> str:
     return f"ariane.txn.{batch.app_id}"
 
 
-# ---
+# --- the table ---
 
 
 @dataclass(frozen=True)
 class IcebergLakeTable:
     options: IcebergOptions
-    place: CatalogPlace
+    catalog: CatalogConfig
     overwrite: bool
     schema: pa.Schema
-    """Of its files: the table's columns with their ids, by which readers know them whatever they are renamed to."""
+    """The schema of the files: the table's columns with their ids, by which readers find renamed columns."""
     location: str
     properties: dict[str, str]
 
     @classmethod
     def opened(
-        cls, options: IcebergOptions, place: CatalogPlace, schema: StructType, *, overwrite: bool
+        cls, options: IcebergOptions, config: CatalogConfig, schema: StructType, *, overwrite: bool
     ) -> "IcebergLakeTable":
-        """A new table takes nulls in all columns, as Spark's own do: one query knows more of them than the next."""
+        """A new table allows nulls in all columns, as Spark's own do: queries differ in what they declare NOT NULL."""
         rows = to_arrow_schema(schema.toNullable(), timezone="UTC")
-        with place.opened() as catalog:
+        with config.opened() as catalog:
             table = open_table(catalog, options, rows)
-        return cls(options, place, overwrite, schema_to_pyarrow(table.schema()), table.location(), table.properties)
+        return cls(options, config, overwrite, schema_to_pyarrow(table.schema()), table.location(), table.properties)
 
     def has_batch(self, batch: Batch) -> bool:
-        with self.place.opened() as catalog:
+        with self.catalog.opened() as catalog:
             return is_there(catalog.load_table(self.options.identifier), batch)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFile | None:
-        """Where the table's own properties put its files."""
-        places = load_location_provider(self.location, self.properties)
-        location = places.new_data_location(f"{uuid.uuid4()}.{self.options.compression}.parquet")
+        """The properties of the table say where its files are."""
+        provider = load_location_provider(self.location, self.properties)
+        location = provider.new_data_location(f"{uuid.uuid4()}.{self.options.compression}.parquet")
         rows = (batch.select(self.schema.names).cast(self.schema) for batch in batches)
         return write_file(location, local_path(self.options, location), rows, self.options.compression)
 
     def commit(self, files: list[WrittenFile], batch: Batch | None) -> None:
         if files or self.overwrite:
             locations = [file.location for file in files]
-            with self.place.opened() as catalog:
+            with self.catalog.opened() as catalog:
                 commit(catalog, self.options, locations, batch, overwrite=self.overwrite)

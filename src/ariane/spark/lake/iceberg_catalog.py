@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables: how to reach one, and errors of a catalog without its secrets."""
+"""Opens Iceberg catalogs, and removes secrets from their errors."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,24 +17,24 @@ except ImportError as error:
 
 _OWN = {"py-io-impl": "ariane.spark.lake.iceberg_io.SyncedFileIO"}
 _PLAIN = frozenset({"type", "warehouse", "py-catalog-impl", "py-io-impl"})
-"""Properties that hold no secret, and are the point of many a message."""
+"""Properties that hold no secret, and are often the cause of an error."""
 
 _PASSWORD = re.compile(r"://[^:@/]*:(.+)@")
 
 
 @dataclass(frozen=True)
-class CatalogPlace:
+class CatalogConfig:
     name: str
     properties: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, name: str, given: Mapping[str, str]) -> "CatalogPlace":
-        """With what pyiceberg's configuration says here: a file of the driver's that no executor needs to have."""
-        return cls(name, {**_OWN, **(Config().get_catalog_config(name) or {}), **given})
+    def of(cls, name: str, options: Mapping[str, str]) -> "CatalogConfig":
+        """With pyiceberg's own configuration of this machine, so that executors need no configuration file."""
+        return cls(name, {**_OWN, **(Config().get_catalog_config(name) or {}), **options})
 
     @contextmanager
     def opened(self) -> Iterator[Catalog]:
-        """Whatever goes wrong with it is told without its secrets."""
+        """Errors within are raised without secrets."""
         with self._load() as catalog:
             try:
                 yield catalog
@@ -42,30 +42,30 @@ class CatalogPlace:
             except Exception as error:
                 if self._without_secrets(str(error)) == str(error):
                     raise
-                told = self._told(error)
-        raise ArianeError(f"catalog {self.name} says {told}") from None
+                text = self._text(error)
+        raise ArianeError(f"catalog {self.name} says {text}") from None
 
     def _load(self) -> Catalog:
         try:
             return load_catalog(self.name, **self.properties)
         except Exception as error:
-            # Of any type, by the library of whichever catalog it is; and its words, or the cause's, may hold an
-            # address with a password. So neither is handed on as it is.
-            told = self._told(error)
+            # The type depends on the library of the catalog, and the text, or that of the cause, may hold an address
+            # with a password. So neither is passed on as it is.
+            text = self._text(error)
         raise SettingsError(
-            f"catalog {self.name} cannot be opened ({told}): check the options catalog.uri, catalog.warehouse and "
+            f"catalog {self.name} cannot be opened ({text}): check the options catalog.uri, catalog.warehouse and "
             f"catalog.type, or what pyiceberg's configuration says of {self.name}"
         )
 
-    def _told(self, error: Exception) -> str:
+    def _text(self, error: Exception) -> str:
         return f"{type(error).__name__}: {self._without_secrets(str(error))}"
 
-    def _without_secrets(self, told: str) -> str:
-        """Values are shown as the names of their options."""
-        for name, text in sorted(_leaves(self.properties), key=lambda leaf: len(leaf[1]), reverse=True):
-            if text and name not in _PLAIN:
-                told = told.replace(text, f"<catalog.{name}>")
-        return told
+    def _without_secrets(self, text: str) -> str:
+        """Replaces the value of each option by the option's name."""
+        for name, value in sorted(_leaves(self.properties), key=lambda leaf: len(leaf[1]), reverse=True):
+            if value and name not in _PLAIN:
+                text = text.replace(value, f"<catalog.{name}>")
+        return text
 
 
 def _leaves(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

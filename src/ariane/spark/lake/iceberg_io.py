@@ -1,7 +1,7 @@
-"""How pyiceberg writes manifests and metadata here: on the disk before the catalog names them, as data files are.
+"""File IO for pyiceberg that syncs manifests and metadata before the catalog names them, as data files are.
 
-Its own writer leaves them to the operating system. A power cut soon after a commit could then leave a catalog that
-names a file which is not there, and with it a table that nobody can read.
+pyiceberg's own writer leaves that to the operating system. A power cut soon after a commit could then leave a catalog
+that names a missing file, and with it an unreadable table.
 """
 
 import os
@@ -15,7 +15,7 @@ from ariane.store.disk import RealDisk
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """Catalogs find it by its name, as their property `py-io-impl`."""
+    """Catalogs load it by its name, the property `py-io-impl`."""
 
     def new_output(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)

@@ -1,4 +1,4 @@
-"""The sink to Iceberg tables, as Spark asks for it. Imports the rest only when it is used: see `ariane.spark`."""
+"""The Spark data source `ariane_iceberg`, a sink. Other modules are imported when they are used."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ class IcebergSink(LakeSink):
     """`df.write.format("ariane_iceberg")` and `.writeStream`: an Iceberg table without a JAR."""
 
     how_to_read = (
-        "spark.read.parquet(*(one.file.file_path for one in table.scan().plan_files())), with pyiceberg, or with duckdb"
+        "spark.read.parquet(*(task.file.file_path for task in table.scan().plan_files())), with pyiceberg, or "
+        "with duckdb"
     )
 
     @classmethod
@@ -28,10 +29,10 @@ class IcebergSink(LakeSink):
         return read_iceberg_options(self.options)
 
     def table(self, schema: "StructType", *, overwrite: bool) -> "IcebergLakeTable":
-        from ariane.spark.lake.iceberg_catalog import CatalogPlace  # isort: skip - first: it says when pyiceberg is missing
+        from ariane.spark.lake.iceberg_catalog import CatalogConfig  # isort: skip - first: reports a missing pyiceberg
         from ariane.spark.lake.iceberg import IcebergLakeTable
         from ariane.spark.options.lake import catalog_properties
 
         options = self.lake_options()
-        place = CatalogPlace.of(options.catalog, catalog_properties(self.options))
-        return IcebergLakeTable.opened(options, place, schema, overwrite=overwrite)
+        catalog = CatalogConfig.of(options.catalog, catalog_properties(self.options))
+        return IcebergLakeTable.opened(options, catalog, schema, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""What sinks to lake tables have in common, as Spark asks for them. Imports nothing heavy: see `ariane.spark`."""
+"""The base class of the Spark data sources for lake tables. Imports nothing heavy (see `ariane.spark`)."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
@@ -18,11 +18,11 @@ class LakeSink(DataSource):
 
     @abstractmethod
     def lake_options(self) -> "LakeOptions":
-        """What Spark was told, checked."""
+        """The options, checked."""
 
     @abstractmethod
     def table(self, schema: "StructType", *, overwrite: bool) -> "LakeTable":
-        """The table of the options, after a look whether such rows fit it."""
+        """The table of the options, after a check that such rows fit it."""
 
     def schema(self) -> "StructType":
         raise self._no_reader()
@@ -40,7 +40,7 @@ class LakeSink(DataSource):
         from ariane.spark.lake.base import LakeStreamWriter
 
         if self.lake_options().batch is not None:
-            raise SettingsError("options txnAppId and txnVersion are for batch writes: a stream has its own")
+            raise SettingsError("options txnAppId and txnVersion are for batch writes: a stream has its own ids")
         return LakeStreamWriter(self.table(schema, overwrite=overwrite))
 
     def _no_reader(self) -> Exception:

@@ -1,4 +1,4 @@
-"""Batch reads through brokers, and the part of them that streams use too: a range of a queue as Arrow batches."""
+"""Batch reads from brokers, and what streams share with them: the messages of a queue range as Arrow batches."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,9 @@ from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.columns import Columns
 from ariane.spark.read.output import Output, selection_of
 from ariane.spark.read.planning import Planner
-from ariane.spark.read.pull_buffers import gathered
+from ariane.spark.read.pull_buffers import grouped_by_buffer
 from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.spark.worker_memory import keep_imports
-
-# ---
 
 DEFAULT_GROUP = "ariane-spark"
 
@@ -29,28 +27,28 @@ class BrokerBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         keep_imports()
         planner = Planner(cluster_for(self._options.client_settings()), self._options)
-        return [InputPartition(one) for one in planner.split(planner.batch_ranges())]
+        return [InputPartition(part) for part in planner.split(planner.batch_ranges())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's own, when there is nothing to read
+        if partition.value is None:  # made by Spark when there is nothing to read
             return iter(())
         return read_range(partition.value, self._options, self._columns, with_times=True)
 
 
 def read_range(
-    wanted: QueueRange, options: ReadOptions, columns: Columns, *, with_times: bool, cluster: Cluster | None = None
+    offsets: QueueRange, options: ReadOptions, columns: Columns, *, with_times: bool, cluster: Cluster | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of `wanted` that pass the filters. Runs in a task. `cluster`: to use other connections."""
+    """The messages of a queue range that pass the filters. Runs in a task. `cluster`: to use other connections."""
     selection = selection_of(options, with_times=with_times)
-    pull = RangePull(cluster or cluster_for(options.client_settings()), wanted, pull_settings(options))
-    with Output(options, columns, _place(wanted)) as output:
-        for bodies in gathered(pull.spans()):
-            yield from output.batches(bodies, wanted, selection)
+    pull = RangePull(cluster or cluster_for(options.client_settings()), offsets, pull_settings(options))
+    with Output(options, columns, _description(offsets)) as output:
+        for bodies in grouped_by_buffer(pull.spans()):
+            yield from output.batches(bodies, offsets, selection)
 
 
-def _place(wanted: QueueRange) -> str:
-    queue = wanted.queue
-    return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}, {wanted.start} to {wanted.end}"
+def _description(offsets: QueueRange) -> str:
+    queue = offsets.queue
+    return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}, {offsets.start} to {offsets.end}"
 
 
 def pull_settings(options: ReadOptions) -> PullSettings:

@@ -1,7 +1,7 @@
-"""The columns of a read: chosen by option, by the user's schema, or the usual ones; and the same in Spark's words.
+"""The columns of a read, selected by option, by the user's schema or by default, and their Spark schema.
 
-Where a column has a value in every row, Spark is promised so. Its reader of Python sources, and the projection behind
-it, then do not ask of each value whether it is there, which takes a tenth of what a short row costs.
+A column that has a value in every row is declared `nullable = false`. Spark's reader of Python sources, and the
+projection behind it, then do not check each value for null, which is a tenth of the cost of a short row.
 """
 
 from collections.abc import Collection
@@ -18,54 +18,54 @@ from ariane.spark.options.read import BodyFormat, ReadOptions
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """`names` in their order; `json` is the user's schema when bodies are to be taken apart, else None."""
+    """`names` in their order; `json` is the user's schema when bodies are parsed as JSON, else None."""
 
     names: tuple[str, ...]
     json: StructType | None = None
-    promised: frozenset[str] = frozenset()
-    """Those that Spark was told are never null."""
+    not_null: frozenset[str] = frozenset()
+    """Those that Spark's schema declares NOT NULL."""
 
     @property
     def arrow(self) -> pa.Schema:
-        return _promising(message_schema(list(self.names)), self.promised)
+        return _with_nullability(message_schema(list(self.names)), self.not_null)
 
 
-def keep_promise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows with the schema that Spark believes: where it allows no null there is none."""
+def check_nulls(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows with Spark's schema; RecordError if a column that it declares NOT NULL has a null."""
     for field, column in zip(schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             raise RecordError(
-                f"column {field.name} is null in {column.null_count} rows, and the schema says that it never is: "
-                f"leave out its NOT NULL, or give .schema(...) in which {field.name} may be null"
+                f"column {field.name} is null in {column.null_count} rows, and the schema says NOT NULL: "
+                f"leave out NOT NULL, or give a .schema(...) in which {field.name} may be null"
             )
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def spark_schema(options: ReadOptions) -> StructType:
-    """What `load()` without a schema gives."""
+    """The schema of a `load()` without one."""
     if options.format is BodyFormat.JSON:
         raise SettingsError(
-            'format=json needs to know the fields of the bodies: give them with .schema("id BIGINT, name STRING"), or '
-            "let inferSchema=true look at some"
+            'format=json needs the fields of the bodies: give them with .schema("id BIGINT, name STRING"), or '
+            "set inferSchema=true to take them from a sample"
         )
-    chosen = message_schema(options.column_list, include_properties=options.include_properties)
-    return from_arrow_schema(_promising(chosen, COLUMNS.keys() - MAY_BE_NULL))
+    columns = message_schema(options.column_list, include_properties=options.include_properties)
+    return from_arrow_schema(_with_nullability(columns, COLUMNS.keys() - MAY_BE_NULL))
 
 
 def columns_of(options: ReadOptions, schema: StructType) -> Columns:
-    """The columns that Spark asks for, by the schema it has settled on."""
+    """The columns of the schema that Spark uses."""
     if options.format is BodyFormat.JSON:
         return Columns((), schema)
     names = tuple(schema.fieldNames())
-    ours = from_arrow_schema(message_schema(names))
+    actual = from_arrow_schema(message_schema(names))
     for field in schema.fields:
-        if field.dataType != ours[field.name].dataType:
+        if field.dataType != actual[field.name].dataType:
             raise SettingsError(
-                f"column {field.name} is {ours[field.name].dataType.simpleString()}, and the schema given says "
+                f"column {field.name} is {actual[field.name].dataType.simpleString()}, and the schema given says "
                 f"{field.dataType.simpleString()}: correct it, or use .select(...) to convert"
             )
-    return Columns(names, promised=frozenset(field.name for field in schema.fields if not field.nullable))
+    return Columns(names, not_null=frozenset(field.name for field in schema.fields if not field.nullable))
 
 
-def _promising(schema: pa.Schema, never_null: Collection[str]) -> pa.Schema:
-    return pa.schema([field.with_nullable(field.name not in never_null) for field in schema])
+def _with_nullability(schema: pa.Schema, not_null: Collection[str]) -> pa.Schema:
+    return pa.schema([field.with_nullable(field.name not in not_null) for field in schema])

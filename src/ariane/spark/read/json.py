@@ -1,11 +1,13 @@
-"""Bodies that are JSON objects, as the columns of a schema.
+"""Parses bodies that are JSON objects into the columns of a schema.
 
-A body that is no object, or has a value that does not fit its column, is a bad one. What becomes of it is chosen:
+A body that is not an object, or has a value that does not fit its column, is bad. The options say how it is handled:
 
-    PERMISSIVE      a row of nulls, and the text in the column for bad records: so it is if the schema has that column
-    FAILFAST        the query stops: so it is if the schema has no such column
+    PERMISSIVE      a row of nulls, and the text in the column for bad records: the default if the schema has it
+    FAILFAST        the query stops: the default if the schema has no such column
     DROPMALFORMED   no row, and a warning that counts them
-    badRecordsPath  no row, and a line in a file of their own (bad_rows.py)
+    badRecordsPath  no row, and a row in the file of bad records (output.py)
+
+Values are checked strictly where a lax conversion would change the meaning: "7" is not a number, and 1.5 not a BIGINT.
 """
 
 import math
@@ -43,9 +45,7 @@ from pyspark.sql.types import (
 from ariane.errors import RecordError, SettingsError
 from ariane.spark.options.read import BadBodies, ReadOptions
 
-# --- json_values ---
-#
-# JSON values as Spark types. Strict where a lax reading would change the meaning: "7" is no number, 1.5 no BIGINT.
+# --- JSON values as Spark types ---
 
 Reader = Callable[[Any], Any]
 _INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
@@ -127,13 +127,13 @@ def _binary(value: Any) -> bytes:
 def _array(value: Any, item: Reader) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError
-    return [item(one) for one in value]
+    return [item(element) for element in value]
 
 
 def _map(value: Any, item: Reader) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise TypeError
-    return [(name, item(one)) for name, one in value.items()]
+    return [(name, item(element)) for name, element in value.items()]
 
 
 def _struct(value: Any, fields: dict[str, Reader]) -> dict[str, Any]:
@@ -154,13 +154,13 @@ _PLAIN: dict[type[DataType], Reader] = {
 }
 
 
-# ---
+# --- bodies ---
 
 
 @dataclass(frozen=True, slots=True)
 class BadBody:
     number: int
-    """Of the row in its batch."""
+    """The row in its batch."""
     reason: str
 
 
@@ -168,12 +168,12 @@ class BadBody:
 class Parsed:
     batch: pa.RecordBatch
     bad: list[BadBody]
-    """Those that are not in the batch: with DROPMALFORMED and badRecordsPath."""
+    """The bodies that are not in the batch, with DROPMALFORMED and badRecordsPath."""
 
 
 class JsonBodies:
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        """Columns of the option `columns` are the message's own, such as queueOffset, and not fields of its body."""
+        """Columns of the option `columns` are those of the message, such as queueOffset, not fields of its body."""
         self._arrow = to_arrow_schema(schema, timezone="UTC")
         self._named_bad_column = options.bad_record_column
         self._bad_column = _bad_column(schema, options)
@@ -193,7 +193,7 @@ class JsonBodies:
         )
         if not bad or not self._drops:
             return Parsed(whole, [])
-        keep = np.setdiff1d(np.arange(len(rows)), [one.number for one in bad])
+        keep = np.setdiff1d(np.arange(len(rows)), [body.number for body in bad])
         return Parsed(whole.take(pa.array(keep)), bad)
 
     def _column(
@@ -212,7 +212,7 @@ class JsonBodies:
                 yield self._read(self._decode(body))
                 texts.append(None)
             except (ValueError, TypeError, OverflowError) as error:  # msgspec.DecodeError is a ValueError
-                reason = str(error) or "a value of another type than its column"
+                reason = str(error) or "a value of the wrong type for its column"
                 if self._bad_column is None and not self._drops:
                     raise self._bad_record(body, offsets[number].as_py(), reason) from None
                 bad.append(BadBody(number, reason))
@@ -228,7 +228,7 @@ class JsonBodies:
 
 
 def _bad_column(schema: StructType, options: ReadOptions) -> str | None:
-    """Where the text of bad bodies goes; None when it goes nowhere, or somewhere else."""
+    """The column for the text of bad bodies, if there is one."""
     name = options.bad_record_column
     if name in schema.names and not isinstance(schema[name].dataType, StringType):
         raise SettingsError(f"column {name} holds the text of bad records: its type must be STRING")

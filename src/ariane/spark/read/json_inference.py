@@ -1,4 +1,9 @@
-"""The schema of a topic whose bodies are JSON, from a sample: the newest messages of each queue, or of a store."""
+"""Schema inference for topics with JSON bodies, from a sample: the newest messages of each queue, or of a store.
+
+Whole numbers are BIGINT, or DECIMAL(38, 0) when one needs more; numbers with a point are DOUBLE; times stay STRING,
+because a text that looks like a time may not be one. Where two bodies have different types, the column is STRING, and
+the value its JSON text. Fields are sorted by name, so the order of the sample has no effect.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -32,14 +37,6 @@ from ariane.spark.read.broker import read_range
 from ariane.spark.read.columns import Columns
 from ariane.spark.read.planning import Planner
 
-# --- json_schema ---
-#
-# The schema that a sample of JSON bodies has. Pure.
-#
-# Whole numbers are BIGINT, or DECIMAL(38, 0) when one needs more; numbers with a point are DOUBLE; times stay STRING,
-# because texts that look like times may be none. Where two bodies differ in kind, the column is STRING, and the value
-# its JSON text. Fields are sorted by name, so that the order of the sample means nothing.
-
 _LONG = 1 << 63
 _WIDE = 10**38
 _NOTHING: DataType = NullType()
@@ -58,7 +55,7 @@ def infer_schema(bodies: Iterable[bytes]) -> StructType | None:
             kinds.append(_kind(value))
     if not kinds:
         return None
-    whole = _settled(reduce(_merged, kinds))
+    whole = _without_nulls(reduce(_merged, kinds))
     if not isinstance(whole, StructType):  # every object was empty
         return None
     _check_names(whole)
@@ -76,7 +73,7 @@ def _kind(value: Any) -> DataType:
         case float():
             return DoubleType()
         case dict():
-            return _struct({name: _kind(one) for name, one in value.items()})
+            return _struct({name: _kind(element) for name, element in value.items()})
         case list():
             return ArrayType(reduce(_merged, map(_kind, value), _NOTHING))
     return StringType()
@@ -92,56 +89,54 @@ def _struct(kinds: dict[str, DataType]) -> StructType:
     return StructType([StructField(name, kinds[name]) for name in sorted(kinds)])
 
 
-def _merged(one: DataType, other: DataType) -> DataType:
-    if one == other or isinstance(other, NullType):
-        return one
-    if isinstance(one, NullType):
-        return other
-    if isinstance(one, StructType) and isinstance(other, StructType):
-        kinds = {field.name: field.dataType for field in one.fields}
-        for field in other.fields:
+def _merged(left: DataType, right: DataType) -> DataType:
+    if left == right or isinstance(right, NullType):
+        return left
+    if isinstance(left, NullType):
+        return right
+    if isinstance(left, StructType) and isinstance(right, StructType):
+        kinds = {field.name: field.dataType for field in left.fields}
+        for field in right.fields:
             kinds[field.name] = _merged(kinds.get(field.name, NullType()), field.dataType)
         return _struct(kinds)
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_merged(one.elementType, other.elementType))
-    return _both_numbers(one, other) or StringType()
+    if isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        return ArrayType(_merged(left.elementType, right.elementType))
+    return _both_numbers(left, right) or StringType()
 
 
-def _both_numbers(one: DataType, other: DataType) -> DataType | None:
-    kinds = {type(one), type(other)}
+def _both_numbers(left: DataType, right: DataType) -> DataType | None:
+    kinds = {type(left), type(right)}
     if not kinds <= {LongType, DecimalType, DoubleType}:
         return None
     return DoubleType() if DoubleType in kinds else DecimalType(38, 0)
 
 
-def _settled(kind: DataType) -> DataType:
-    """What was never but null, and objects without fields, are texts: something may come there."""
+def _without_nulls(kind: DataType) -> DataType:
+    """Columns that were always null, and objects without fields, become STRING, which later values fit."""
     if isinstance(kind, StructType) and kind.fields:
-        return StructType([StructField(field.name, _settled(field.dataType)) for field in kind.fields])
+        return StructType([StructField(field.name, _without_nulls(field.dataType)) for field in kind.fields])
     if isinstance(kind, ArrayType):
-        return ArrayType(_settled(kind.elementType))
+        return ArrayType(_without_nulls(kind.elementType))
     return StringType() if isinstance(kind, (NullType, StructType)) else kind
 
 
 def _check_names(schema: StructType) -> None:
-    """Spark does not tell `id` from `Id`; which of the two is meant, only the user can say."""
+    """Spark's column names are case-insensitive: with `id` and `Id`, the user has to say which is meant."""
     seen: dict[str, str] = {}
     for field in schema.fields:
         other = seen.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise SettingsError(
-                f"bodies have both {other!r} and {field.name!r}, which Spark does not tell apart: give the schema "
+                f"bodies have both {other!r} and {field.name!r}, which are the same column for Spark: give the schema "
                 "with .schema(...)"
             )
         if isinstance(field.dataType, StructType):
             _check_names(field.dataType)
 
 
-# ---
-
 BODY = Columns(("body",))
 SAMPLE_BYTES = 16 * 1024 * 1024
-"""The parts that a log is cut into to find its newest messages: large enough for most samples."""
+"""The size of the splits of a log in which the newest messages are searched: large enough for most samples."""
 
 
 class BatchReader(Protocol):
@@ -150,12 +145,12 @@ class BatchReader(Protocol):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]: ...
 
 
-def inferred_schema(options: ReadOptions, past_brokers: BatchReader | None) -> StructType:
-    """The fields of the bodies, then the columns of the message that are asked for, then the one for bad records.
+def inferred_schema(options: ReadOptions, file_reader: BatchReader | None) -> StructType:
+    """The fields of the bodies, then the requested columns of the message, then the one for bad records.
 
-    `past_brokers` reads column `body` of a store or an archive; without it brokers are asked.
+    `file_reader` reads the column `body` of a store or an archive; without it messages are pulled from brokers.
     """
-    bodies = _of_queues(options) if past_brokers is None else _of_parts(past_brokers, options.sampling_size)
+    bodies = _of_queues(options) if file_reader is None else _of_partitions(file_reader, options.sampling_size)
     fields = infer_schema(bodies)
     if fields is None:
         raise SettingsError(
@@ -169,7 +164,8 @@ def inferred_schema(options: ReadOptions, past_brokers: BatchReader | None) -> S
 
 
 def sample_options(options: ReadOptions) -> ReadOptions:
-    """To read the bodies as they are, wherever the query itself begins and ends. What is damaged it will tell."""
+    """Options to read the bodies as they are, wherever the query itself begins and ends. Damaged records are left out:
+    the query will report them."""
     return replace(
         options,
         format=BodyFormat.RAW,
@@ -200,8 +196,8 @@ def _of_queues(options: ReadOptions) -> Iterator[bytes]:
                 yield from batch.column("body").to_pylist()
 
 
-def _of_parts(reader: BatchReader, count: int) -> Iterator[bytes]:
-    """The last parts of a log are its newest."""
+def _of_partitions(reader: BatchReader, count: int) -> Iterator[bytes]:
+    """From the last partition on, which has the newest messages."""
     for partition in reversed(reader.partitions()):
         newest: deque[bytes] = deque(maxlen=count)
         for batch in reader.read(partition):
@@ -213,7 +209,7 @@ def _of_parts(reader: BatchReader, count: int) -> Iterator[bytes]:
 
 
 def _for_bad_bodies(options: ReadOptions) -> list[StructField]:
-    """A sample does not promise that all bodies are alike, so there is a place for those that are not."""
+    """Other bodies may differ from the sample, so there is a column for those that do not fit."""
     if options.bad_records_path is None and options.bad_bodies in (None, BadBodies.KEEP):
         return [StructField(options.bad_record_column, StringType())]
     return []

@@ -1,6 +1,9 @@
-"""From the bytes of records to the batches that Spark gets: chosen, and with the columns of its schema, no others.
+"""From the bytes of records to the batches that Spark gets: filtered, and with exactly the columns of its schema.
 
-What cannot be given as a row is told: it stops the query, or is counted and left out, or is kept apart in a file.
+A record that cannot become a row is never dropped silently: it stops the query, or it is counted and left out, or it is
+written to a file of bad records. That is one Parquet file for each task that found some, in the directory of the option
+badRecordsPath. Its name says which part of which queue or log the task read, so a task or a micro-batch that Spark
+repeats replaces its own file, and every bad record is there once. A file appears when its task is done.
 """
 
 import hashlib
@@ -24,34 +27,29 @@ from ariane.errors import SettingsError
 from ariane.spark.data_loss import report_loss
 from ariane.spark.offsets import QueueRange
 from ariane.spark.options.read import ReadOptions
-from ariane.spark.read.columns import Columns, keep_promise
+from ariane.spark.read.columns import Columns, check_nulls
 from ariane.spark.read.json import BadBody, JsonBodies
 from ariane.spark.read.pull_buffers import PullBuffers
 from ariane.spark.worker_memory import keep_imports
 
-# --- bad_rows ---
-#
-# Bad records kept apart: one Parquet file for each task that met some, in the directory of the option badRecordsPath.
-#
-# The file's name says which part of which queue or log the task read, so a task or a micro-batch that Spark repeats
-# replaces its own file: every bad record is there once. A file appears when its task is done, and whole.
+# --- files of bad records ---
 
 COORDINATES = ("topic", "brokerName", "queueId", "queueOffset", "physicalOffset", "msgId", "storeTimestamp")
 SCHEMA = pa.schema(
     [*(pa.field(name, COLUMNS[name]) for name in (*COORDINATES, "body")), pa.field("reason", pa.string())]
 )
 BODY_BYTES_MAX = 4 * 1024 * 1024
-"""What is kept of one record: damage can be as long as a log."""
+"""At most this much is kept of one record: a damaged part can be as long as a log."""
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 
 
 class BadRows:
-    """For one task: rows are added while it reads, and the file gets its name at the end."""
+    """The file of one task: rows are added while the task reads, and the file gets its name at the end."""
 
-    def __init__(self, path: str, place: str) -> None:
+    def __init__(self, path: str, source: str) -> None:
         self._files, self._directory = _filesystem(path)
-        digest = hashlib.blake2s(place.encode(), digest_size=6).hexdigest()
-        self._name = f"bad-{_NOT_IN_NAMES.sub('_', place)[-120:]}-{digest}.parquet"
+        digest = hashlib.blake2s(source.encode(), digest_size=6).hexdigest()
+        self._name = f"bad-{_NOT_IN_NAMES.sub('_', source)[-120:]}-{digest}.parquet"
         self._draft = f"{self._directory}/.{self._name}.{uuid4().hex}"
         self._writer: pq.ParquetWriter | None = None
         self.count = 0
@@ -74,12 +72,12 @@ class BadRows:
         self._writer.close()
         if kind is None:
             self._files.move(self._draft, f"{self._directory}/{self._name}")
-        else:  # the task failed, or nobody wanted the rest of it: whoever repeats it writes the file
+        else:  # the task failed, or Spark did not read it to the end: if it is repeated, that run writes the file
             self._files.delete_file(self._draft)
 
 
 def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """A directory of this machine, or an address such as s3://bucket/bad that pyarrow knows the file system of."""
+    """A local directory, or a URI such as s3://bucket/bad of a file system that pyarrow supports."""
     if "://" not in path:
         return fs.LocalFileSystem(), path.rstrip("/")
     try:
@@ -89,16 +87,16 @@ def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
     return files, directory.rstrip("/")
 
 
-# ---
+# --- batches ---
 
 log = logging.getLogger(__name__)
 
 Bytes = Callable[[BadRecord], bytes]
-"""What stands where a record is damaged, up to BODY_BYTES_MAX of it."""
+"""The bytes of a damaged record, at most BODY_BYTES_MAX."""
 
 
 def selection_of(options: ReadOptions, *, with_times: bool) -> Selection:
-    """What is left to check when messages have been read: brokers compare hashes of tags, and of keys know nothing."""
+    """The filter for messages that were read: brokers only compare hashes of tags, and do not filter by keys."""
     from_ms, before_ms = options.time_range() if with_times else (None, None)
     tags = options.tag_list
     return Selection(
@@ -110,22 +108,22 @@ def selection_of(options: ReadOptions, *, with_times: bool) -> Selection:
 
 
 class Output:
-    """Made once for a task, and used in a `with`: at its end the file of bad records is there, or their number told.
+    """Of one task, as a context manager: at its end the file of bad records is complete, or their number is logged.
 
-    `place` says what the task reads, in words that no other task of the query has.
+    `source` describes what the task reads, and is unique within the query.
     """
 
-    def __init__(self, options: ReadOptions, columns: Columns, place: str) -> None:
+    def __init__(self, options: ReadOptions, columns: Columns, source: str) -> None:
         self._fails = options.fail_on_data_loss
-        self._place = place
-        self._apart = None if options.bad_records_path is None else BadRows(options.bad_records_path, place)
+        self._source = source
+        self._bad_rows = None if options.bad_records_path is None else BadRows(options.bad_records_path, source)
         self._left_out = 0
         self._bodies: JsonBodies | None = None
-        self._promised = columns.arrow if columns.promised else None
+        self._not_null = columns.arrow if columns.not_null else None
         self.needed = list(columns.names)
         if columns.json is not None:
             self._bodies = JsonBodies(columns.json, options)
-            coordinates = COORDINATES if self._apart is not None else ("queueOffset",)
+            coordinates = COORDINATES if self._bad_rows is not None else ("queueOffset",)
             self.needed = list(dict.fromkeys(["body", *coordinates, *self._bodies.message_columns]))
 
     def __enter__(self) -> "Output":
@@ -135,32 +133,32 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._apart is not None:
-            self._apart.__exit__(kind, error, trace)
+        if self._bad_rows is not None:
+            self._bad_rows.__exit__(kind, error, trace)
         if self._left_out:
-            where = "kept apart in badRecordsPath" if self._apart is not None else "left out (mode=DROPMALFORMED)"
-            log.warning("%s: %d records are no rows: %s", self._place, self._left_out, where)
+            where = "written to badRecordsPath" if self._bad_rows is not None else "left out (mode=DROPMALFORMED)"
+            log.warning("%s: %d records are not rows: %s", self._source, self._left_out, where)
 
-    def batches(self, bodies: PullBuffers, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The messages of answers that lie within `wanted`: a pull with a filter may bring some from behind its end."""
-        queue = wanted.queue
-        ranges = (OffsetRange(queue.topic, queue.queue_id, wanted.start, wanted.end),)
+    def batches(self, bodies: PullBuffers, offsets: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The messages of pull responses within `offsets`: a pull with a filter may bring some from behind the end."""
+        queue = offsets.queue
+        ranges = (OffsetRange(queue.topic, queue.queue_id, offsets.start, offsets.end),)
         selection = replace(selection, ranges=ranges)
         decoder = Decoder(message_schema(self.needed), selection, queue.broker_name)
         whole = decode_pieces(*bodies.pieces(), decoder)
-        for batch in self._joined_batches(bodies.joined(), wanted, selection) if whole is None else whole:
+        for batch in self._joined_batches(bodies.joined(), offsets, selection) if whole is None else whole:
             yield from self.shaped(batch)
 
-    def _joined_batches(self, data: bytes, wanted: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The same, record by record where one of them is no message; that is told."""
-        queue, done = wanted.queue, 0
+    def _joined_batches(self, data: bytes, offsets: QueueRange, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The same, where some record is damaged: it is reported, and the others are decoded."""
+        queue, done = offsets.queue, 0
         names = {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id}
         while done < len(data):
             decoded = decode_records(
                 data, columns=self.needed, selection=selection, broker_name=queue.broker_name, start=done
             )
             self.report(
-                decoded.bad, lambda one: data[one.position : one.position + min(one.size, BODY_BYTES_MAX)], names
+                decoded.bad, lambda bad: data[bad.position : bad.position + min(bad.size, BODY_BYTES_MAX)], names
             )
             yield decoded.batch
             done = decoded.end
@@ -169,7 +167,7 @@ class Output:
         if not batch.num_rows:
             return
         if self._bodies is None:
-            yield batch if self._promised is None else keep_promise(batch, self._promised)
+            yield batch if self._not_null is None else check_nulls(batch, self._not_null)
             return
         parsed = self._bodies.parse(batch)
         self._leave_out(batch, parsed.bad)
@@ -178,17 +176,17 @@ class Output:
 
     def _leave_out(self, batch: pa.RecordBatch, bad: list[BadBody]) -> None:
         self._left_out += len(bad)
-        if bad and self._apart is not None:
-            rows = batch.select([*COORDINATES, "body"]).take(pa.array([one.number for one in bad])).to_pylist()
-            self._apart.add([row | {"reason": one.reason} for row, one in zip(rows, bad, strict=True)])
+        if bad and self._bad_rows is not None:
+            rows = batch.select([*COORDINATES, "body"]).take(pa.array([body.number for body in bad])).to_pylist()
+            self._bad_rows.add([row | {"reason": body.reason} for row, body in zip(rows, bad, strict=True)])
 
     def report(self, bad: list[BadRecord], content: Bytes, known: dict[str, Any] | None = None) -> None:
-        """Damaged records. `known` are coordinates that all of them have; in a log it is their position."""
-        for one in bad:
-            what = f"{one.size} bytes at {one.position} are no message that can be read ({one.reason})"
-            if self._apart is None:
-                report_loss(f"{self._place}: {what}", fail=self._fails)
+        """Damaged records. `known` are coordinates that all of them share; in a log each has its position."""
+        for record in bad:
+            what = f"{record.size} bytes at {record.position} are not a readable message ({record.reason})"
+            if self._bad_rows is None:
+                report_loss(f"{self._source}: {what}", fail=self._fails)
                 continue
             self._left_out += 1
-            coordinates = {"physicalOffset": one.position} if known is None else known
-            self._apart.add([coordinates | {"body": content(one), "reason": what}])
+            coordinates = {"physicalOffset": record.position} if known is None else known
+            self._bad_rows.add([coordinates | {"body": content(record), "reason": what}])

@@ -1,4 +1,4 @@
-"""From options to ranges of queues: which topics, which queues, from which offset to which."""
+"""Plans a read: from the options to topics, queues and offset ranges, and how much goes into a micro-batch."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class Planner:
         return options.topics
 
     def queues(self) -> list[MessageQueue]:
-        """As the nameserver knows them now; SettingsError when an assigned queue is not among them."""
+        """As the nameserver knows them now; SettingsError when a queue of the option `queues` is not among them."""
         known = self._cluster.queues(self.topics(), fresh=True)
         if self._options.queues is None:
             return known
@@ -45,13 +45,13 @@ class Planner:
 
     def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Ends]:
         """One call for each topic and broker."""
-        wanted = set(queues)
-        found: dict[MessageQueue, Ends] = {}
-        for topic, broker in sorted({(queue.topic, queue.broker_name) for queue in wanted}):
-            found |= self._cluster.ends(topic, broker)
-        return {queue: found.get(queue, Ends(0, 0)) for queue in wanted}
+        selected = set(queues)
+        ends: dict[MessageQueue, Ends] = {}
+        for topic, broker in sorted({(queue.topic, queue.broker_name) for queue in selected}):
+            ends |= self._cluster.ends(topic, broker)
+        return {queue: ends.get(queue, Ends(0, 0)) for queue in selected}
 
-    # --- from where to where ----------------------------------------------------------------------------------------
+    # --- start and end offsets --------------------------------------------------------------------------------------
 
     def starts(self, ends: dict[MessageQueue, Ends], default: str) -> Offsets:
         from_ms, _ = self._options.time_range()
@@ -75,7 +75,7 @@ class Planner:
         return max(offset, end.first)
 
     def _at(self, queue: MessageQueue, timestamp_ms: int, end: Ends) -> int:
-        """Brokers answer with the nearest message when all lie on one side; the row filter takes care of it."""
+        """Brokers return the nearest message when all are on one side of the time; the row filter corrects that."""
         return min(max(self._cluster.offset_at(queue, timestamp_ms), end.first), end.next)
 
     def batch_ranges(self) -> list[QueueRange]:
@@ -97,12 +97,12 @@ class Planner:
                     fail=self._options.fail_on_data_loss,
                 )
             if before_ms is not None:
-                # One more than the broker says: Apache's 4.x answers with the nearest, which may lie before the time.
+                # One more than the broker says: Apache's 4.x returns the nearest message, which may be before the time.
                 stop = min(stop, self._at(queue, before_ms, end) + 1)
             stops[queue] = min(stop, end.next)
         return stops
 
-    # --- into partitions --------------------------------------------------------------------------------------------
+    # --- partitions -------------------------------------------------------------------------------------------------
 
     def split(self, ranges: list[QueueRange]) -> list[QueueRange]:
         options = self._options
@@ -115,17 +115,18 @@ class Planner:
         return split_ranges(ranges, limits, sizes)
 
     def record_bytes(self, ranges: Iterable[QueueRange]) -> dict[MessageQueue, float]:
-        """The mean size of a few messages at the start of each range. A broker that does not tell limits nothing."""
+        """The mean size of a few messages at the start of each range. A queue whose broker fails is left out."""
         sizes = {}
-        for one in ranges:
-            if len(one) > 0:
-                request = QueryConsumeQueue(one.queue.topic, one.queue.queue_id, one.start, min(_SAMPLE, len(one)))
+        for part in ranges:
+            if len(part) > 0:
+                queue = part.queue
+                request = QueryConsumeQueue(queue.topic, queue.queue_id, part.start, min(_SAMPLE, len(part)))
                 try:
-                    address = self._cluster.address(one.queue.topic, one.queue.broker_name)
+                    address = self._cluster.address(queue.topic, queue.broker_name)
                     entries = self._cluster.calls.call(address, request).body.queue_data
                 except ArianeError:
                     continue
-                sizes[one.queue] = sum(entry.physic_size for entry in entries) / max(1, len(entries))
+                sizes[queue] = sum(entry.physic_size for entry in entries) / max(1, len(entries))
         return sizes
 
 
@@ -145,35 +146,33 @@ def _named(queue: MessageQueue) -> str:
     return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
 
 
-# --- admission ---
-#
-# How much of what is there goes into the next micro-batch. Pure.
+# --- how much goes into the next micro-batch ---
 
 
-def limited(start: Mapping[MessageQueue, int], head: Mapping[MessageQueue, int], rows_max: float) -> Offsets:
-    """`head`, or less of it: each queue gives in proportion to what it has, and at least one message if it has any.
+def limited(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], rows_max: float) -> Offsets:
+    """`latest`, or less: each queue gets a share in proportion to its messages, and at least one message if it has any.
 
-    Without the one message a small queue beside a large one would wait until the large one is read.
+    Otherwise a small queue beside a large one would wait until the large one is read.
     """
-    waiting = {queue: max(0, end - start.get(queue, end)) for queue, end in head.items()}
+    waiting = {queue: max(0, end - start.get(queue, end)) for queue, end in latest.items()}
     total = sum(waiting.values())
     if total <= rows_max:
-        return {queue: max(end, start.get(queue, end)) for queue, end in head.items()}
+        return {queue: max(end, start.get(queue, end)) for queue, end in latest.items()}
     share = max(0.0, rows_max) / total
     return {
-        queue: start.get(queue, head[queue]) + (max(1, int(count * share)) if count else 0)
+        queue: start.get(queue, latest[queue]) + (max(1, int(count * share)) if count else 0)
         for queue, count in waiting.items()
     }
 
 
 def rows_for_bytes(
     start: Mapping[MessageQueue, int],
-    head: Mapping[MessageQueue, int],
+    latest: Mapping[MessageQueue, int],
     record_bytes: Mapping[MessageQueue, float],
     bytes_max: int,
 ) -> float:
-    """How many rows make `bytes_max` when every queue gives in proportion; `record_bytes` are mean sizes."""
-    waiting = {queue: max(0, end - start.get(queue, end)) for queue, end in head.items()}
+    """How many rows make `bytes_max` with shares in proportion; `record_bytes` are mean sizes."""
+    waiting = {queue: max(0, end - start.get(queue, end)) for queue, end in latest.items()}
     total = sum(waiting.values())
     if not total:
         return float("inf")
@@ -182,7 +181,7 @@ def rows_for_bytes(
 
 
 class Minimum:
-    """Waits until enough has gathered, or until the first of it has waited long enough."""
+    """Waits until there are enough rows, or until the first of them has waited long enough."""
 
     def __init__(self, rows_min: int, delay_max_s: float) -> None:
         self._rows_min = rows_min

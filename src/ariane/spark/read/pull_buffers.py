@@ -1,8 +1,8 @@
-"""The bodies of some answers to pulls, where they were received: all in one piece of memory, with headers in between.
+"""The bodies of pull responses, in the buffer into which they were received, with headers in between.
 
     | header | body | header | body | header | body ...         transport/receive_buffer.py
 
-They are decoded there. To join them first would be a copy of everything that is read.
+They are decoded there: to join them first would copy everything that is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ class PullBuffers(NamedTuple):
     spans: list[Span]
 
     def pieces(self) -> tuple[ByteGatherer, Int64s, Int64s]:
-        """The memory, and where in it each body begins and ends."""
+        """The buffer, and where in it each body begins and ends."""
         begins = np.array([span.begin for span in self.spans], np.int64)
         return ByteGatherer(self.memory), begins, np.array([span.end for span in self.spans], np.int64)
 
@@ -27,10 +27,10 @@ class PullBuffers(NamedTuple):
         return b"".join(span.view for span in self.spans)
 
 
-def gathered(spans: Iterable[Span]) -> Iterator[PullBuffers]:
-    """PullBuffers that lie in the same memory, which is as much as is worth a call of the decoder.
+def grouped_by_buffer(spans: Iterable[Span]) -> Iterator[PullBuffers]:
+    """Groups the bodies that are in the same buffer, which is enough data for a call of the decoder.
 
-    They lie there in the order in which they came. One that came before its turn begins anew: the decoder goes up.
+    The decoder needs ascending positions, so a body that was received before its turn starts a new group.
     """
     some: list[Span] = []
     for span in spans:

@@ -1,8 +1,8 @@
-"""Conditions of a query, used to read less. Only with the option pushdown=true.
+"""Filter pushdown: reads less by the conditions of a query. Only with the option pushdown=true.
 
-In Spark 4.3.0 a condition that was pushed stays with the data frame: a later query on the same one, with another
-condition or none, gets only what the first one let through. A reader that has `pushFilters` at all is affected, so the
-usual one has none. With the option, make a new data frame for each query.
+In Spark 4.3.0 a pushed condition stays with the data frame: a later query on the same one, with another condition or
+none, gets only the rows of the first. A reader that has `pushFilters` at all is affected, so the default reader has
+none. With the option, create a new data frame for each query.
 """
 
 from collections.abc import Iterable
@@ -28,16 +28,16 @@ class PushingReader(BrokerBatchReader):
     _end: int = 2**63 - 1
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        for one in filters:
-            if isinstance(one, (EqualTo, In)):
-                self._equal(one.attribute, one.value if isinstance(one, In) else (one.value,))
-            elif isinstance(one, (GreaterThan, GreaterThanOrEqual, LessThan, AtMost)):
-                self._compare(one)
+        for condition in filters:
+            if isinstance(condition, (EqualTo, In)):
+                self._equal(condition.attribute, condition.value if isinstance(condition, In) else (condition.value,))
+            elif isinstance(condition, (GreaterThan, GreaterThanOrEqual, LessThan, AtMost)):
+                self._compare(condition)
         return filters
 
     def _equal(self, attribute: tuple[str, ...], values: tuple[Any, ...]) -> None:
         if attribute == ("tags",) and self._options.tags is None and self._options.sql_filter is None:
-            # `||` and blanks mean something in a subscription; such tags are left to Spark.
+            # `||` and blanks have a meaning in a subscription: leave such tags to Spark.
             if all(isinstance(tag, str) and tag and not set(tag) & set("| *") for tag in values):
                 self._options = replace(self._options, tags=" || ".join(values))
         elif attribute == ("queueOffset",):
@@ -46,22 +46,22 @@ class PushingReader(BrokerBatchReader):
         elif len(attribute) == 1 and attribute[0] in _NAMES:
             self._queues = (*self._queues, (_NAMES[attribute[0]], frozenset(values)))
 
-    def _compare(self, one: GreaterThan | GreaterThanOrEqual | LessThan | AtMost) -> None:
-        if one.attribute != ("queueOffset",):
+    def _compare(self, condition: GreaterThan | GreaterThanOrEqual | LessThan | AtMost) -> None:
+        if condition.attribute != ("queueOffset",):
             return
-        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
-            self._first = max(self._first, one.value + isinstance(one, GreaterThan))
+        if isinstance(condition, (GreaterThan, GreaterThanOrEqual)):
+            self._first = max(self._first, condition.value + isinstance(condition, GreaterThan))
         else:
-            self._end = min(self._end, one.value + isinstance(one, AtMost))
+            self._end = min(self._end, condition.value + isinstance(condition, AtMost))
 
     def partitions(self) -> list[InputPartition]:
         planner = Planner(cluster_for(self._options.client_settings()), self._options)
-        ranges = [self._narrowed(one) for one in planner.batch_ranges() if self._wants(one)]
-        return [InputPartition(one) for one in planner.split(ranges)]
+        ranges = [self._narrowed(part) for part in planner.batch_ranges() if self._is_selected(part)]
+        return [InputPartition(part) for part in planner.split(ranges)]
 
-    def _wants(self, one: QueueRange) -> bool:
-        return all(getattr(one.queue, name) in values for name, values in self._queues)
+    def _is_selected(self, part: QueueRange) -> bool:
+        return all(getattr(part.queue, name) in values for name, values in self._queues)
 
-    def _narrowed(self, one: QueueRange) -> QueueRange:
-        start = max(one.start, self._first)
-        return QueueRange(one.queue, start, max(start, min(one.end, self._end)))
+    def _narrowed(self, part: QueueRange) -> QueueRange:
+        start = max(part.start, self._first)
+        return QueueRange(part.queue, start, max(start, min(part.end, self._end)))

@@ -1,4 +1,4 @@
-"""Batch reads from store directories, past the broker: by physical range, so that many tasks can share one log."""
+"""Batch reads from store directories, without a broker: by physical range, so that many tasks can share one log."""
 
 import glob
 import re
@@ -48,21 +48,21 @@ class StoreBatchReader(DataSourceReader):
         return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's own, when there is nothing to read
+        if partition.value is None:  # made by Spark when there is nothing to read
             return
         split = partition.value
-        with Output(self._options, self._columns, _place(split)) as output:
+        with Output(self._options, self._columns, _description(split)) as output:
             yield from self._rows(split, output)
 
     def _rows(self, split: LogSplit, output: Output) -> Iterator[pa.RecordBatch]:
         report = ReadReport()
         try:
             for batch in read_split(split, output.needed, broker_name=self._options.broker_name, report=report):
-                _tell_bad(report, output, split)
+                _report_bad_records(report, output, split)
                 yield from output.shaped(batch)
-        except StoreMismatch as error:  # retention was faster
+        except StoreMismatch as error:  # retention deleted the file meanwhile
             report_loss(str(error), fail=self._options.fail_on_data_loss)
-        _tell_bad(report, output, split)
+        _report_bad_records(report, output, split)
 
     def _plan(self, root: Path, bytes_per_split: int) -> LogPlan:
         options = self._options
@@ -81,7 +81,7 @@ class StoreBatchReader(DataSourceReader):
         )
 
     def _check(self, roots: list[Path], plans: list[LogPlan]) -> None:
-        """A topic must be in one of the stores, and the log must have no hole."""
+        """Every topic must be in one of the stores, and the logs must have no gap."""
         for topic in self._options.topics:
             if all(topic in plan.topics_missing for plan in plans):
                 raise SettingsError(f"topic {topic} is not in {', '.join(map(str, roots))}: correct the option topic")
@@ -93,27 +93,27 @@ class StoreBatchReader(DataSourceReader):
                 )
 
 
-def _place(split: LogSplit) -> str:
+def _description(split: LogSplit) -> str:
     return f"the log in {split.commit_log}, {split.begin} to {split.end}"
 
 
-def _tell_bad(report: ReadReport, output: Output, split: LogSplit) -> None:
+def _report_bad_records(report: ReadReport, output: Output, split: LogSplit) -> None:
     if report.bad:
         files = LogFiles(Path(split.commit_log))
-        untold = report.bad_count - len(report.bad)
-        if untold:  # only so many are kept at a time
-            report.bad.append(BadRecord(report.bad[-1].position, 0, f"and {untold} more behind it"))
-        output.report(report.bad, lambda one: files.bytes_at(one.position, min(one.size, BODY_BYTES_MAX)))
+        more = report.bad_count - len(report.bad)
+        if more:  # the list is limited, the count is not
+            report.bad.append(BadRecord(report.bad[-1].position, 0, f"and {more} more behind it"))
+        output.report(report.bad, lambda bad: files.bytes_at(bad.position, min(bad.size, BODY_BYTES_MAX)))
     report.bad.clear()
     report.bad_count = 0
 
 
 def _roots(options: ReadOptions) -> list[Path]:
     assert options.store_path is not None
-    found = sorted(glob.glob(options.store_path)) if glob.has_magic(options.store_path) else [options.store_path]
-    if not found:
+    roots = sorted(glob.glob(options.store_path)) if glob.has_magic(options.store_path) else [options.store_path]
+    if not roots:
         raise SettingsError(f"no directory matches storePath {options.store_path}: correct the pattern")
-    return [Path(one) for one in found]
+    return [Path(root) for root in roots]
 
 
 def _topics(root: Path, options: ReadOptions) -> list[str] | None:
@@ -124,13 +124,13 @@ def _topics(root: Path, options: ReadOptions) -> list[str] | None:
 
 
 def _ranges(root: Path, topics: list[str] | None, options: ReadOptions) -> list[OffsetRange] | None:
-    """Offsets count by queue; without any in the options, None: whole queues are found faster."""
+    """The offset ranges of the options; None without any, because whole queues are found faster."""
     start, end = options.start_position("earliest"), options.end_position()
     assigned = {(queue.topic, queue.queue_id) for queue in options.assigned()} if options.queues else None
     if start.word == EARLIEST and end.word == LATEST and assigned is None:
         return None
-    known = open_queues(Layout.under(root), topics or topics_with_queues(Layout.under(root)))
-    names = [(queue.topic, queue.queue_id) for queue in known]
+    queues = open_queues(Layout.under(root), topics or topics_with_queues(Layout.under(root)))
+    names = [(queue.topic, queue.queue_id) for queue in queues]
     return [
         OffsetRange(topic, queue_id, _first(start, topic, queue_id), _end(end, topic, queue_id))
         for topic, queue_id in names
@@ -149,8 +149,10 @@ def _end(position: Position, topic: str, queue_id: int) -> int:
 
 
 def _number(position: Position, topic: str, queue_id: int, default: int) -> int:
-    """The broker's name in the JSON is not compared: a store is of one broker, and does not say of which."""
+    """The broker name in the JSON is not compared: a store belongs to one broker, but does not have its name."""
     if position.word is not None:
         return position.word
-    told = [offset for queue, offset in position.numbers.items() if (queue.topic, queue.queue_id) == (topic, queue_id)]
-    return told[0] if told else default
+    offsets = [
+        offset for queue, offset in position.numbers.items() if (queue.topic, queue.queue_id) == (topic, queue_id)
+    ]
+    return offsets[0] if offsets else default

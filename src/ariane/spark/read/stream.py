@@ -1,9 +1,9 @@
-"""Streaming reads. The checkpoint is the truth: a micro-batch is a range of offsets, read again if it must be.
+"""Streaming reads from brokers. The checkpoint decides: a micro-batch is a range of offsets, and can be read again.
 
 Where a stream from `latest` (or from a time) began is not in the checkpoint before its first micro-batch is done, and
-Spark asks again for it when that one is replayed. So the start is kept with the broker, as the offsets of the
-consumer group. The same offsets then follow the stream, for tools that show how far a group is behind; they lag by
-one micro-batch, because that is when Spark tells the source.
+Spark asks for it again when that one is replayed. So the start is stored at the broker, as the offsets of the consumer
+group. The same offsets then follow the stream, for tools that show the lag of a group; they are one micro-batch behind,
+because Spark calls commit() that late.
 """
 
 import logging
@@ -25,19 +25,18 @@ from ariane.spark.read.broker import read_range
 from ariane.spark.read.columns import Columns
 from ariane.spark.read.planning import Minimum, Planner, limited, rows_for_bytes
 
-# --- heads ---
-#
-# Where the queues of a stream end, asked of the brokers at most every few milliseconds.
-#
-# Spark asks a hundred times a second while there is nothing new. A queue that was once seen stays, and a broker that
-# does not answer keeps the ends it last told: a stream waits for it and goes on with the others meanwhile.
-
 log = logging.getLogger(__name__)
 
-_ASK_INTERVAL_S = 0.05
+_REFRESH_INTERVAL_S = 0.05
 
 
 class LatestOffsets:
+    """The end offsets of the queues of a stream, requested from the brokers at most every 50 ms.
+
+    Spark asks a hundred times a second while there is nothing new. A queue stays once it was seen, and for a broker
+    that does not respond the last end offsets are kept: a stream waits for it and continues with the others.
+    """
+
     def __init__(
         self,
         planner: Planner,
@@ -52,55 +51,53 @@ class LatestOffsets:
         self._now_s = now_s
         self._ends: dict[MessageQueue, Ends] = {}
         self._routes_at = float("-inf")
-        self._asked_at = float("-inf")
+        self._refreshed_at = float("-inf")
 
     def now(self) -> dict[MessageQueue, Ends]:
-        """At most some milliseconds old."""
-        if self._now_s() - self._asked_at >= _ASK_INTERVAL_S:
+        """At most 50 ms old."""
+        if self._now_s() - self._refreshed_at >= _REFRESH_INTERVAL_S:
             self.refresh()
         return self._ends
 
     def refresh(self) -> None:
         if self._now_s() - self._routes_at >= self._route_refresh_s:
-            self._look_for_queues()
-        self._ask_brokers()
-        self._asked_at = self._now_s()
+            self._refresh_queues()
+        self._refresh_ends()
+        self._refreshed_at = self._now_s()
 
-    def _look_for_queues(self) -> None:
+    def _refresh_queues(self) -> None:
         try:
             queues = self._planner.queues()
         except ArianeError as error:
             if not self._ends:
                 raise
-            log.warning("queues not looked for: %s", error)
+            log.warning("the list of queues could not be refreshed: %s", error)
         else:
             for queue in queues:
                 self._ends.setdefault(queue, Ends(-1, -1))
             self._routes_at = self._now_s()
 
-    def _ask_brokers(self) -> None:
+    def _refresh_ends(self) -> None:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in self._ends:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        told: dict[MessageQueue, Ends] = {}
+        received: dict[MessageQueue, Ends] = {}
         for queues in by_broker.values():
             try:
-                told |= self._planner.ends(queues)
+                received |= self._planner.ends(queues)
             except ArianeError as error:
                 if (self._fails and not error.retriable) or any(self._ends[queue].next < 0 for queue in queues):
                     raise
-                log.warning("a broker does not tell the ends of its queues: %s", error)
+                log.warning("a broker does not return the end offsets of its queues: %s", error)
                 self._routes_at = float("-inf")  # it may have moved
-        self._ends |= told
+        self._ends |= received
 
 
-# ---
-
-_ANY_NUMBER = 2**62  # of rows: the limits are applied here, Spark only has to know that there are some
+_ANY_NUMBER = 2**62  # rows: the limits are applied here, Spark only has to know that there are some
 
 
 class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as the query, in a process beside the driver; copies of it read in tasks."""
+    """Lives as long as the query, in a Python process of the driver; pickled copies of it read in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
         _check(options)
@@ -133,11 +130,11 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._side.pin_target()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return StreamOffset(self._side.head()).to_json()
+        return StreamOffset(self._side.end_offsets()).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = self._side.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
-        return [InputPartition(one) for one in ranges] or [InputPartition(None)]
+        return [InputPartition(part) for part in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
@@ -157,16 +154,16 @@ class _DriverSide:
         self._options = options
         self._cluster = Cluster(options.client_settings())
         self._planner = Planner(self._cluster, options)
-        self._heads = LatestOffsets(self._planner, options.route_refresh_s, fail_on_data_loss=options.fail_on_data_loss)
+        self._latest = LatestOffsets(
+            self._planner, options.route_refresh_s, fail_on_data_loss=options.fail_on_data_loss
+        )
         self._target: Offsets | None = None
         rows_min = options.offsets_per_trigger_min
         self._minimum = None if rows_min is None else Minimum(rows_min, delay_s(options.trigger_delay))
 
-    # --- the start --------------------------------------------------------------------------------------------------
-
     def initial(self) -> Offsets:
-        self._heads.refresh()
-        ends = self._heads.now()
+        self._latest.refresh()
+        ends = self._latest.now()
         group = self._options.group
         if not needs_pin(self._options):
             return self._planner.starts(ends, "latest")
@@ -180,57 +177,57 @@ class _DriverSide:
 
     # --- the end of the next micro-batch ----------------------------------------------------------------------------
 
-    def head(self) -> Offsets:
-        return {queue: end.next for queue, end in self._heads.now().items()}
+    def end_offsets(self) -> Offsets:
+        return {queue: end.next for queue, end in self._latest.now().items()}
 
     def pin_target(self) -> None:
-        self._heads.refresh()
-        self._target = self.head()
+        self._latest.refresh()
+        self._target = self.end_offsets()
 
     def latest(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
-        ends = self._heads.now()
+        ends = self._latest.now()
         begins = {queue: end.first for queue, end in ends.items() if queue not in start.next}
         if self._target is not None:
             begins = {queue: first for queue, first in begins.items() if queue in self._target}
         at = start.next | begins
-        head = {queue: self._head_of(queue, offset, ends) for queue, offset in at.items()}
+        latest = {queue: self._end_of(queue, offset, ends) for queue, offset in at.items()}
         if is_limited:
-            head = self._admitted(at, head)
-        if head == start.next and not any(queue not in start.next for queue in head):
-            return start  # the very same text: Spark compares it to see whether there is news
-        return StreamOffset(head, begins)
+            latest = self._limited(at, latest)
+        if latest == start.next and not any(queue not in start.next for queue in latest):
+            return start  # exactly the same JSON: Spark compares it to see whether there is anything new
+        return StreamOffset(latest, begins)
 
-    def _head_of(self, queue: MessageQueue, offset: int, ends: dict[MessageQueue, Ends]) -> int:
-        """Of a queue that no broker has now: where the stream stands. It may come back."""
+    def _end_of(self, queue: MessageQueue, offset: int, ends: dict[MessageQueue, Ends]) -> int:
+        """For a queue that no broker has now, the position of the stream: the queue may come back."""
         end = ends.get(queue)
         if end is None:
             return offset
         if end.next < offset:
             report_loss(
                 f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} ends at {end.next}, and the "
-                f"checkpoint stands at {offset}: the topic was made anew, or its broker lost messages",
+                f"checkpoint is at {offset}: the topic was created again, or its broker lost messages",
                 fail=self._options.fail_on_data_loss,
             )
             return offset
         target = end.next if self._target is None else self._target.get(queue, offset)
         return max(offset, min(end.next, target))
 
-    def _admitted(self, at: Offsets, head: Offsets) -> Offsets:
+    def _limited(self, at: Offsets, latest: Offsets) -> Offsets:
         options = self._options
-        waiting = sum(head[queue] - offset for queue, offset in at.items())
+        waiting = sum(latest[queue] - offset for queue, offset in at.items())
         if self._minimum is not None and self._target is None and not self._minimum.is_enough(waiting, monotonic()):
             return dict(at)
         rows_max = float(options.offsets_per_trigger or waiting)
         if options.bytes_per_trigger is not None and waiting:
-            ranges = [QueueRange(queue, offset, head[queue]) for queue, offset in at.items()]
+            ranges = [QueueRange(queue, offset, latest[queue]) for queue, offset in at.items()]
             sizes = self._planner.record_bytes(ranges)
-            rows_max = min(rows_max, rows_for_bytes(at, head, sizes, options.bytes_per_trigger))
-        return limited(at, head, rows_max)
+            rows_max = min(rows_max, rows_for_bytes(at, latest, sizes, options.bytes_per_trigger))
+        return limited(at, latest, rows_max)
 
     # --- the micro-batch --------------------------------------------------------------------------------------------
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
-        """The same for the same two offsets, whenever it is asked."""
+        """Deterministic: always the same for the same two offsets."""
         ranges = []
         for queue in sorted(end.next):
             begin = start.next.get(queue, end.begins.get(queue, 0))
@@ -238,14 +235,15 @@ class _DriverSide:
         return self._planner.split(ranges)
 
     def mirror(self, offsets: Offsets) -> None:
-        """For those who watch: the stream does not depend on it, so a failure is only told."""
+        """Commits the offsets of the group, for monitoring: the stream does not depend on them, so a failure is only
+        logged."""
         if self._options.group is None:
             return
         for queue, offset in offsets.items():
             try:
                 self._cluster.commit(self._options.group, queue, offset)
             except ArianeError as error:
-                log.warning("offsets of group %s not shown at the broker: %s", self._options.group, error)
+                log.warning("offsets of group %s could not be committed: %s", self._options.group, error)
                 return
 
     def close(self) -> None:
@@ -253,7 +251,7 @@ class _DriverSide:
 
 
 def needs_pin(options: ReadOptions) -> bool:
-    """Whether the start depends on when it is asked for."""
+    """Whether the start offsets depend on the time at which they are determined."""
     if options.starting_timestamp is not None:
         return True
     position = options.start_position("latest")
@@ -268,5 +266,5 @@ def _check(options: ReadOptions) -> None:
     if needs_pin(options) and options.group is None:
         raise SettingsError(
             "a stream that starts from latest or from a time needs the option consumerGroup, under which the broker "
-            "keeps where it began; or start with startingOffsets=earliest"
+            "stores where it began; or set startingOffsets=earliest"
         )

@@ -1,8 +1,8 @@
-"""Sinks to topics: which one it is, and the plain one.
+"""The at-least-once sink, and the choice between it and the exactly-once sink (exactly_once.py).
 
-There each task sends its rows and returns when every one is acknowledged; there is nothing to commit. A task that
-fails, or that Spark runs twice, has sent some messages already: delivery is at least once. Duplicates have the same
-unique key, by which a consumer can tell them.
+Each task sends its rows and returns when all are acknowledged; there is nothing to commit. A task that fails, or that
+Spark runs twice, has sent some messages already: delivery is at least once. Duplicates have the same unique key, by
+which a consumer can recognise them.
 """
 
 import uuid
@@ -25,7 +25,7 @@ from ariane.spark.write.sender import TaskSender
 
 @dataclass
 class Acknowledged(WriterCommitMessage):
-    """So many messages were acknowledged by brokers."""
+    """How many messages brokers have acknowledged."""
 
     messages: int
 
@@ -34,7 +34,7 @@ class TopicWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
         self._options = options
-        self._query = uuid.uuid4().hex  # made once, on the driver: repeated tasks have the same
+        self._query = uuid.uuid4().hex  # drawn once, on the driver: repeated tasks use the same
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Acknowledged:
         return _send(iterator, self._options, self._query, "")
@@ -57,23 +57,23 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
     if overwrite:
         raise SettingsError('messages cannot be overwritten: use .mode("append")')
-    wanted = read_options(WriteOptions, options)
-    if wanted.delivery is Delivery.EXACTLY_ONCE:
+    write = read_options(WriteOptions, options)
+    if write.delivery is Delivery.EXACTLY_ONCE:
         from ariane.spark.write.exactly_once import (
-            ExactlyOnceWriter,  # with a whole client, which the other does not need
+            ExactlyOnceWriter,  # imported here: it needs a whole client
         )
 
-        return ExactlyOnceWriter(wanted, schema)
-    return TopicWriter(wanted, schema)
+        return ExactlyOnceWriter(write, schema)
+    return TopicWriter(write, schema)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
-    wanted = read_options(WriteOptions, options)
-    if wanted.delivery is Delivery.EXACTLY_ONCE:
+    write = read_options(WriteOptions, options)
+    if write.delivery is Delivery.EXACTLY_ONCE:
         from ariane.spark.write.exactly_once import ExactlyOnceStreamWriter
 
-        return ExactlyOnceStreamWriter(wanted, schema)
-    return TopicStreamWriter(wanted, schema)
+        return ExactlyOnceStreamWriter(write, schema)
+    return TopicStreamWriter(write, schema)
 
 
 def _send(batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str, batch: str) -> Acknowledged:
@@ -82,11 +82,11 @@ def _send(batches: Iterator[pa.RecordBatch], options: WriteOptions, query: str, 
     partition = 0 if context is None else context.partitionId()
     keys = TaskKeys(TaskIdentity(query, batch, partition))
     sender = TaskSender(cluster_for(options.client_settings()), options, partition)
-    for one in batches:
-        rows = encode_rows(one, keys) if options.topic is not None and can_encode(one.schema) else None
-        if rows is None or options.topic is None:
-            sender.send(messages_of(one, options.topic, keys))
+    for rows in batches:
+        encoded = encode_rows(rows, keys) if options.topic is not None and can_encode(rows.schema) else None
+        if encoded is None or options.topic is None:
+            sender.send(messages_of(rows, options.topic, keys))
         else:
-            sender.send_rows(options.topic, rows)
+            sender.send_rows(options.topic, encoded)
     sender.finish()
     return Acknowledged(sender.sent)

@@ -1,13 +1,13 @@
-"""Each row becomes one message, whatever fails and is repeated: half messages, a ledger, and only then their ends.
+"""The exactly-once sink: half messages, a ledger that decides, and then the end of each transaction.
 
-    task     write()    half messages, tagged with query, batch, partition and attempt; seen by nobody
-    driver   commit()   1. the ledger: these attempts have won       from here on the batch is written, come what may
-                        2. the brokers: these half messages are real
-                        3. the ledger: the brokers know
+    task     write()    half messages, tagged with query, batch, partition and attempt; invisible to consumers
+    driver   commit()   1. ledger: these attempts have won       from here on the batch is written, whatever happens
+                        2. brokers: commit these half messages
+                        3. ledger: the brokers have committed
 
-Killed before 1, the batch is written anew, and the half messages of before are never winners. Killed after 1, write()
-finds the batch in the ledger and sends nothing, and commit() goes on with 2. What nobody ends the brokers ask about,
-and the ledger has the answer: `check_answers.py`.
+If the driver is killed before 1, the batch is written again, and the earlier half messages never become winners. If it
+is killed after 1, write() finds the batch in the ledger and sends nothing, and commit() continues with 2. Brokers check
+half messages whose transaction is not ended, and the answer comes from the ledger (outcomes.py).
 """
 
 import uuid
@@ -30,7 +30,7 @@ from ariane.model.route import MessageQueue
 from ariane.model.topic import AUTO_CREATE_TEMPLATE
 from ariane.spark.cluster import Cluster, cluster_for
 from ariane.spark.options.write import WriteOptions
-from ariane.spark.write.half_message import PROPERTY, HalfTag
+from ariane.spark.write.half_message import PROPERTY, HalfMessageOrigin
 from ariane.spark.write.ledger import HalfEntry, Ledger, LedgerRecord, Winners, open_ledger, pack
 from ariane.spark.write.outcomes import Outcomes, answer_checks
 from ariane.spark.write.rows import OutboundMessage, TaskIdentity, TaskKeys, check_schema, messages_of
@@ -41,53 +41,51 @@ from ariane.wire.properties import encode_properties
 from ariane.wire.requests.send import SendMessageV2, SendResponse
 from ariane.wire.sys_flag import SysFlag
 
-# --- half_sending ---
+# --- sending half messages ---
 #
-# Half messages of one attempt: stored by brokers, and seen by nobody until their transaction is ended.
-#
-# Brokers take half messages one by one, so many are on their way at a time. Their order does not matter: that of the
-# real messages is the order in which transactions are ended.
+# Brokers take half messages one by one, so many requests are pending at a time. Their order does not matter: the
+# messages become visible in the order in which the transactions are ended.
 
 _WINDOW = 256
 _WINDOW_BYTES = 4 * 1024 * 1024
 
 
-class _Ask(NamedTuple):
+class _HalfRequest(NamedTuple):
     number: int
-    """Of the message, in its window."""
+    """Position of the message in its window."""
     serial: int
     broker: str
     request: SendMessageV2
 
 
 class HalfSender:
-    def __init__(self, cluster: Cluster, options: WriteOptions, tag: HalfTag) -> None:
+    def __init__(self, cluster: Cluster, options: WriteOptions, origin: HalfMessageOrigin) -> None:
         self._cluster = cluster
         self._options = options
-        self._tag = tag
+        self._origin = origin
         self._serial = 0
-        self._choice = QueueChoice(cluster, options.patience_s, tag.partition)
+        self._choice = QueueChoice(cluster, options.patience_s, origin.partition)
         self._entries: dict[str, list[HalfEntry]] = {}
-        more = {
+        properties = {
             Property.TRANSACTION_PREPARED: "true",
             Property.PRODUCER_GROUP: options.group,
             Property.CHECK_IMMUNITY_TIME_IN_SECONDS: str(options.transaction_timeout_s),
         }
-        self._more = encode_properties(more).decode()
+        self._properties = encode_properties(properties).decode()
 
     def send(self, messages: Iterable[OutboundMessage]) -> None:
-        """Returns when every one is acknowledged."""
+        """Returns when all messages are acknowledged."""
         source = iter(messages)
         while window := _take(source):
             self._deliver(window)
 
     def winners(self) -> list[Winners]:
-        """All that was acknowledged so far."""
-        tag = self._tag
+        """The half messages that were acknowledged so far."""
+        origin = self._origin
         return [
-            piece
+            winners
             for broker, entries in self._entries.items()
-            for piece in pack(tag.attempt, tag.partition, broker, entries)
+            for winners in pack(origin.attempt, origin.partition, broker, entries)
         ]
 
     def _deliver(self, window: list[OutboundMessage]) -> None:
@@ -99,7 +97,7 @@ class HalfSender:
             if reasons:
                 pause_s = backoff.next_s()
                 if monotonic() + pause_s > deadline:
-                    raise _given_up(len(window) - len(done), window[0].topic, reasons, self._options.patience_s)
+                    raise _not_acknowledged(len(window) - len(done), window[0].topic, reasons, self._options.patience_s)
                 sleep(pause_s)
                 for topic in {message.topic for message in window}:
                     self._choice.refresh(topic)
@@ -107,45 +105,45 @@ class HalfSender:
             self._entries.setdefault(broker, []).append(entry)
 
     def _attempt(self, window: list[OutboundMessage], done: dict[int, tuple[str, HalfEntry]]) -> list[str]:
-        """Sends what is not done, to all brokers at once; why some of it has to be sent again."""
-        asks: dict[str, list[_Ask]] = {}
+        """Sends what is not done to all brokers at the same time; returns why some of it has to be sent again."""
+        requests: dict[str, list[_HalfRequest]] = {}
         for number, message in enumerate(window):
             if number not in done:
-                one = self._ask(number, message)
-                asks.setdefault(one.broker, []).append(one)
+                half = self._half_request(number, message)
+                requests.setdefault(half.broker, []).append(half)
         reasons = []
-        for broker, responses in self._answers(asks).items():
+        for broker, responses in self._responses(requests).items():
             if isinstance(responses, ArianeError):
                 reasons.append(f"{broker}: {responses}")
                 continue
-            for one, command in zip(asks[broker], responses, strict=True):
-                outcome = accepted(one.request, command)
-                if isinstance(outcome, str):
-                    reasons.append(f"{broker}: {outcome}")
+            for half, command in zip(requests[broker], responses, strict=True):
+                result = accepted(half.request, command)
+                if isinstance(result, str):
+                    reasons.append(f"{broker}: {result}")
                 else:
-                    done[one.number] = broker, _entry(one.serial, outcome)
+                    done[half.number] = broker, _entry(half.serial, result)
         return reasons
 
-    def _answers(self, asks: dict[str, list["_Ask"]]) -> dict[str, list[Command] | ArianeError]:
-        outcomes: dict[str, list[Command] | ArianeError] = {}
+    def _responses(self, by_broker: dict[str, list["_HalfRequest"]]) -> dict[str, list[Command] | ArianeError]:
+        responses: dict[str, list[Command] | ArianeError] = {}
         addresses: dict[str, str] = {}
-        for broker, parts in asks.items():
+        for broker, halfs in by_broker.items():
             try:
-                addresses[self._cluster.address(parts[0].request.topic, broker, master_only=True)] = broker
+                addresses[self._cluster.address(halfs[0].request.topic, broker, master_only=True)] = broker
             except NoRoute as error:
-                outcomes[broker] = error
-        requests = {address: [one.request for one in asks[broker]] for address, broker in addresses.items()}
-        found = self._cluster.calls.call_everywhere(requests, self._options.send_timeout_ms / 1000)
-        return outcomes | {addresses[address]: outcome for address, outcome in found.items()}
+                responses[broker] = error
+        requests = {address: [half.request for half in by_broker[broker]] for address, broker in addresses.items()}
+        received = self._cluster.calls.call_everywhere(requests, self._options.send_timeout_ms / 1000)
+        return responses | {addresses[address]: response for address, response in received.items()}
 
-    def _ask(self, number: int, message: OutboundMessage) -> "_Ask":
+    def _half_request(self, number: int, message: OutboundMessage) -> "_HalfRequest":
         queue = self._choice.fixed(message) or self._choice.next(message.topic)
         request = self._request(message, queue)
         self._serial += 1
-        return _Ask(number, self._serial - 1, queue.broker_name, request)
+        return _HalfRequest(number, self._serial - 1, queue.broker_name, request)
 
     def _request(self, message: OutboundMessage, queue: MessageQueue) -> SendMessageV2:
-        tag = f"{PROPERTY}\x01{self._tag.prefix}{self._serial}\x02"
+        origin = f"{PROPERTY}\x01{self._origin.prefix}{self._serial}\x02"
         return SendMessageV2(
             producer_group=self._options.group,
             topic=message.topic,
@@ -155,7 +153,7 @@ class HalfSender:
             sys_flag=int(SysFlag.TRANSACTION_PREPARED),
             born_timestamp=int(time() * 1000),
             flag=0,
-            properties=f"{message.properties.decode()}{self._more}{tag}",
+            properties=f"{message.properties.decode()}{self._properties}{origin}",
             reconsume_times=0,
             body=message.body,
         )
@@ -176,21 +174,21 @@ def _entry(serial: int, response: SendResponse) -> HalfEntry:
     return HalfEntry(serial, response.queue_offset, decode_offset_message_id(response.msg_id).physical_offset)
 
 
-def _given_up(count: int, topic: str, reasons: list[str], patience_s: float) -> SendFailed:
+def _not_acknowledged(count: int, topic: str, reasons: list[str], patience_s: float) -> SendFailed:
     return SendFailed(
         f"{count} half messages for {topic} were not acknowledged within {patience_s:g} s "
         f"({'; '.join(dict.fromkeys(reasons))}). Check that the brokers run, or raise brokerWaitSeconds"
     )
 
 
-# ---
+# --- the writers ---
 
 _DELAYS = ("delayLevel", "deliverTimestamp")
 
 
 @dataclass
 class Prepared(WriterCommitMessage):
-    """Half messages that one attempt has sent; none when the ledger had the batch already."""
+    """The half messages that one attempt sent; none when the ledger had the batch already."""
 
     query: str
     batch: int
@@ -198,7 +196,7 @@ class Prepared(WriterCommitMessage):
 
 
 class ExactlyOnce:
-    """The steps of both writers. Travels to the tasks, so that it holds no connection."""
+    """The steps of both writers. It is pickled for the tasks, so it holds no connection."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
@@ -231,18 +229,18 @@ class ExactlyOnce:
 
     def prepare(self, batches: Iterator[pa.RecordBatch], query: str, batch: int) -> Prepared:
         if self.ledger.state(query).is_recorded(batch):
-            for _ in batches:  # Spark wants its rows to be taken
+            for _ in batches:  # Spark requires that all rows are consumed
                 pass
             return Prepared(query, batch)
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         keys = TaskKeys(TaskIdentity(query, str(batch), partition))
-        # Spark's own numbers of attempts begin anew with each driver.
-        tag = HalfTag(self.options.ledger_topic, query, batch, partition, uuid.uuid4().hex[:16], 0)
-        sender = HalfSender(self.cluster, self.options, tag)
+        # A random attempt id: the attempt numbers of Spark start again with each driver.
+        origin = HalfMessageOrigin(self.options.ledger_topic, query, batch, partition, uuid.uuid4().hex[:16], 0)
+        sender = HalfSender(self.cluster, self.options, origin)
         try:
-            for one in batches:
-                sender.send(messages_of(one, self.options.topic, keys))
+            for rows in batches:
+                sender.send(messages_of(rows, self.options.topic, keys))
         except Exception:
             self.roll_back(sender.winners())
             raise
@@ -255,51 +253,51 @@ class ExactlyOnce:
             return
         query = messages[0].query
         answer_checks(self.options)
-        mine = [piece for message in messages for piece in message.winners]
+        own = [winners for message in messages for winners in message.winners]
         state = self.ledger.state(query)
-        if not state.is_recorded(batch) and mine:
-            self.decide(query, batch, mine)
+        if not state.is_recorded(batch) and own:
+            self.decide(query, batch, own)
             state = self.ledger.state(query)
         decided = state.decided.get(batch)
         winners = [] if decided is None else self.ledger.winners_of(decided)
-        if mine and winners != mine:
-            self.roll_back([piece for piece in mine if piece not in winners])
+        if own and winners != own:
+            self.roll_back([losers for losers in own if losers not in winners])
         if decided is not None and not state.is_ended(batch):
             self.end(decided, winners)
             self.note_ended(query, batch)
 
     def abort(self, messages: Sequence[Prepared | None]) -> None:
-        """Only when a task has failed: otherwise commit() was tried, and the ledger may have its record yet."""
+        """Rolls back only if a task failed: otherwise commit() was tried, and its record may still reach the ledger."""
         if any(message is None for message in messages):
-            self.roll_back([piece for message in messages if message is not None for piece in message.winners])
+            self.roll_back([winners for message in messages if message is not None for winners in message.winners])
 
     def decide(self, query: str, batch: int, winners: list[Winners]) -> LedgerRecord:
         return self.ledger.record(query, batch, self.options.group, winners)
 
     def end(self, decided: LedgerRecord, winners: list[Winners]) -> None:
-        self._endings(decided.group).commit(winners)
+        self._outcomes(decided.group).commit(winners)
 
     def note_ended(self, query: str, batch: int) -> None:
         self.ledger.note_ended(query, batch)
 
     def roll_back(self, winners: list[Winners]) -> None:
-        """If it fails the brokers will ask."""
+        """Best effort: brokers check later what could not be rolled back."""
         try:
-            self._endings(self.options.group).roll_back(winners)
+            self._outcomes(self.options.group).roll_back(winners)
         except ArianeError:
             return
 
-    def _endings(self, group: str) -> Outcomes:
+    def _outcomes(self, group: str) -> Outcomes:
         return Outcomes(self.cluster, self.options.topic or self.options.ledger_topic, group, self.options.patience_s)
 
 
 class ExactlyOnceWriter(DataSourceArrowWriter):
-    """One write is one batch, named by the option transactionId, or by chance."""
+    """One write is one batch, named by the option transactionId, else by a random id."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._steps = ExactlyOnce(options, schema)
         self._steps.check_topics()
-        self._query = options.transaction_id or uuid.uuid4().hex  # made once: the tasks and commit() have the same
+        self._query = options.transaction_id or uuid.uuid4().hex  # drawn once: the tasks and commit() use the same
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
         return self._steps.prepare(iterator, self._query, 0)
@@ -308,11 +306,11 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._steps.commit(_all_prepared(messages), 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._steps.abort([one if isinstance(one, Prepared) else None for one in messages])
+        self._steps.abort([message if isinstance(message, Prepared) else None for message in messages])
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes one for planning and another one for each commit; the query's id comes with the tasks' messages."""
+    """Spark creates one for planning and another for each commit; the query's id comes with the tasks' messages."""
 
     def __init__(self, options: WriteOptions, schema: StructType, steps: ExactlyOnce | None = None) -> None:
         if options.transaction_id is not None:
@@ -327,8 +325,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
             raise SettingsError(
-                "Spark does not tell which query and micro-batch this is, without which delivery=exactly-once cannot "
-                "know a repeated one: give the query a checkpointLocation"
+                "Spark does not report which query and micro-batch this is, so delivery=exactly-once could not "
+                "recognise a repeated one: give the query a checkpointLocation"
             )
         return self._steps.prepare(iterator, query, int(batch))
 
@@ -336,11 +334,11 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._steps.commit(_all_prepared(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._steps.abort([one if isinstance(one, Prepared) else None for one in messages])
+        self._steps.abort([message if isinstance(message, Prepared) else None for message in messages])
 
 
 def _all_prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    prepared = [one for one in messages if isinstance(one, Prepared)]
+    prepared = [message for message in messages if isinstance(message, Prepared)]
     if len(prepared) != len(messages):
-        raise NoRoute("Spark commits a write of which some tasks did not end: the batch is to be written again")
+        raise NoRoute("Spark commits a write although some of its tasks did not end: write the batch again")
     return prepared

@@ -1,4 +1,4 @@
-"""What a half message says of its origin, in one property: enough to find out from a ledger what is to become of it."""
+"""The property of a half message that names its origin, by which the ledger tells whether it is committed."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ PROPERTY = "SPARK_TX"
 
 
 @dataclass(frozen=True, slots=True)
-class HalfTag:
-    """`ledger query batch partition attempt serial`, separated by blanks, which none of them holds."""
+class HalfMessageOrigin:
+    """`ledger query batch partition attempt serial`, separated by blanks; none of them contains one."""
 
     ledger: str
     query: str
@@ -27,12 +27,12 @@ class HalfTag:
         return f"{self.prefix}{self.serial}"
 
 
-def parse_tag(text: str) -> HalfTag:
+def parse_origin(text: str) -> HalfMessageOrigin:
     parts = text.split(" ")
     if len(parts) != 6 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in _numbers(parts)):
         raise RecordError(f"property {PROPERTY} is {text[:200]!r}: a half message of this group was not sent by Spark")
     ledger, query, batch, partition, attempt, serial = parts
-    return HalfTag(ledger, query, int(batch), int(partition), attempt, int(serial))
+    return HalfMessageOrigin(ledger, query, int(batch), int(partition), attempt, int(serial))
 
 
 def _numbers(parts: list[str]) -> tuple[str, str, str]:

@@ -1,10 +1,29 @@
-"""Which micro-batches were written, and by which half messages: a topic with one queue, so that its order is the truth.
+"""The ledger of the exactly-once sink: which half messages of which micro-batches are committed.
 
-The first record of a batch counts and later ones change nothing. A driver that wrote a record reads back what stands
-in the queue before it goes by it: the record of another run may have been on its way all the time.
+The ledger is a topic with one queue, and the order of that queue decides: the first record of a batch counts, later
+ones change nothing. A driver that wrote a record reads the queue back before it acts on the record, because a record of
+another run may have arrived first.
 
-A query's records have its id as their tag, so that a broker finds them among those of other queries, and
-`query/batch` as their key, so that people do. They are kept as long as the broker keeps messages.
+A query's records have its id as their tag, so that a broker can filter them, and `query/batch` as their key, for people
+who search. They are kept as long as the broker keeps messages.
+
+A record of kind `winners` decides a batch: it names the half messages that become visible. All other half messages of
+the batch, of attempts that failed or that a killed driver left behind, are rolled back. A record of kind `ended` says
+that the brokers have committed all winners.
+
+    winners  {query, batch, id, group, winners: [{attempt, partition, broker, count, packed}], parts: [offsets]}
+    ended    {query, batch, id}
+
+A half message is identified by the attempt that sent it and a serial number, unique within the attempt: a send that is
+repeated, because its response did not come, is another half message. `packed` has three numbers for each:
+
+    serial        counted by the attempt
+    half offset   in the queue of half messages, from the broker's response
+    log offset    in the broker's commit log, likewise
+
+as differences from row to row, 64 bits each, little-endian, column by column, and then zlib. Half messages of one
+attempt are close together, so about three bytes are left of 24. What does not fit into one message goes into parts:
+messages of the same queue before the record, which count only through the record.
 """
 
 import uuid
@@ -26,34 +45,14 @@ from ariane.spark.cluster import Cluster
 from ariane.spark.offsets import QueueRange
 from ariane.spark.options.write import WriteOptions
 from ariane.spark.read.range_pull import PullSettings, RangePull
-from ariane.spark.write.sender import make_topic, route_to_write
+from ariane.spark.write.sender import create_topic, route_to_write
 from ariane.wire.codes import ResponseCode
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import SendMessageV2, SendResponse
 from ariane.wire.requests.topics import GetCluster
 
-# --- ledger_records ---
-#
-# What the ledger holds, as values and as bytes. Pure.
-#
-# A batch is decided by one record of kind `winners`: it names the half messages that are to become visible. All others
-# of the batch, of attempts that failed or that a killed driver left behind, are to be rolled back. A record of kind
-# `ended` says that the brokers have heard of all winners.
-#
-#     winners  {query, batch, id, group, winners: [{attempt, partition, broker, count, packed}], parts: [offsets]}
-#     ended    {query, batch, id}
-#
-# A half message is named by the attempt that sent it and a serial number, which no other send of this attempt has: a
-# send that is repeated, because its answer did not come, is another half message. `packed` has three numbers for each:
-#
-#     serial        counted by the attempt
-#     half offset   in the queue of half messages, as the broker's answer tells
-#     log offset    in the broker's commit log, likewise
-#
-# as differences from row to row, 64 bits each, little-endian, column by column, and then zlib. Half messages of one
-# attempt lie close together, so that about three bytes are left of 24. What does not fit one message goes into parts:
-# messages of the same queue which stand before the record, and which only the record makes count.
+# --- records as values and as bytes ---
 
 ENTRIES_MAX = 50_000
 """In one `Winners`."""
@@ -89,7 +88,7 @@ class Winners(msgspec.Struct, frozen=True, kw_only=True):
         return [HalfEntry(*row) for row in columns.T.tolist()]
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     WINNERS = "winners"
     ENDED = "ended"
 
@@ -97,11 +96,11 @@ class Kind(StrEnum):
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str
     batch: int
-    kind: Kind
+    kind: RecordKind
     id: str
-    """Made by its writer, so that it knows its own."""
+    """Drawn by its writer, to recognise its own record."""
     group: str = ""
-    """Of the producer, which must be told with every outcome."""
+    """The producer group, which is part of every EndTransaction request."""
     winners: list[Winners] = []
     parts: list[int] = []
     """Offsets in the ledger's queue."""
@@ -116,7 +115,7 @@ def pack(attempt: str, partition: int, broker: str, entries: list[HalfEntry]) ->
 
 
 def _packed(entries: list[HalfEntry]) -> bytes:
-    columns = np.array([(one.serial, one.half_offset, one.log_offset) for one in entries], "<i8").T
+    columns = np.array([(entry.serial, entry.half_offset, entry.log_offset) for entry in entries], "<i8").T
     differences = np.diff(columns, axis=1, prepend=0)
     return zlib.compress(np.ascontiguousarray(differences).astype("<i8").tobytes(), 1)
 
@@ -133,18 +132,18 @@ def decode_record(data: bytes) -> LedgerRecord:
 
 
 def split_parts(winners: Iterable[Winners]) -> Iterator[list[Winners]]:
-    """Pieces that fit one message each."""
-    piece: list[Winners] = []
+    """Parts that fit into one message each."""
+    part: list[Winners] = []
     size = 0
-    for one in winners:
-        length = len(one.packed) * 4 // 3 + 200  # as base64, with the names around it
-        if piece and size + length > RECORD_BYTES_MAX:
-            yield piece
-            piece, size = [], 0
-        piece.append(one)
+    for some in winners:
+        length = len(some.packed) * 4 // 3 + 200  # as base64, with the names around it
+        if part and size + length > RECORD_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(some)
         size += length
-    if piece:
-        yield piece
+    if part:
+        yield part
 
 
 def encode_part(winners: list[Winners]) -> bytes:
@@ -158,7 +157,7 @@ def decode_part(data: bytes) -> list[Winners]:
         raise RecordError(f"a part of a ledger record cannot be read: {error}") from None
 
 
-# ---
+# --- the ledger ---
 
 _GROUP = "ariane-spark-ledger"
 _POLL_S = 0.005
@@ -166,32 +165,32 @@ _POLL_S = 0.005
 
 @dataclass
 class QueryState:
-    """What the ledger says of one query, as far as it was read."""
+    """What the ledger says about one query, up to `next_offset`."""
 
     decided: dict[int, LedgerRecord] = field(default_factory=dict)
-    """The first record of each of the last batches."""
+    """By batch, the first record of the newest batch and of the one before."""
     ended_to: int = -1
     newest: int = -1
     next_offset: int = 0
 
     def is_recorded(self, batch: int) -> bool:
-        """A later one counts as well: Spark begins it when the commit of all before it has returned."""
+        """A record of a later batch counts as well: Spark begins that one after all commits before it returned."""
         return batch <= self.newest
 
     def is_ended(self, batch: int) -> bool:
         return batch < self.newest or batch <= self.ended_to
 
     def take(self, record: LedgerRecord) -> None:
-        if record.kind is Kind.ENDED:
+        if record.kind is RecordKind.ENDED:
             self.ended_to = max(self.ended_to, record.batch)
         elif record.batch not in self.decided and record.batch >= self.newest:
             self.newest = record.batch
-            self.decided = {number: one for number, one in self.decided.items() if number == record.batch - 1}
+            self.decided = {number: decision for number, decision in self.decided.items() if number == record.batch - 1}
             self.decided[record.batch] = record
 
 
 class Ledger:
-    """For one thread. Remembers how far it has read."""
+    """Not thread-safe. Remembers up to which offset it has read."""
 
     def __init__(self, cluster: Cluster, topic: str, patience_s: float) -> None:
         self.topic = topic
@@ -204,26 +203,26 @@ class Ledger:
         return self._cluster.patiently(lambda: self._read(query), self._patience_s, self.topic)
 
     def record(self, query: str, batch: int, group: str, winners: list[Winners]) -> LedgerRecord:
-        """Writes the decision on a batch, unless there is one; returns the one that counts."""
-        pieces = list(split_parts(winners))
-        record = LedgerRecord(query=query, batch=batch, kind=Kind.WINNERS, id=uuid.uuid4().hex, group=group)
-        if len(pieces) == 1:
-            whole = msgspec.structs.replace(record, winners=pieces[0])
+        """Writes the decision on a batch; returns the record that counts, which is an earlier one if there is any."""
+        parts = list(split_parts(winners))
+        record = LedgerRecord(query=query, batch=batch, kind=RecordKind.WINNERS, id=uuid.uuid4().hex, group=group)
+        if len(parts) == 1:
+            whole = msgspec.structs.replace(record, winners=parts[0])
         else:
-            offsets = [self._append(query, batch, ".part", encode_part(piece)) for piece in pieces]
+            offsets = [self._append(query, batch, ".part", encode_part(part)) for part in parts]
             whole = msgspec.structs.replace(record, parts=offsets)
         offset = self._append(query, batch, "", encode_record(whole))
         return self._read_past(query, offset).decided[batch]
 
     def note_ended(self, query: str, batch: int) -> None:
-        record = LedgerRecord(query=query, batch=batch, kind=Kind.ENDED, id=uuid.uuid4().hex)
+        record = LedgerRecord(query=query, batch=batch, kind=RecordKind.ENDED, id=uuid.uuid4().hex)
         self._append(query, batch, "", encode_record(record))
 
     def winners_of(self, record: LedgerRecord) -> list[Winners]:
-        found = list(record.winners)
+        winners = list(record.winners)
         for offset in record.parts:
-            found += self._part(record, offset)
-        return found
+            winners += self._part(record, offset)
+        return winners
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -234,17 +233,17 @@ class Ledger:
         start = max(state.next_offset, ends.first)
         for body in self._bodies(queue, start, ends.next, query):
             record = decode_record(body)
-            if record.query == query:  # brokers compare hashes of tags
+            if record.query == query:  # brokers compare only hashes of tags
                 state.take(record)
         state.next_offset = ends.next
         return state
 
     def _read_past(self, query: str, offset: int) -> QueryState:
-        """A broker's index follows its log at some distance."""
+        """Polls, because a broker's queue follows its log with some delay."""
         deadline = monotonic() + self._patience_s
         while (state := self.state(query)).next_offset <= offset:
             if monotonic() > deadline:
-                raise SendFailed(f"the record {offset} of ledger {self.topic} was stored but cannot be read back")
+                raise SendFailed(f"record {offset} of the ledger {self.topic} was stored but cannot be read back")
             sleep(_POLL_S)
         return state
 
@@ -273,12 +272,12 @@ class Ledger:
         if len(queues) != 1:
             raise NoRoute(
                 f"ledger topic {self.topic} has {len(queues)} queues that take messages, and must have one: its order "
-                "is the truth. Create it anew with one queue, or name another with the option ledgerTopic"
+                "decides. Create it again with one queue, or name another with the option ledgerTopic"
             )
         return queues[0]
 
     def _append(self, query: str, batch: int, suffix: str, body: bytes) -> int:
-        """Returns when the broker has it as safely as it is set up to. A repeated record is harmless."""
+        """Returns when the broker has acknowledged it. A repeated record is harmless."""
         properties = {
             Property.TAGS: query + suffix,
             Property.KEYS: f"{query}/{batch}",
@@ -310,13 +309,11 @@ class Ledger:
         return response.queue_offset
 
 
-# --- ledger_topic ---
-#
-# The ledger's topic, made when it is missing: one queue, on the first broker of the topic that is written to.
+# --- the topic: one queue, on the first broker of the topic that is written to ---
 
 
 def open_ledger(cluster: Cluster, options: WriteOptions) -> Ledger:
-    """Made if it does not exist; SettingsError when we may not make it. Refuses one that has several queues."""
+    """Creates the topic if it is missing; SettingsError if that is not permitted, NoRoute if it has several queues."""
     topic = options.ledger_topic
     cluster.patiently(lambda: _ensure(cluster, options), options.patience_s, topic)
     ledger = Ledger(cluster, topic, options.patience_s)
@@ -325,31 +322,31 @@ def open_ledger(cluster: Cluster, options: WriteOptions) -> Ledger:
 
 
 def _ensure(cluster: Cluster, options: WriteOptions) -> None:
-    """NoRoute, which is retried, until the nameserver knows what was just made."""
+    """NoRoute, which is retried, until the nameserver knows the new topic."""
     try:
         cluster.route(options.ledger_topic)
     except NoRoute:
-        _make(cluster, options)
+        _create(cluster, options)
         cluster.route(options.ledger_topic)
 
 
-def _make(cluster: Cluster, options: WriteOptions) -> None:
-    address = _home(cluster, options.topic)
+def _create(cluster: Cluster, options: WriteOptions) -> None:
+    address = _master_for_ledger(cluster, options.topic)
     try:
-        make_topic(cluster, address, options.ledger_topic, queues=1)
+        create_topic(cluster, address, options.ledger_topic, queues=1)
     except RequestFailed as error:
         raise SettingsError(
-            f"the ledger topic {options.ledger_topic} cannot be made at {address} ({error}): let an administrator "
+            f"the ledger topic {options.ledger_topic} cannot be created at {address} ({error}): let an administrator "
             "create it, with one queue on one broker"
         ) from error
 
 
-def _home(cluster: Cluster, topic: str | None) -> str:
+def _master_for_ledger(cluster: Cluster, topic: str | None) -> str:
     if topic is not None:
         brokers = route_to_write(cluster, topic).broker_datas
     else:
-        brokers = list(cluster.ask_nameserver(GetCluster()).body.broker_addr_table.values())
-    for broker in sorted(brokers, key=lambda one: one.broker_name):
+        brokers = list(cluster.call_nameserver(GetCluster()).body.broker_addr_table.values())
+    for broker in sorted(brokers, key=lambda broker: broker.broker_name):
         if MASTER_ID in broker.broker_addrs:
             return broker.broker_addrs[MASTER_ID]
-    raise NoRoute("no master is there for the ledger topic: start one")
+    raise NoRoute("there is no master for the ledger topic: start one")

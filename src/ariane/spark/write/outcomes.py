@@ -1,8 +1,19 @@
-"""Ends transactions: tells brokers which half messages become visible, many at a time, in the order of the rows.
+"""Ends the transactions of the exactly-once sink, and answers the check requests of brokers from the ledger.
 
-An outcome may be told twice, by a driver that starts again in the middle. Our brokers deliver once, and after a while
-they only know that a transaction is over, not how. So a refusal is looked into: if the real message is there, that is
-what was wanted.
+Transactions are ended many at a time, in the order of the rows. An outcome may be sent twice, by a driver that was
+restarted in between. An Ariane broker delivers the message once; after a while it only knows that a transaction is
+over, not how. So when a broker rejects a commit, look for the message itself: if it is there, the commit succeeded.
+
+A check request asks for the outcome of a half message. The ledger that the message names has it:
+
+    its batch is not in the ledger                    unknown: the broker asks again
+    it is a winner, and the batch is not ended yet    commit
+    anything else                                     rollback
+
+A winner of a batch that is over is a copy that a broker made in between; the message itself has been delivered.
+
+The producer that receives check requests runs in a thread of the process that commits. Spark ends that process after a
+minute without a micro-batch. The next one, and the next run of any query of the group, answers when brokers ask again.
 """
 
 import asyncio
@@ -23,7 +34,7 @@ from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.spark.cluster import Cluster
 from ariane.spark.options.write import WriteOptions
-from ariane.spark.write.half_message import PROPERTY, HalfTag, parse_tag
+from ariane.spark.write.half_message import PROPERTY, HalfMessageOrigin, parse_origin
 from ariane.spark.write.ledger import HalfEntry, Ledger, Winners
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response
@@ -37,14 +48,14 @@ _SAME_KEY_MAX = 64
 _HOUR_MS = 3_600_000
 
 
-class _Half(NamedTuple):
+class _HalfMessage(NamedTuple):
     broker: str
     attempt: str
     entry: HalfEntry
 
 
 class Outcomes:
-    """`topic` is one that the brokers are known by."""
+    """`topic` is one whose route has the brokers."""
 
     def __init__(self, cluster: Cluster, topic: str, group: str, patience_s: float) -> None:
         self._cluster = cluster
@@ -53,52 +64,52 @@ class Outcomes:
         self._patience_s = patience_s
 
     def commit(self, winners: Iterable[Winners]) -> None:
-        """Returns when every broker has taken every outcome; SendFailed names what stands in the way."""
+        """Returns when the brokers have committed all; SendFailed with the reason if they do not in time."""
         for window in _windows(winners):
-            self._patiently(window)
+            self._commit_window(window)
 
     def roll_back(self, winners: Iterable[Winners]) -> None:
-        """As far as brokers answer: what is left is asked about by them, and parked in the end. Nobody sees it."""
+        """Best effort: brokers check the rest later and park it in the end. It stays invisible."""
         for window in _windows(winners):
-            self._tell(window, Decision.ROLLBACK)
+            self._end(window, Decision.ROLLBACK)
 
-    def _patiently(self, halves: list[_Half]) -> None:
+    def _commit_window(self, pending: list[_HalfMessage]) -> None:
         deadline = monotonic() + self._patience_s
         backoff = Backoff(first_s=0.05, longest_s=2.0)
-        while refused := self._tell(halves, Decision.COMMIT):
-            halves = [half for half in refused if not self._is_delivered(half)]
+        while rejected := self._end(pending, Decision.COMMIT):
+            pending = [half for half in rejected if not self._is_delivered(half)]
             pause_s = backoff.next_s()
-            if halves and monotonic() + pause_s > deadline:
-                raise _given_up(halves, next(iter(refused.values())), self._patience_s)
-            if halves:
+            if pending and monotonic() + pause_s > deadline:
+                raise _not_committed(pending, next(iter(rejected.values())), self._patience_s)
+            if pending:
                 sleep(pause_s)
 
-    def _tell(self, halves: list[_Half], decision: Decision) -> dict[_Half, str]:
-        """Those that were not taken, and why."""
-        by_broker: dict[str, list[_Half]] = {}
-        for half in halves:
+    def _end(self, messages: list[_HalfMessage], decision: Decision) -> dict[_HalfMessage, str]:
+        """Sends the outcome of each; returns those that were not accepted, and why."""
+        by_broker: dict[str, list[_HalfMessage]] = {}
+        for half in messages:
             by_broker.setdefault(half.broker, []).append(half)
-        refused: dict[_Half, str] = {}
-        asks: dict[str, list[EndTransaction]] = {}
-        told: dict[str, list[_Half]] = {}
+        rejected: dict[_HalfMessage, str] = {}
+        requests: dict[str, list[EndTransaction]] = {}
+        by_address: dict[str, list[_HalfMessage]] = {}
         for broker, some in by_broker.items():
             try:
                 address = self._cluster.address(self._topic, broker, master_only=True)
             except NoRoute as error:
-                refused.update(dict.fromkeys(some, str(error)))
+                rejected.update(dict.fromkeys(some, str(error)))
                 continue
-            told[address] = some
-            asks[address] = [self._end(half, decision) for half in some]
-        for address, responses in self._cluster.calls.call_everywhere(asks).items():
+            by_address[address] = some
+            requests[address] = [self._request(half, decision) for half in some]
+        for address, responses in self._cluster.calls.call_everywhere(requests).items():
             if isinstance(responses, ArianeError):
-                refused.update(dict.fromkeys(told[address], str(responses)))
+                rejected.update(dict.fromkeys(by_address[address], str(responses)))
             else:
-                refused.update(_refusals(told[address], asks[address], responses))
-        if refused:
-            self._refresh()
-        return refused
+                rejected.update(_rejections(by_address[address], requests[address], responses))
+        if rejected:
+            self._refresh_route()
+        return rejected
 
-    def _end(self, half: _Half, decision: Decision) -> EndTransaction:
+    def _request(self, half: _HalfMessage, decision: Decision) -> EndTransaction:
         return EndTransaction(
             producer_group=self._group,
             tran_state_table_offset=QueueOffset(half.entry.half_offset),
@@ -107,15 +118,14 @@ class Outcomes:
             msg_id=f"{half.attempt}-{half.entry.serial}",
         )
 
-    def _refresh(self) -> None:
+    def _refresh_route(self) -> None:
         try:
             self._cluster.route(self._topic, fresh=True)
         except ArianeError:  # the old route may still hold
             return
 
-    # --- was it delivered before? -----------------------------------------------------------------------------------
-
-    def _is_delivered(self, half: _Half) -> bool:
+    def _is_delivered(self, half: _HalfMessage) -> bool:
+        """Whether the message of this half message is in its topic, by its unique key."""
         try:
             address = self._cluster.address(self._topic, half.broker, master_only=True)
             view = self._cluster.calls.call(address, ViewMessage(PhysicalOffset(half.entry.log_offset)))
@@ -129,64 +139,55 @@ class Outcomes:
                 end_timestamp=int(time() * 1000) + _HOUR_MS,
                 unique_key_query=True,
             )
-            found = decode_all(self._cluster.calls.call(address, request).body)
-        except (ArianeError, KeyError, IndexError):  # not known is not delivered
+            messages = decode_all(self._cluster.calls.call(address, request).body)
+        except (ArianeError, KeyError, IndexError):  # unknown counts as not delivered
             return False
-        return any(one.topic == topic and one.unique_key == key for one in found)
+        return any(message.topic == topic and message.unique_key == key for message in messages)
 
 
-def _windows(winners: Iterable[Winners]) -> Iterator[list[_Half]]:
+def _windows(winners: Iterable[Winners]) -> Iterator[list[_HalfMessage]]:
     """Some of each broker, so that all of them have work."""
     by_broker: dict[str, list[Winners]] = {}
-    for one in winners:
-        by_broker.setdefault(one.broker, []).append(one)
-    sources = [_halves(some) for some in by_broker.values()]
+    for some in winners:
+        by_broker.setdefault(some.broker, []).append(some)
+    sources = [_half_messages(of_broker) for of_broker in by_broker.values()]
     while window := [half for source in sources for half in islice(source, _WINDOW)]:
         yield window
 
 
-def _halves(winners: Iterable[Winners]) -> Iterator[_Half]:
-    for one in winners:
-        for entry in one.entries():
-            yield _Half(one.broker, one.attempt, entry)
+def _half_messages(winners: Iterable[Winners]) -> Iterator[_HalfMessage]:
+    for some in winners:
+        for entry in some.entries():
+            yield _HalfMessage(some.broker, some.attempt, entry)
 
 
-def _refusals(halves: list[_Half], asks: list[EndTransaction], responses: list[Command]) -> dict[_Half, str]:
-    refused = {}
-    for half, request, command in zip(halves, asks, responses, strict=True):
+def _rejections(
+    messages: list[_HalfMessage], requests: list[EndTransaction], responses: list[Command]
+) -> dict[_HalfMessage, str]:
+    rejected = {}
+    for half, request, command in zip(messages, requests, responses, strict=True):
         try:
             if read_response(request, command).code != ResponseCode.SUCCESS:
-                refused[half] = command.remark or str(command.code)
+                rejected[half] = command.remark or str(command.code)
         except RequestFailed as error:
-            refused[half] = str(error)
-    return refused
+            rejected[half] = str(error)
+    return rejected
 
 
-def _given_up(halves: list[_Half], reason: str, patience_s: float) -> SendFailed:
+def _not_committed(messages: list[_HalfMessage], reason: str, patience_s: float) -> SendFailed:
     return SendFailed(
-        f"{len(halves)} half messages on {halves[0].broker} could not be made visible within {patience_s:g} s "
-        f"({reason}). The ledger has them: once the broker takes them, the query goes on where it was"
+        f"{len(messages)} half messages on {messages[0].broker} could not be committed within {patience_s:g} s "
+        f"({reason}). The ledger has them: once the broker accepts them, the query continues where it was"
     )
 
 
-# --- check_answers ---
-#
-# Answers brokers that ask what became of a half message, from the ledger that the message names.
-#
-#     its batch is not in the ledger                    not known yet: ask again
-#     it is a winner, and the batch is not ended yet    commit
-#     anything else                                     rollback
-#
-# A winner of a batch that is over is a copy that a broker made in between; the message itself has been delivered.
-#
-# A producer of the query's group lives in a thread of the process that commits. Spark ends that process when there was
-# no micro-batch for a minute; the next one, and the next run of any query of the group, answers what is asked again.
+# --- check requests of brokers ---
 
 _PATIENCE_S = 5.0
 
 
 class LedgerOutcomes:
-    """Threads may share it."""
+    """Outcomes from the ledgers. Thread-safe."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._cluster = Cluster(settings)
@@ -197,28 +198,30 @@ class LedgerOutcomes:
         with self._lock:
             self._cluster.calls.close()
 
-    def decide(self, tag: HalfTag) -> Decision:
+    def decide(self, origin: HalfMessageOrigin) -> Decision:
         with self._lock:
-            ledger = self._ledgers.get(tag.ledger)
+            ledger = self._ledgers.get(origin.ledger)
             if ledger is None:
-                ledger = self._ledgers[tag.ledger] = Ledger(self._cluster, tag.ledger, _PATIENCE_S)
-            state = ledger.state(tag.query)
-            if not state.is_recorded(tag.batch):
+                ledger = self._ledgers[origin.ledger] = Ledger(self._cluster, origin.ledger, _PATIENCE_S)
+            state = ledger.state(origin.query)
+            if not state.is_recorded(origin.batch):
                 return Decision.UNKNOWN
-            record = state.decided.get(tag.batch)
-            if record is None or state.is_ended(tag.batch):
+            record = state.decided.get(origin.batch)
+            if record is None or state.is_ended(origin.batch):
                 return Decision.ROLLBACK
             for winners in ledger.winners_of(record):
-                if winners.attempt == tag.attempt and any(one.serial == tag.serial for one in winners.entries()):
+                if winners.attempt == origin.attempt and any(
+                    entry.serial == origin.serial for entry in winners.entries()
+                ):
                     return Decision.COMMIT
             return Decision.ROLLBACK
 
 
 class CheckResponder:
-    """A producer of the group, in a thread, which answers as long as it is open."""
+    """A producer of the group, in a thread, which answers check requests as long as it is open."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._answers = LedgerOutcomes(options.client_settings())
+        self._outcomes = LedgerOutcomes(options.client_settings())
         self._topics = [topic for topic in (options.topic, options.ledger_topic) if topic is not None]
         self._producer = TransactionProducer(group=options.group, check=self._check, settings=options.client_settings())
 
@@ -227,32 +230,32 @@ class CheckResponder:
 
     def close(self) -> None:
         thread = SHARED.thread
-        assert thread is not None, "start() took it"
+        assert thread is not None, "start() acquired it"
         thread.run(self._producer.close(), lambda nothing: nothing)
         SHARED.release()
-        self._answers.close()
+        self._outcomes.close()
 
     async def _start(self) -> None:
         await self._producer.start()
         for topic in self._topics:
             try:
-                await self._producer.queues(topic)  # so that its brokers are known, and get to know us
-            except ArianeError:  # they are found with the routes that are looked for every 30 s
+                await self._producer.queues(topic)  # connects to its brokers, which need a heartbeat from us
+            except ArianeError:  # found again when routes are refreshed, every 30 s
                 continue
 
     async def _check(self, message: StoredMessage) -> Decision:
-        tag = parse_tag(message.properties.get(PROPERTY, ""))
-        return await asyncio.to_thread(self._answers.decide, tag)
+        origin = parse_origin(message.properties.get(PROPERTY, ""))
+        return await asyncio.to_thread(self._outcomes.decide, origin)
 
 
 def answer_checks(options: WriteOptions) -> None:
-    """From now on, as long as this process lives. Costs nothing when called again."""
+    """Starts a responder for the rest of this process's life, unless it is running."""
     _started(options, os.getpid())
 
 
 @lru_cache(maxsize=16)
 def _started(options: WriteOptions, _pid: int) -> CheckResponder:
-    """Once in each process: a fork has no thread of its parent's."""
-    responses = CheckResponder(options)
-    responses.start()
-    return responses
+    """Once in each process: a forked process does not have the threads of its parent."""
+    responder = CheckResponder(options)
+    responder.start()
+    return responder

@@ -1,4 +1,23 @@
-"""Rows as messages: each column of the sink's schema checked and put where brokers and consumers look for it."""
+"""Rows of a DataFrame as messages: the columns of the sink, their checks, and two ways to encode them.
+
+The general path makes a message of each row (`messages_of`). The fast path encodes a whole batch of rows as the body of
+a batch send (`encode_rows`), without Python code for each row:
+
+    4 size | 4 magic 0 | 4 crc 0 | 4 flag 0 | 4 body length | body | 2 properties length | properties
+
+It is for rows that have only a body, tags and keys, which most have. The data buffer of the joined Arrow column is sent
+as it is; each message ends where the column's offsets say. A row that needs more makes the batch take the general path,
+which also has the error messages.
+
+Unique keys are deterministic, so that a repeated task produces the same ones and duplicates can be recognised:
+
+    10 bytes  hash of query, micro-batch, partition and row number / 65536
+     4 bytes  0, where a producer's key has the time since the month began
+     2 bytes  row number modulo 65536
+
+The layout is that of a producer's unique key: tools search for a key from the time in it on, and 0 is before every
+message of the month. This requires that the rows of a partition come in the same order each time.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -27,16 +46,7 @@ from ariane.errors import MessageRejected, RecordError, SettingsError
 from ariane.model.message import Message, Property
 from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
 
-# --- unique_keys ---
-#
-# Unique keys that a repeated task makes again, so that duplicates can be told from new messages.
-#
-#     10 bytes  hash of query, micro-batch, partition and row number / 65536
-#      4 bytes  0, where a producer's key has the time since the month began
-#      2 bytes  row number modulo 65536
-#
-# The layout is that of a producer's unique key: tools search for a key from the time in it on, and 0 is before every
-# message of the month. Rows of a partition must come in the same order each time for this to hold.
+# --- unique keys ---
 
 KEYS_PER_PREFIX = 1 << 16
 
@@ -62,7 +72,7 @@ class TaskKeys:
         return f"{self._prefix}{low:04X}"
 
     def take(self, count: int) -> Iterator[tuple[str, int, int]]:
-        """The next keys, as prefix, number of the first and how many: the rest of each is its number in hex."""
+        """The next keys as (prefix, first number, count): a key is the prefix and its number in hex."""
         while count > 0:
             block, low = divmod(self._row, KEYS_PER_PREFIX)
             some = min(count, KEYS_PER_PREFIX - low)
@@ -72,12 +82,12 @@ class TaskKeys:
             yield self._prefix, low, some
 
     def _prefix_for(self, block: int) -> str:
-        one = self._identity
-        text = "\x00".join((one.query, one.batch, str(one.partition), str(block)))
+        task = self._identity
+        text = "\x00".join((task.query, task.batch, str(task.partition), str(block)))
         return hashlib.sha256(text.encode()).hexdigest()[:20].upper() + "00000000"
 
 
-# ---
+# --- messages, row by row ---
 
 _TEXT = (StringType,)
 _WHOLE = (IntegerType, LongType, ShortType)
@@ -102,7 +112,7 @@ class OutboundMessage(NamedTuple):
     sharding_key: str | None
     queue_id: int | None
     broker_name: str | None
-    travels_alone: bool
+    is_unbatched: bool
     """A delayed message cannot be part of a batch."""
 
     @property
@@ -113,32 +123,32 @@ class OutboundMessage(NamedTuple):
 def check_schema(schema: StructType, topic: str | None) -> None:
     """SettingsError, before anything is sent, when rows of this schema cannot be messages."""
     for field in schema.fields:
-        wanted = COLUMNS.get(field.name)
-        if wanted is None:
+        types = COLUMNS.get(field.name)
+        if types is None:
             raise SettingsError(
-                f"column {field.name} is none that a message has: leave it out with .drop({field.name!r}), or put it "
+                f"a message has no column {field.name}: leave it out with .drop({field.name!r}), or put it "
                 f"into body or properties. There are {', '.join(COLUMNS)}"
             )
-        if not isinstance(field.dataType, wanted):
-            kinds = " or ".join(_kind_name(kind) for kind in wanted)
-            raise SettingsError(f"column {field.name} is {field.dataType.simpleString()}, but must be {kinds}")
-    names = set(schema.names)
-    if "body" not in names:
+        if not isinstance(field.dataType, types):
+            names = " or ".join(_type_name(type_) for type_ in types)
+            raise SettingsError(f"column {field.name} is {field.dataType.simpleString()}, but must be {names}")
+    columns = set(schema.names)
+    if "body" not in columns:
         raise SettingsError(
             "the data frame has no column body, which every message needs: make one, for example with "
             "to_json(struct(*)) AS body"
         )
-    if topic is None and "topic" not in names:
+    if topic is None and "topic" not in columns:
         raise SettingsError("no topic is given: add the option topic, or a column topic")
     if topic is not None:
         check_topic(topic)
-    for one, other in (("shardingKey", "queueId"), ("delayLevel", "deliverTimestamp")):
-        if {one, other} <= names:
-            raise SettingsError(f"columns {one} and {other} exclude each other: leave one out")
+    for first, second in (("shardingKey", "queueId"), ("delayLevel", "deliverTimestamp")):
+        if {first, second} <= columns:
+            raise SettingsError(f"columns {first} and {second} exclude each other: leave one out")
 
 
-def _kind_name(kind: type[DataType]) -> str:
-    return {MapType: "map", ArrayType: "array"}.get(kind) or kind().simpleString()
+def _type_name(type_: type[DataType]) -> str:
+    return {MapType: "map", ArrayType: "array"}.get(type_) or type_().simpleString()
 
 
 def messages_of(batch: pa.RecordBatch, topic: str | None, keys: TaskKeys) -> Iterator[OutboundMessage]:
@@ -219,22 +229,13 @@ def _values(column: pa.Array) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-# --- encoded_rows ---
-#
-# Rows as the body of a batch send, column by column: no Python for each row.
-#
-#     4 size | 4 magic 0 | 4 crc 0 | 4 flag 0 | 4 body length | body | 2 properties length | properties
-#
-# For rows that have a body and nothing but tags and keys beside, which are most. The data buffer of the joined column
-# goes over the wire as it is; each message ends where the column's offsets say. Everything else goes message by
-# message, through `outgoing.py`, which also finds the words for what is wrong: here a row that looks odd is only
-# noticed.
+# --- the fast path: a batch of rows at a time ---
 
-_HEAD = np.dtype([("size", ">i4"), ("zeros", "V12"), ("body", ">i4")])
-_FIXED_BYTES = _HEAD.itemsize + 2
+_PREFIX = np.dtype([("size", ">i4"), ("zeros", "V12"), ("body", ">i4")])
+_FIXED_BYTES = _PREFIX.itemsize + 2
 _COLUMNS = frozenset({"body", "tags", "keys"})
-_ODD_TEXT = r"[\x01\x02]|\|\||^\s+$|^ | $|  "
-_BODY_BYTES_MAX = 1024 * 1024  # larger ones travel alone
+_IRREGULAR_TEXT = r"[\x01\x02]|\|\||^\s+$|^ | $|  "
+_BODY_BYTES_MAX = 1024 * 1024  # larger ones are sent alone
 
 
 class EncodedRows(NamedTuple):
@@ -242,8 +243,8 @@ class EncodedRows(NamedTuple):
     ends: np.ndarray[Any, Any]
     """Where each message begins in `data`, and where the last one ends."""
 
-    def pieces(self, count_max: int, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-        """How many messages, and their bytes; a message that is larger than `bytes_max` is alone."""
+    def batches(self, count_max: int, bytes_max: int) -> Iterator[tuple[int, bytes]]:
+        """How many messages, and their bytes; a message larger than `bytes_max` is alone."""
         ends, start, count = self.ends, 0, len(self.ends) - 1
         while start < count:
             fit = int(np.searchsorted(ends, ends[start] + bytes_max, "right")) - 1
@@ -253,7 +254,7 @@ class EncodedRows(NamedTuple):
 
 
 def can_encode(schema: pa.Schema) -> bool:
-    """Arrays of keys, maps, queues and delays are for the other way."""
+    """Not for arrays of keys, maps, queues and delays: these take the general path."""
     text = (pa.types.is_string, pa.types.is_large_string)
     return set(schema.names) <= _COLUMNS and all(
         any(is_text(field.type) for is_text in text) for field in schema if field.name != "body"
@@ -261,21 +262,21 @@ def can_encode(schema: pa.Schema) -> bool:
 
 
 def encode_rows(batch: pa.RecordBatch, keys: TaskKeys) -> EncodedRows | None:
-    """None when some row needs a closer look; then no key is used up."""
+    """None when some row needs the general path; no unique key is used up then."""
     body = batch.column("body").cast(pa.binary())
     if body.null_count or not _are_sendable(body):
         return None
     texts = [(name.upper(), batch.column(name)) for name in ("keys", "tags") if name in batch.schema.names]
-    if any(_is_odd(column) for _, column in texts):
+    if any(_is_irregular(column) for _, column in texts):
         return None
-    pieces = [_property(name, column) for name, column in texts]
+    texts_encoded = [_property(name, column) for name, column in texts]
     unique = _unique_keys(keys, batch.num_rows)
-    properties = pc.binary_join_element_wise(*pieces, "WAIT\x01true\x02UNIQ_KEY\x01", unique, "\x02", "")
+    properties = pc.binary_join_element_wise(*texts_encoded, "WAIT\x01true\x02UNIQ_KEY\x01", unique, "\x02", "")
     properties = properties.cast(pa.binary())
     lengths, bodies = _lengths(properties), _lengths(body)
     if lengths.size and lengths.max() > PROPERTIES_BYTES_MAX:
         return None
-    joined = pc.binary_join_element_wise(_heads(bodies, lengths), body, _shorts(lengths), properties, b"")
+    joined = pc.binary_join_element_wise(_prefixes(bodies, lengths), body, _shorts(lengths), properties, b"")
     ends = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
     return EncodedRows(memoryview(joined.buffers()[2]), ends)
 
@@ -285,8 +286,8 @@ def _are_sendable(body: pa.BinaryArray) -> bool:
     return not lengths.size or (lengths.min() > 0 and int(lengths.max()) <= _BODY_BYTES_MAX)
 
 
-def _is_odd(column: pa.StringArray) -> bool:
-    return bool(pc.any(pc.match_substring_regex(column, _ODD_TEXT)).as_py())
+def _is_irregular(column: pa.StringArray) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, _IRREGULAR_TEXT)).as_py())
 
 
 def _property(name: str, column: pa.StringArray) -> pa.StringArray:
@@ -298,15 +299,15 @@ def _property(name: str, column: pa.StringArray) -> pa.StringArray:
 
 
 def _unique_keys(keys: TaskKeys, count: int) -> pa.StringArray:
-    pieces = [
+    blocks = [
         pc.binary_join_element_wise(prefix, _low_parts().slice(low, some), "") for prefix, low, some in keys.take(count)
     ]
-    return pa.concat_arrays(pieces) if pieces else pa.array([], pa.string())
+    return pa.concat_arrays(blocks) if blocks else pa.array([], pa.string())
 
 
 @cache
 def _low_parts() -> pa.StringArray:
-    """0000 to FFFF. Of bytes, because pyarrow imports pandas to look at a list."""
+    """0000 to FFFF. Built from bytes, because pyarrow imports pandas to convert a list."""
     text = "".join([f"{low:04X}" for low in range(KEYS_PER_PREFIX)]).encode()
     offsets = np.arange(0, len(text) + 1, 4, dtype=np.int32)
     return pa.StringArray.from_buffers(KEYS_PER_PREFIX, pa.py_buffer(offsets.tobytes()), pa.py_buffer(text))
@@ -316,11 +317,11 @@ def _lengths(column: pa.BinaryArray) -> np.ndarray[Any, Any]:
     return np.diff(np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1])
 
 
-def _heads(bodies: np.ndarray[Any, Any], properties: np.ndarray[Any, Any]) -> pa.BinaryArray:
-    heads = np.zeros(len(bodies), _HEAD)
-    heads["size"] = bodies + properties + _FIXED_BYTES
-    heads["body"] = bodies
-    return _fixed(heads)
+def _prefixes(bodies: np.ndarray[Any, Any], properties: np.ndarray[Any, Any]) -> pa.BinaryArray:
+    prefixes = np.zeros(len(bodies), _PREFIX)
+    prefixes["size"] = bodies + properties + _FIXED_BYTES
+    prefixes["body"] = bodies
+    return _fixed(prefixes)
 
 
 def _shorts(lengths: np.ndarray[Any, Any]) -> pa.BinaryArray:

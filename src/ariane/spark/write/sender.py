@@ -1,8 +1,8 @@
-"""Messages of one task, sent in batches by queue, each acknowledged before the next of its queue leaves.
+"""Sends the messages of one task, in batches by queue, each acknowledged before the next batch of its queue is sent.
 
-A round holds at most one request for each queue, all on their way at once. While the brokers store a round the next one
-is made; it leaves when the last answer has come. So messages of one queue stay in order even when a request has to be
-sent again, all brokers work at a time, and the task works with them.
+A round holds at most one request for each queue, all pending at the same time. While the brokers store a round the next
+one is encoded; it is sent when the last response has come. So messages of one queue stay in order even when a request
+has to be sent again, all brokers work at the same time, and so does the task.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,18 +25,17 @@ from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.requests.send import Send, SendBatch, SendMessageV2, SendResponse, SendV2
 from ariane.wire.requests.topics import UpdateTopic
 
-# --- new_topic ---
-#
-# A topic that is written to before it exists: made where brokers let sending make topics, refused elsewhere.
-#
-# It is made at all of those brokers at once. A producer's first send makes it at one of them, and from then on
-# everything goes there.
+# --- creating topics ---
 
 _QUEUES = 4
 
 
 def route_to_write(cluster: Cluster, topic: str, *, fresh: bool = False) -> TopicRoute:
-    """NoRoute, which may be tried again, until the nameserver knows what was just made."""
+    """The route of a topic, which is created if it is missing and the brokers let producers create topics.
+
+    It is created on all of those brokers. A producer's first send creates it on one of them, and then all messages go
+    there. NoRoute, which may be retried, until the nameserver knows the new topic.
+    """
     try:
         return cluster.route(topic, fresh=fresh)
     except NoRoute as missing:
@@ -46,12 +45,12 @@ def route_to_write(cluster: Cluster, topic: str, *, fresh: bool = False) -> Topi
             raise missing from None
         for broker in template.broker_datas:
             if MASTER_ID in broker.broker_addrs:
-                make_topic(cluster, broker.broker_addrs[MASTER_ID], topic, _QUEUES)
+                create_topic(cluster, broker.broker_addrs[MASTER_ID], topic, _QUEUES)
         return cluster.route(topic)
 
 
-def make_topic(cluster: Cluster, address: str, topic: str, queues: int) -> None:
-    ask = UpdateTopic(
+def create_topic(cluster: Cluster, address: str, topic: str, queues: int) -> None:
+    request = UpdateTopic(
         topic=topic,
         default_topic=AUTO_CREATE_TEMPLATE,
         read_queue_nums=queues,
@@ -59,17 +58,17 @@ def make_topic(cluster: Cluster, address: str, topic: str, queues: int) -> None:
         perm=int(Permission.READ_WRITE),
         topic_filter_type=TopicFilterType.SINGLE_TAG,
     )
-    cluster.calls.call(address, ask)
+    cluster.calls.call(address, request)
 
 
-# --- queue_choice ---
-#
-# Which queue each message of a task goes to: the one it names, the one of its sharding key, or the next in turn.
+# --- queues ---
 
 
 class QueueChoice:
+    """The queue of each message: the one it names, the one of its sharding key, or the next in turn."""
+
     def __init__(self, cluster: Cluster, patience_s: float, turn: int) -> None:
-        """`turn` is where this task begins with the queues, so that tasks do not all begin with the same."""
+        """`turn` is the first queue of this task: tasks should not all begin with the same one."""
         self._cluster = cluster
         self._patience_s = patience_s
         self._turn = turn
@@ -102,25 +101,25 @@ class QueueChoice:
         return queues
 
     def refresh(self, topic: str) -> None:
-        """After a failure: the topic may have moved. Queues that are known stay known when nobody can tell."""
+        """After a failure: the topic may have moved. Keeps the known queues if the nameserver does not answer."""
         try:
             queues = publish_queues(topic, self._cluster.route(topic, fresh=True))
-        except ArianeError:  # the next attempt tells what is wrong, or the old route still holds
+        except ArianeError:  # the next attempt reports the error, or the old route is still right
             return
         if queues:
             self._queues[topic] = queues
 
 
 def _named(message: OutboundMessage, queues: list[MessageQueue]) -> MessageQueue:
-    found = [
+    matches = [
         queue
         for queue in queues
         if queue.queue_id == message.queue_id and message.broker_name in (None, queue.broker_name)
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(queue.broker_name for queue in found)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(queue.broker_name for queue in matches)
         raise MessageRejected(
             f"queue {message.queue_id} of topic {message.topic} is on several brokers ({names}): add a column "
             "brokerName, or use shardingKey"
@@ -128,9 +127,7 @@ def _named(message: OutboundMessage, queues: list[MessageQueue]) -> MessageQueue
     raise MessageRejected(f"topic {message.topic} has no queue {message.queue_id} that takes messages")
 
 
-# --- parcels ---
-#
-# Requests to be: messages for one queue, packed as they will travel.
+# --- batches and rounds ---
 
 _BATCH_PROPERTIES = "WAIT\x01true\x02"
 _ROUND_BYTES_MAX = 8 * 1024 * 1024
@@ -138,14 +135,14 @@ _ROUND_BYTES_MAX = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class QueueBatch:
-    """`fixed` when it may go to no other queue."""
+    """Messages of one send request. `fixed` if they may not go to another queue."""
 
     queue: MessageQueue
     fixed: bool
     messages: list[OutboundMessage] = field(default_factory=list)
     size: int = 0
     encoded: bytes | None = None
-    """In place of `messages`, of which there are `count`."""
+    """The encoded batch in place of `messages`; `count` says how many messages it has."""
     count: int = 0
 
     def add(self, message: OutboundMessage) -> None:
@@ -175,74 +172,72 @@ class QueueBatch:
     def _body(self) -> bytes:
         if self.encoded is not None:
             return self.encoded
-        return encode_batch(BatchItem(one.body, one.properties) for one in self.messages)
+        return encode_batch(BatchItem(message.body, message.properties) for message in self.messages)
 
 
 class Rounds:
-    """A round holds at most one parcel for each queue."""
+    """Groups messages into rounds, with at most one batch for each queue."""
 
     def __init__(self, options: WriteOptions, choice: QueueChoice) -> None:
         self._options = options
         self._choice = choice
 
     def of_messages(self, messages: Iterable[OutboundMessage]) -> Iterator[list[QueueBatch]]:
-        """A round ends when a message does not fit the parcel of its queue any more."""
-        parcels: dict[MessageQueue, QueueBatch] = {}
+        """A round ends when a message does not fit into the batch of its queue any more."""
+        batches: dict[MessageQueue, QueueBatch] = {}
         size = 0
         for message in messages:
-            queue, fixed = self._queue_for(message, parcels)
-            parcel = parcels.get(queue)
-            if (parcel is not None and not self._fits(parcel, message, fixed)) or size > _ROUND_BYTES_MAX:
-                yield list(parcels.values())
-                parcels, size, parcel = {}, 0, None
-            if parcel is None:
-                parcel = parcels[queue] = QueueBatch(queue, fixed)
-            parcel.add(message)
+            queue, fixed = self._queue_for(message, batches)
+            batch = batches.get(queue)
+            if (batch is not None and not self._fits(batch, message, fixed)) or size > _ROUND_BYTES_MAX:
+                yield list(batches.values())
+                batches, size, batch = {}, 0, None
+            if batch is None:
+                batch = batches[queue] = QueueBatch(queue, fixed)
+            batch.add(message)
             size += message.size
-        if parcels:
-            yield list(parcels.values())
+        if batches:
+            yield list(batches.values())
 
     def of_rows(self, topic: str, rows: EncodedRows) -> Iterator[list[QueueBatch]]:
-        """One parcel for each queue in turn."""
-        parcels: list[QueueBatch] = []
-        for count, data in rows.pieces(self._options.batch_count, self._options.batch_bytes):
-            parcels.append(QueueBatch(self._choice.next(topic), fixed=False, size=len(data), encoded=data, count=count))
+        """One batch for each queue in turn."""
+        batches: list[QueueBatch] = []
+        for count, data in rows.batches(self._options.batch_count, self._options.batch_bytes):
+            batches.append(QueueBatch(self._choice.next(topic), fixed=False, size=len(data), encoded=data, count=count))
             if (
-                len(parcels) == len(self._choice.queues_of(topic))
-                or sum(one.size for one in parcels) > _ROUND_BYTES_MAX
+                len(batches) == len(self._choice.queues_of(topic))
+                or sum(batch.size for batch in batches) > _ROUND_BYTES_MAX
             ):
-                yield parcels
-                parcels = []
-        if parcels:
-            yield parcels
+                yield batches
+                batches = []
+        if batches:
+            yield batches
 
     def _queue_for(
-        self, message: OutboundMessage, parcels: dict[MessageQueue, QueueBatch]
+        self, message: OutboundMessage, batches: dict[MessageQueue, QueueBatch]
     ) -> tuple[MessageQueue, bool]:
         fixed = self._choice.fixed(message)
         if fixed is not None:
             return fixed, True
         queue = self._choice.current(message.topic)
-        parcel = parcels.get(queue)
-        if parcel is not None and not self._fits(parcel, message, fixed=False):
-            queue = self._choice.next(message.topic)  # and a new round when every queue has its parcel
+        batch = batches.get(queue)
+        if batch is not None and not self._fits(batch, message, fixed=False):
+            queue = self._choice.next(message.topic)  # and a new round when every queue has its batch
         return queue, False
 
-    def _fits(self, parcel: QueueBatch, message: OutboundMessage, fixed: bool) -> bool:
+    def _fits(self, batch: QueueBatch, message: OutboundMessage, fixed: bool) -> bool:
         return (
-            parcel.fixed == fixed
-            and not message.travels_alone
-            and not parcel.messages[0].travels_alone
-            and len(parcel.messages) < self._options.batch_count
-            and parcel.size + message.size <= self._options.batch_bytes
+            batch.fixed == fixed
+            and not message.is_unbatched
+            and not batch.messages[0].is_unbatched
+            and len(batch.messages) < self._options.batch_count
+            and batch.size + message.size <= self._options.batch_bytes
         )
 
 
-# --- send_answers ---
-#
-# What a broker's answer to a send means: stored, to be sent again, or hopeless.
+# --- responses ---
 
-# Another broker, or the same one later, may well say yes; anything else is for a person to look at.
+# Another broker, or the same one later, may accept the message. Other errors need a person.
 RETRY_CODES = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -256,29 +251,30 @@ RETRY_CODES = frozenset(
 
 
 def accepted(request: Send, command: Command) -> SendResponse | str:
-    """The answer of a broker that has the message, or why it must be sent again. Raises what no attempt can mend."""
+    """The response of a broker that stored the message, or why it must be sent again. Raises an error that a retry
+    cannot fix."""
     try:
         response = read_response(request, command)
     except RequestFailed as error:
         if error.code == ResponseCode.MESSAGE_ILLEGAL:
-            raise MessageRejected(f"the broker refuses a message for topic {request.topic}: {error.remark}") from error
+            raise MessageRejected(f"the broker rejects a message for topic {request.topic}: {error.remark}") from error
         if error.code not in RETRY_CODES and not error.retriable:
             raise
         return str(error)
-    # Stored, though not as safely as the broker was set up to: not an acknowledgement.
+    # Stored, but less safely than the broker is configured for: that does not count as an acknowledgement.
     return (
         response if response.code == ResponseCode.SUCCESS else f"{ResponseCode(response.code).name}: {response.remark}"
     )
 
 
-# ---
+# --- the sender ---
 
 
 @dataclass(slots=True)
-class _Posted:
-    """Requests of one round that are on their way to one broker."""
+class _PendingRequests:
+    """Pending requests of one round to one broker."""
 
-    parcels: list[QueueBatch]
+    batches: list[QueueBatch]
     connection: BlockingConnection
     requests: list[SendV2] = field(default_factory=list)
     opaques: list[int] = field(default_factory=list)
@@ -286,97 +282,97 @@ class _Posted:
 
 class TaskSender:
     def __init__(self, cluster: Cluster, options: WriteOptions, turn: int) -> None:
-        """`turn` is where this task begins with the queues, so that tasks do not all begin with the same."""
+        """`turn` is the first queue of this task: tasks should not all begin with the same one."""
         self._cluster = cluster
         self._options = options
         self._choice = QueueChoice(cluster, options.patience_s, turn)
         self._rounds = Rounds(options, self._choice)
-        self._under_way: list[_Posted] = []
+        self._pending: list[_PendingRequests] = []
         self._failed: list[QueueBatch] = []
         self._reasons: list[str] = []
         self.sent = 0
 
     def send(self, messages: Iterable[OutboundMessage]) -> None:
-        for parcels in self._rounds.of_messages(messages):
-            self._next_round(parcels)
+        for batches in self._rounds.of_messages(messages):
+            self._next_round(batches)
 
     def send_rows(self, topic: str, rows: EncodedRows) -> None:
-        for parcels in self._rounds.of_rows(topic, rows):
-            self._next_round(parcels)
+        for batches in self._rounds.of_rows(topic, rows):
+            self._next_round(batches)
 
     def finish(self) -> None:
         """Returns when every message is acknowledged."""
         deadline = monotonic() + self._options.patience_s
         backoff = Backoff(first_s=0.05, longest_s=2.0)
-        self._settle()
+        self._receive()
         while self._failed:
             pause_s = backoff.next_s()
             if monotonic() + pause_s > deadline:
-                raise _given_up(self._failed, self._reasons, self._options.patience_s)
+                raise _not_acknowledged(self._failed, self._reasons, self._options.patience_s)
             sleep(pause_s)
-            self._look_elsewhere()
+            self._reroute_failed()
             again, self._failed = self._failed, []
             self._post(again)
-            self._settle()
+            self._receive()
 
     # --- rounds -----------------------------------------------------------------------------------------------------
 
-    def _next_round(self, parcels: list[QueueBatch]) -> None:
+    def _next_round(self, batches: list[QueueBatch]) -> None:
         self.finish()
-        self._post(parcels)
-        self.sent += sum(parcel.count for parcel in parcels)
+        self._post(batches)
+        self.sent += sum(batch.count for batch in batches)
 
-    def _post(self, parcels: list[QueueBatch]) -> None:
+    def _post(self, batches: list[QueueBatch]) -> None:
         by_broker: dict[str, list[QueueBatch]] = {}
-        for parcel in parcels:
-            by_broker.setdefault(parcel.queue.broker_name, []).append(parcel)
+        for batch in batches:
+            by_broker.setdefault(batch.queue.broker_name, []).append(batch)
         self._reasons = []
-        for parts in by_broker.values():
+        for of_broker in by_broker.values():
             try:
-                self._under_way.append(self._posted(parts))
+                self._pending.append(self._posted(of_broker))
             except (TransportError, NoRoute) as error:
-                self._fail(parts, error)
+                self._fail(of_broker, error)
 
-    def _posted(self, parcels: list[QueueBatch]) -> _Posted:
-        queue = parcels[0].queue
+    def _posted(self, batches: list[QueueBatch]) -> _PendingRequests:
+        queue = batches[0].queue
         calls = self._cluster.calls
-        posted = _Posted(
-            parcels, calls.connection(self._cluster.address(queue.topic, queue.broker_name, master_only=True))
+        posted = _PendingRequests(
+            batches, calls.connection(self._cluster.address(queue.topic, queue.broker_name, master_only=True))
         )
-        for parcel in parcels:
-            request = parcel.request(self._options.group)
+        for batch in batches:
+            request = batch.request(self._options.group)
             posted.requests.append(request)
             posted.opaques.append(posted.connection.send(calls.command(request)))
         return posted
 
-    def _settle(self) -> None:
-        """Takes the answers of the round that is under way. Raises what no other attempt can mend."""
-        under_way, self._under_way = self._under_way, []
-        for posted in under_way:
+    def _receive(self) -> None:
+        """Takes the responses of the pending round. Raises an error that a retry cannot fix."""
+        pending, self._pending = self._pending, []
+        for posted in pending:
             try:
                 commands = posted.connection.receive(posted.opaques, self._options.send_timeout_ms / 1000)
             except TransportError as error:
-                self._fail(posted.parcels, error)
+                self._fail(posted.batches, error)
                 continue
-            for parcel, request, command in zip(posted.parcels, posted.requests, commands, strict=True):
-                outcome = accepted(request, command)
-                if isinstance(outcome, str):
-                    self._fail([parcel], outcome)
+            for batch, request, command in zip(posted.batches, posted.requests, commands, strict=True):
+                result = accepted(request, command)
+                if isinstance(result, str):
+                    self._fail([batch], result)
 
-    def _fail(self, parcels: list[QueueBatch], reason: ArianeError | str) -> None:
-        self._failed += parcels
-        self._reasons.append(f"{parcels[0].queue.broker_name}: {reason}")
+    def _fail(self, batches: list[QueueBatch], reason: ArianeError | str) -> None:
+        self._failed += batches
+        self._reasons.append(f"{batches[0].queue.broker_name}: {reason}")
 
-    def _look_elsewhere(self) -> None:
-        for topic in {parcel.queue.topic for parcel in self._failed}:
+    def _reroute_failed(self) -> None:
+        for topic in {batch.queue.topic for batch in self._failed}:
             self._choice.refresh(topic)
-        for parcel in self._failed:
-            if not parcel.fixed:
-                parcel.queue = self._choice.next(parcel.queue.topic)
+        for batch in self._failed:
+            if not batch.fixed:
+                batch.queue = self._choice.next(batch.queue.topic)
 
 
-def _given_up(failed: list[QueueBatch], reasons: list[str], patience_s: float) -> SendFailed:
-    count = sum(parcel.count for parcel in failed)
+def _not_acknowledged(failed: list[QueueBatch], reasons: list[str], patience_s: float) -> SendFailed:
+    count = sum(batch.count for batch in failed)
     return SendFailed(
         f"{count} messages for {failed[0].queue.topic} were not acknowledged within {patience_s:g} s "
         f"({'; '.join(dict.fromkeys(reasons))}). Check that the brokers run, or raise brokerWaitSeconds"
