@@ -283,7 +283,7 @@ async def test_a_damaged_checkpoint_is_told_with_its_cure() -> None:
     write_timer_checkpoint(disk, CHECKPOINT, TimerCheckpoint(1, 2, 3, 4, 5))
     assert read_timer_checkpoint(disk, CHECKPOINT) == TimerCheckpoint(1, 2, 3, 4, 5)
     disk.flip_bit(CHECKPOINT, 20, 0)
-    with pytest.raises(StoreCorrupt, match="once more"):
+    with pytest.raises(StoreCorrupt, match="deliver all messages of the timer topic again"):
         read_timer_checkpoint(disk, CHECKPOINT)
 
 

@@ -114,7 +114,7 @@ def test_the_next_slot_is_found_over_the_end_of_the_ring() -> None:
     slots.set_head(begin + 10, 320)
     assert slots.next_used(begin, begin + SLOTS) == begin + 10
     assert slots.next_used(begin, begin + 10) is None
-    assert slots.take(begin + 10) == 320
+    assert slots.pop(begin + 10) == 320
     assert slots.head(begin + 10) == NO_UNIT
 
 
@@ -163,7 +163,7 @@ def test_a_log_that_ends_with_a_file_goes_on_in_the_next() -> None:
 def test_an_end_that_the_log_does_not_reach_is_damage(end: int) -> None:
     disk = SimulatedDisk()
     add(wheel_on(disk), NOW_MS + 1000, 1)
-    with pytest.raises(StoreCorrupt, match="does not reach"):
+    with pytest.raises(StoreCorrupt, match="does not fit"):
         TimerWheel.restore(disk, DIRECTORY, end, NOW_MS, FAR, FILE_BYTES)
 
 
@@ -171,7 +171,7 @@ def test_units_behind_the_commit_log_are_damage() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     add(wheel, NOW_MS + 1000, 1)
-    with pytest.raises(StoreCorrupt, match="behind the end of the commit log"):
+    with pytest.raises(StoreCorrupt, match="beyond the end of the commit log"):
         TimerWheel.restore(disk, DIRECTORY, wheel.log.end, NOW_MS, 150, FILE_BYTES)
 
 

@@ -1,12 +1,13 @@
-"""Delay levels: each has a queue of the schedule topic, in the order of delivery because its delay is one for all.
+"""Delivery of messages with a delay level, and helpers shared with the timer.
 
-One job looks at the heads of all levels, delivers what is due in small batches, a batch of each level in turn, and
-sleeps until the next head is due or an earlier one arrives. Nothing is delivered early by the wall clock; see
+Each level has a queue of the schedule topic, which is in delivery order because all its messages have the same delay.
+One job looks at the first entry of each level, delivers due messages in small batches, one batch per level in turn, and
+sleeps until the next entry is due or an earlier one arrives. Nothing is delivered early by the wall clock; see
 `Level.is_due` for a clock that was set back.
 
-How far each level has come is saved every ten seconds and at the end (`config/delayOffset.json`, as Apache's), but only
-after the log is durable up to the messages that this accounts for: after a power cut a message may come twice, and none
-is missed.
+The offset of each level is saved every ten seconds and at the end (`config/delayOffset.json`, Apache's format), but
+only after the delivered messages are durable in the log: after a power failure a message may be delivered twice, but
+none is lost.
 """
 
 import asyncio
@@ -35,9 +36,7 @@ from ariane.wire.json.coerce import coerce
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.offsets import DelayOffsetTable
 
-# --- level ---
-#
-# One delay level: how far its queue has been delivered, and what of it is due.
+# --- levels and their queues ---
 
 _HOUR_MS = 3_600_000
 _DELAY_UNKNOWN_MS = 1 << 60
@@ -45,20 +44,22 @@ _DELAY_UNKNOWN_MS = 1 << 60
 
 @dataclass(slots=True)
 class Level:
+    """One delay level and its delivery offset."""
+
     number: int
     delay_ms: int
     offset: int = 0
     """The next entry to deliver."""
     retry_at_ms: int = 0
-    """After a failure: not before this; 0 when the last attempt went well."""
+    """After a failure: no attempt before this time; 0 if the last attempt succeeded."""
 
     @property
     def queue_id(self) -> int:
         return self.number - 1
 
     def is_due(self, delivery_ms: int, now_ms: int) -> bool:
-        """A time further ahead than the level's own delay was written before the clock was set back: due, as Apache
-        has it. The message then comes early by as much; waiting instead might take years."""
+        """A time further ahead than the level's delay was written before the clock was set back: due, as in Apache. The
+        message is then early by the amount that the clock was set back; waiting could take years."""
         return delivery_ms <= now_ms or delivery_ms > now_ms + self.delay_ms
 
 
@@ -69,21 +70,21 @@ class LevelQueues:
         self._store = store
 
     def of(self, level: Level) -> ConsumeQueue | None:
-        """The level's queue, with `level.offset` inside it; None when nothing was ever put there."""
+        """The level's queue, with `level.offset` corrected to be inside it; None if it was never used."""
         queue = self._store.components.queues.get(SCHEDULE, level.queue_id)
         if queue is not None and not queue.min_offset <= level.offset <= queue.max_offset:
-            # Below: retention took what came before. Above: this is another queue than the one that was followed.
+            # Below: retention deleted the earlier entries. Above: the queue was recreated.
             level.offset = queue.min_offset
         return queue
 
     def due_count(self, level: Level, now_ms: int, count_max: int) -> IoSteps[int]:
-        """How many entries from `level.offset` on are due, up to the first that is not."""
+        """The number of due entries from `level.offset` up to the first that is not due."""
         times = [] if level.retry_at_ms > now_ms else (yield from self._times(level, count_max))
         waiting = (index for index, time_ms in enumerate(times) if not level.is_due(time_ms, now_ms))
         return next(waiting, len(times))
 
     def next_ms(self, level: Level) -> IoSteps[int | None]:
-        """When the level is to be looked at again; None when it is empty."""
+        """When to check the level again; None if it is empty."""
         times = yield from self._times(level, 1)
         return max(times[0], level.retry_at_ms) if times else None
 
@@ -93,47 +94,48 @@ class LevelQueues:
             return times
         yield from queue.warm(level.offset, count_max)
         for _, _, tags_code in ENTRY.iter_unpack(queue.entries(level.offset, count_max)):
-            own_ms = tags_code > 0
-            times.append(tags_code if own_ms else (yield from self._by_store_time(queue, level, len(times))))
+            has_time = tags_code > 0
+            times.append(tags_code if has_time else (yield from self._by_store_time(queue, level, len(times))))
         return times
 
     def _by_store_time(self, queue: ConsumeQueue, level: Level, index: int) -> IoSteps[int]:
-        """For an entry without a time of its own: Apache may have put it into a file beside the queue."""
+        """For an entry without a delivery time: Apache may have stored it in an extension file of the queue."""
         stored_ms = yield from self._store.lookup.store_time_steps(queue, level.offset + index)
         return (stored_ms or 0) + level.delay_ms
 
 
 def levels_of(store: MessageStore, delays_ms: tuple[int, ...], offsets: dict[int, int]) -> list[Level]:
-    """The levels as the settings have them, and those of earlier settings whose messages still wait."""
+    """The configured levels, and levels of earlier settings that still have messages."""
     used = max((queue_id + 1 for queue_id in store.components.queues.of_topic(SCHEDULE)), default=0)
-    forgotten = range(len(delays_ms) + 1, used + 1)
-    levels = [*enumerate(delays_ms, 1), *((number, _DELAY_UNKNOWN_MS) for number in forgotten)]
+    removed = range(len(delays_ms) + 1, used + 1)
+    levels = [*enumerate(delays_ms, 1), *((number, _DELAY_UNKNOWN_MS) for number in removed)]
     return [Level(number, delay_ms, offsets.get(number, 0)) for number, delay_ms in levels]
 
 
 def check_levels(levels_ms: tuple[int, ...], retention_hours: int) -> None:
-    """Refuses levels whose messages retention may delete before they are due."""
+    """SettingsError for levels whose messages retention could delete before they are due."""
     for number, delay_ms in enumerate(levels_ms, 1):
         if delay_ms >= retention_hours * _HOUR_MS:
             raise SettingsError(
                 f"messageDelayLevel: level {number} waits {delay_ms // 1000} s, but fileReservedTime keeps messages "
-                f"only {retention_hours} h: raise fileReservedTime, shorten the level, or send with a delivery time"
+                f"only {retention_hours} h: raise fileReservedTime, shorten the level, or use a delivery time instead"
             )
 
 
-# --- alarm ---
-#
-# Sleep until a wall time, or until somebody knows of an earlier one.
+# --- wake-up timer ---
 
 CLOCK_CHECK_INTERVAL_S = 10.0
-"""A sleep counts its seconds and does not see that the wall clock was set: so often it is looked at."""
+"""A sleep does not notice a change of the wall clock, so it is checked at this interval."""
 
 _NEVER_MS = 1 << 62
 
 
 class WakeupTimer:
-    """One waiter. While nobody waits, calls for a wake-up are ignored: the waiter looks at all there is before it waits
-    again, and must not be suspended between that look and `wait`."""
+    """Sleeps until a wall-clock time, or until an earlier time is announced. One waiter.
+
+    Wake-ups are ignored while the waiter is not waiting: it checks everything before it waits again, and must not be
+    suspended between that check and `wait`.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -141,12 +143,12 @@ class WakeupTimer:
         self._at_ms = 0
 
     def wake_by(self, at_ms: int) -> None:
-        """Something is due at `at_ms`: wakes the waiter if it means to sleep longer."""
+        """Something is due at `at_ms`: wakes the waiter if it would sleep longer."""
         if at_ms < self._at_ms:
             self._woken.set()
 
     async def wait(self, at_ms: int | None) -> None:
-        """Returns at `at_ms`, or earlier: the waiter looks at the clock itself. None: only `wake_by` ends it."""
+        """Returns at `at_ms` or earlier: the waiter checks the clock itself. None: only `wake_by` ends it."""
         self._woken.clear()
         self._at_ms = _NEVER_MS if at_ms is None else at_ms
         sleep = TaskSet()
@@ -163,33 +165,29 @@ class WakeupTimer:
         self._woken.set()
 
 
-# --- durable ---
-#
-# Progress may be noted only when what it rests on cannot be lost.
+# --- durability of progress ---
 
 log = logging.getLogger(__name__)
 
 
 async def wait_log_durable(service: StoreService) -> bool:
-    """Waits until all that is in the log now is durable; whether it is. Not: nothing may be noted this time."""
+    """Waits until the current end of the log is durable. False: progress must not be saved this time."""
     end = service.store.components.commit_log.max_offset
     try:
         await service.wait_durable([Appended(end, 0, 0, 0)])
     except (TimeoutError, StoreReadOnly) as error:
-        log.warning("progress of waiting messages not noted", extra={"reason": str(error) or "the sync takes too long"})
+        log.warning("progress of delayed messages not saved", extra={"reason": str(error) or "the sync takes too long"})
         return False
     return True
 
 
-# --- redelivery ---
-#
-# A message that waited, as it goes on: to the topic it was sent to, looking as if it had been sent just now.
+# --- conversion of delayed messages ---
 
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_CANCELS = "TIMER_DEL_UNIQKEY"
 
-# What made the message wait, and the way back, are done with. Apache leaves DELAY, REAL_TOPIC and REAL_QID behind on
-# messages of a delay level; no client reads them there, and a DELAY that is left makes a copy of the message wait too.
+# The delay and the original topic and queue are obsolete after delivery. Apache leaves DELAY, REAL_TOPIC and REAL_QID
+# on messages of a delay level; no client reads them there, and a remaining DELAY delays a copy of the message too.
 _REMOVED_PROPERTIES = (
     Property.DELAY,
     Property.TIMER_DELAY_SEC,
@@ -202,23 +200,23 @@ _REMOVED_PROPERTIES = (
 _TRIGGERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 
 
-def delivered(message: InboundMessage) -> InboundMessage | None:
-    """The message for its real topic; None when it may not go there. RecordError when it does not say where."""
+def to_real_topic(message: InboundMessage) -> InboundMessage | None:
+    """The message for its original topic; None if it must not be delivered. RecordError without a valid target."""
     topic = message.properties.get(Property.REAL_TOPIC, "")
-    if topic == TRANS_HALF:  # it would be a half message that no producer prepared
+    if topic == TRANS_HALF:  # it would become a half message that no producer sent
         return None
     queue_id = message.properties.get(Property.REAL_QUEUE_ID, "")
     if not topic or not (queue_id.isascii() and queue_id.isdigit()):
-        raise RecordError(f"REAL_TOPIC is {topic[:127]!r} and REAL_QID {queue_id[:20]!r}: no place to deliver to")
+        raise RecordError(f"REAL_TOPIC is {topic[:127]!r} and REAL_QID {queue_id[:20]!r}: cannot be delivered")
     properties = {name: value for name, value in message.properties.items() if name not in _REMOVED_PROPERTIES}
     if due := message.properties.get(TIMER_OUT_MS):
-        properties[Property.TIMER_DELIVER_MS] = due  # in the past now: what consumers show as the delivery time
+        properties[Property.TIMER_DELIVER_MS] = due  # in the past now; consumers show it as the delivery time
     properties[Property.WAIT] = "false"
     return replace(message, topic=topic, queue_id=int(queue_id), properties=properties)
 
 
-def rolled(message: InboundMessage) -> InboundMessage:
-    """The message for the end of the timer topic, so that retention does not reach it before its time."""
+def to_timer_topic(message: InboundMessage) -> InboundMessage:
+    """The message to append again to the timer topic, so that retention does not delete it before it is due."""
     properties = {name: value for name, value in message.properties.items() if name not in _TRIGGERS}
     times = properties.get(TIMER_ROLL_TIMES, "")
     properties[TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isascii() and times.isdigit() else 1)
@@ -227,26 +225,26 @@ def rolled(message: InboundMessage) -> InboundMessage:
 
 
 def due_ms(properties: dict[str, str]) -> int:
-    """When a message of the timer topic is due. One that does not say is due now: nothing is gained by keeping it."""
+    """When a message of the timer topic is due. Without a valid time it is due now: waiting would not help."""
     text = properties.get(TIMER_OUT_MS, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def cancellation_keys(message: InboundMessage) -> tuple[str, str]:
-    """What another message must name to call this one off: its unique key, alone or behind the topic as 5.3 has it."""
+    """The keys that cancel this message: its unique key, alone or prefixed with the topic as in 5.3."""
     key = message.properties.get(Property.UNIQUE_KEY, "")
     return key, f"{message.properties.get(Property.REAL_TOPIC)}_{key}"
 
 
-# ---
+# --- delivery job ---
 
 BATCH = 32
 RETRY_MS = 1_000
-"""After a put that failed, mostly because the disk is full. Apache waits ten seconds."""
+"""Delay after a failed append, mostly because the disk is full. Apache waits ten seconds."""
 
 
 class DelayedDelivery:
-    """Made by `open`, which is its whole life. For the event loop alone."""
+    """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
     def __init__(self, service: StoreService, intake: MessageWriter, file: JsonTable, clock: Clock) -> None:
         settings = service.store.settings
@@ -280,11 +278,11 @@ class DelayedDelivery:
         self._wakeup.wake_by(delivery_ms)
 
     def offsets(self) -> dict[int, int]:
-        """By level, the next entry to deliver; only of levels that were ever used."""
+        """By level: the next entry to deliver; only levels that were ever used."""
         return {level.number: level.offset for level in self._levels if self._queues.of(level) is not None}
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """By level, the next entry to deliver and where its queue ends: Apache's scheduleMessageOffset_<level>."""
+        """By level: the next entry to deliver and the end of its queue (Apache's scheduleMessageOffset_<level>)."""
         queues = ((level, self._queues.of(level)) for level in self._levels)
         return {level.number: (level.offset, queue.max_offset) for level, queue in queues if queue is not None}
 
@@ -296,21 +294,21 @@ class DelayedDelivery:
             await self._wakeup.wait(await self._next_ms())
 
     async def _next_ms(self) -> int | None:
-        """Looks twice: by the second time all is in memory, and nothing can arrive while it looks (alarm.py)."""
+        """Reads twice: the second pass finds all entries in memory and does not suspend (see WakeupTimer)."""
         for level in self._levels:
             await self._service.run(self._queues.next_ms(level))
-        looked_at = [run_sync(self._queues.next_ms(level)) for level in self._levels]
-        return min((ms for ms in looked_at if ms is not None), default=None)
+        times = [run_sync(self._queues.next_ms(level)) for level in self._levels]
+        return min((ms for ms in times if ms is not None), default=None)
 
     async def deliver_due(self) -> None:
-        """Delivers until nothing is due. Others get their turn after every batch."""
+        """Delivers until nothing is due. Yields to the event loop after every round of batches."""
         busy = self._levels
         while busy:
             busy = [level for level in busy if await self._deliver_batch(level)]
             await asyncio.sleep(0)
 
     async def _deliver_batch(self, level: Level) -> bool:
-        """Whether the level had something due, and may have more."""
+        """Delivers one batch; returns whether there was one, and there may be more."""
         count = await self._service.run(self._queues.due_count(level, self._clock.now_ms(), BATCH))
         if not count:
             return False
@@ -326,25 +324,25 @@ class DelayedDelivery:
         return True
 
     def _deliver(self, level: Level, record: memoryview) -> None:
-        """A StoreError when the store cannot take the message now: the level stays where it is."""
-        view = verify(record)  # with the body's checksum: the copy gets a new one, which would cover damage up
+        """StoreError if the store cannot accept the message now: the level's offset stays."""
+        view = verify(record)  # with the body checksum: the copy gets a new one, which would hide damage
         try:
             if not isinstance(view, RecordView):
-                raise RecordError(f"no record any more: {getattr(view, 'reason', 'a blank one')}")
-            message = delivered(incoming_of(record))
+                raise RecordError(f"not a valid record: {getattr(view, 'reason', 'blank')}")
+            message = to_real_topic(incoming_of(record))
             if message is not None:
                 self._intake.take(draft_of(message))
                 self._intake.counters.level_deliveries[level.number] += 1
-        except (MessageRefused, RecordError) as error:  # it will never be possible, and others wait behind it
-            facts = {"level": level.number, "offset": level.offset, "reason": str(error)}
-            log.error("delayed message dropped", extra=facts)  # noqa: TRY400
+        except (MessageRefused, RecordError) as error:  # retrying would not help, and other messages wait behind it
+            fields = {"level": level.number, "offset": level.offset, "reason": str(error)}
+            log.error("delayed message dropped", extra=fields)  # noqa: TRY400
         if isinstance(view, RecordView):
             level.offset = max(level.offset, view.queue_offset + 1)
 
     def _schedule_retry(self, level: Level, error: Exception) -> None:
         if not level.retry_at_ms:
-            facts = {"level": level.number, "offset": level.offset, "reason": str(error)}
-            log.warning("delayed messages not delivered yet", extra=facts)
+            fields = {"level": level.number, "offset": level.offset, "reason": str(error)}
+            log.warning("delayed messages could not be delivered, retrying", extra=fields)
         level.retry_at_ms = self._clock.now_ms() + RETRY_MS
 
     # --- saving -----------------------------------------------------------------------------------------------------
@@ -369,11 +367,6 @@ def _load(file: JsonTable) -> dict[int, int]:
         return coerce(DelayOffsetTable, content).offset_table
     except WireError as error:
         raise StoreCorrupt(
-            f"{file.path}: {error}; mend it, or remove it and its .bak: delayed messages that are still in the log are "
-            "then delivered once more"
+            f"{file.path}: {error}; correct it, or remove it and its .bak: delayed messages that are still in the log "
+            "are then delivered again"
         ) from error
-
-
-# --- __init__ ---
-#
-# Messages that wait: delay levels, and delivery times of their own.

@@ -1,13 +1,17 @@
-"""Messages with a delivery time of their own. docs/decisions/timer.md says why it is built so.
+"""Delivery of messages with a delivery time (the timer). docs/decisions/timer.md has the design reasons.
 
     timer topic ──TimerEnqueuer──▶ TimerWheel ──TimerDrainer──▶ real topic
     (queue 0)                  slots in memory            or, when it waits longer than the roll window,
          ▲                     units in timer/            back to the end of the timer topic
          └──────────────────────────────────────────────────────┘
 
-The order of notes makes a crash harmless at every step. A checkpoint is written when the commit log is durable with all
-that was delivered, and the units are durable that stand for what was taken; units behind the checkpoint are forgotten
-and taken again from the topic. So a message may come twice, none is missed, and none comes early.
+The order of writes makes a crash at any point safe. A checkpoint is written after the delivered messages are durable in
+the commit log and the units of the enqueued messages are durable in the timer log. Units after the checkpoint are
+discarded, and their messages are read from the topic again. So a message may be delivered twice, but none is lost and
+none is early.
+
+A message that is due in a week would be deleted by retention after three days. So a message that has waited for the
+roll window, well below the retention time, is appended to the timer topic again.
 """
 
 import asyncio
@@ -22,9 +26,9 @@ from ariane.broker.schedule.delay_levels import (
     TIMER_CANCELS,
     WakeupTimer,
     cancellation_keys,
-    delivered,
     due_ms,
-    rolled,
+    to_real_topic,
+    to_timer_topic,
     wait_log_durable,
 )
 from ariane.broker.schedule.timer_log import (
@@ -49,12 +53,7 @@ from ariane.store.disk import Disk
 from ariane.store.service import StoreService
 from ariane.wire.record.read import RecordView, verify
 
-# --- timer_out ---
-#
-# What happens to a message whose time is looked at: delivered if it is due, else put at the end of the timer topic.
-#
-# The second keeps a message that is due in a week from retention, which deletes the log after three days: within the
-# roll window, well below that, each waiting message is written anew.
+# --- deliver or roll ---
 
 log = logging.getLogger(__name__)
 
@@ -63,25 +62,27 @@ ROLL_WINDOW_MS_MAX = 48 * _HOUR_MS
 
 
 def roll_window_ms(retention_hours: int) -> int:
-    """After how long a message that still waits is written anew: two thirds of what retention promises, or two days."""
+    """How long a message waits before it is appended again: two thirds of the retention time, at most two days."""
     if retention_hours < 1:
         raise SettingsError(
-            "fileReservedTime = 0 keeps no message that waits: give it 1 or more, or no timerWheelEnable"
+            "fileReservedTime = 0 would delete waiting messages: set it to 1 or more, or set timerWheelEnable=false"
         )
     return min(ROLL_WINDOW_MS_MAX, retention_hours * _HOUR_MS * 2 // 3)
 
 
 class TimerDeliverer:
+    """Handles a message at its wake-up time: delivers it if it is due, otherwise appends it to the timer topic."""
+
     def __init__(self, intake: MessageWriter) -> None:
         self._intake = intake
         self.dropped = 0
-        """Messages that could not be delivered: gone from the log, or without a place to go."""
+        """Messages that could not be delivered: deleted from the log, or without a valid target."""
 
     def read(self, record: bytes | memoryview | None, physical_offset: int) -> InboundMessage | None:
-        """The waiting message; None, and told, when it is not there: a full disk may have cost it."""
+        """The message; None, counted and logged, if it is gone: retention on a full disk may have deleted it."""
         try:
             if record is None:
-                raise RecordError("its record is gone from the commit log")
+                raise RecordError("its record is no longer in the commit log")
             _check(record, physical_offset)
             return incoming_of(memoryview(record))
         except RecordError as error:
@@ -89,9 +90,9 @@ class TimerDeliverer:
             return None
 
     def deliver_or_roll(self, message: InboundMessage, physical_offset: int, now_ms: int) -> None:
-        """Puts the message where it belongs now; a StoreError when the store cannot take it: try again."""
+        """Appends the message to its real topic or the timer topic. StoreError if the store cannot accept it: retry."""
         try:
-            following = rolled(message) if due_ms(message.properties) > now_ms else _delivered(message)
+            following = to_timer_topic(message) if due_ms(message.properties) > now_ms else _deliverable(message)
             if following is not None:
                 self._intake.take(draft_of(following))
                 self._intake.counters.timer_deliveries += following.topic != TIMER
@@ -104,26 +105,26 @@ class TimerDeliverer:
 
 
 def _check(record: bytes | memoryview, physical_offset: int) -> None:
-    """With the body's checksum: a copy gets a new one, which would cover damage up."""
+    """Verifies the record, with the body checksum: a copy gets a new one, which would hide damage."""
     view = verify(record)
     if not isinstance(view, RecordView):
-        raise RecordError(f"no record any more: {getattr(view, 'reason', 'a blank one')}")
+        raise RecordError(f"not a valid record: {getattr(view, 'reason', 'blank')}")
     if view.physical_offset != physical_offset or view.topic != TIMER:
-        raise RecordError(f"a message of topic {view.topic} is there, stored at {view.physical_offset}")
+        raise RecordError(f"found a message of topic {view.topic} with offset {view.physical_offset} instead")
 
 
-def _delivered(message: InboundMessage) -> InboundMessage | None:
-    return None if TIMER_CANCELS in message.properties else delivered(message)
+def _deliverable(message: InboundMessage) -> InboundMessage | None:
+    return None if TIMER_CANCELS in message.properties else to_real_topic(message)
 
 
-# --- timer_take ---
-#
-# From the timer topic into the wheel: every message once, in the order of its queue.
+# --- from the timer topic to the wheel ---
 
 BATCH = 32
 
 
 class TimerEnqueuer:
+    """Reads the timer topic in order and adds each message to the wheel."""
+
     def __init__(
         self, service: StoreService, wheel: TimerWheel, deliverer: TimerDeliverer, window_ms: int, offset: int
     ) -> None:
@@ -132,13 +133,13 @@ class TimerEnqueuer:
         self._deliverer = deliverer
         self._window_ms = window_ms
         self.offset = offset
-        """The next message to take."""
+        """The next message to enqueue."""
         self.known_below = 0
         self.known_ms = 0
-        """When the topic is read again: messages before `known_below` that were for a time before this are done."""
+        """When the topic is read again: messages before `known_below` with a time before this are already delivered."""
 
     async def step(self, now_ms: int) -> bool:
-        """One batch; whether there was one. A StoreError says that the store cannot take more now."""
+        """Enqueues one batch; returns whether there was one. StoreError if the store cannot accept more now."""
         queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is None:
             return False
@@ -162,47 +163,45 @@ class TimerEnqueuer:
         return True
 
     def _enqueue(self, record: memoryview, view: RecordView, now_ms: int) -> None:
-        """Worked out from the record alone, so that reading the topic again finds the same time."""
+        """Computes the wake-up time from the record alone, so that reading the topic again gives the same time."""
         wake_ms = min(_due_ms(view), view.store_timestamp_ms + self._window_ms)
         if view.queue_offset < self.known_below and wake_ms < self.known_ms:
             return
         if wake_ms > now_ms:
             self._wheel.add(wake_ms, view.physical_offset, view.size)
         elif (message := self._deliverer.read(record, view.physical_offset)) is not None:
-            # Not through the wheel: a unit for a time before the cursor would count as delivered after a crash.
+            # Not via the wheel: after a crash a unit with a time before the cursor would count as delivered.
             self._deliverer.deliver_or_roll(message, view.physical_offset, now_ms)
 
 
 def _due_ms(view: RecordView) -> int:
     try:
         return due_ms(view.properties())
-    except RecordError:  # told when it is read as a whole
+    except RecordError:  # reported when the whole message is decoded
         return 0
 
 
-# --- timer_drain ---
-#
-# From the wheel to the topics: slots that are over, a bounded chunk of messages at a time.
+# --- from the wheel to the topics ---
 
 CHUNK_UNITS = 256
 CHUNK_BYTES = 4 * 1024 * 1024
 CANCELLED_MAX = 10_000
-"""Of one tenth of a second; what is called off beyond that is delivered all the same."""
+"""Cancellations per slot (a tenth of a second); messages cancelled beyond that are delivered nevertheless."""
 
 
 class TimerDrainer:
-    """Takes a slot off the wheel and works through it; a put that fails is tried again from the same message."""
+    """Delivers expired slots in chunks of bounded size; after a failed append it continues at the same message."""
 
     def __init__(self, wheel: TimerWheel, commit_log: CommitLog, deliverer: TimerDeliverer) -> None:
         self._wheel = wheel
         self._log = commit_log
         self._deliverer = deliverer
-        self._position = NO_UNIT  # the rest of the slot in hand, newest first
-        self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # read, in the order of delivery, the next one last
+        self._position = NO_UNIT  # the rest of the current slot, newest first
+        self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # decoded, in reverse delivery order
         self._cancelled: set[tuple[str, int]] = set()
 
     async def step(self, now_ms: int) -> bool:
-        """One chunk; whether there was one. A StoreError says that the store cannot take more now."""
+        """Delivers one chunk; returns whether there was one. StoreError if the store cannot accept more now."""
         if not self._ready:
             if self._position == NO_UNIT:
                 self._position = self._wheel.pop_expired_slot(now_ms)
@@ -217,34 +216,34 @@ class TimerDrainer:
         return True
 
     async def _read_chunk(self) -> None:
-        """Reads in threads: these records were written long ago, and may have to come from the disk."""
+        """Reads in threads: old records are often not in the page cache."""
         units = await asyncio.to_thread(self._wheel.chunk, self._position, CHUNK_UNITS, CHUNK_BYTES)
-        places = [(self._log.segments.find(unit.physical_offset), unit) for unit in units]
-        records = await asyncio.to_thread(_read, places)
+        locations = [(self._log.segments.find(unit.physical_offset), unit) for unit in units]
+        records = await asyncio.to_thread(_read, locations)
         self._position = units[-1].previous
         self._wheel.pending -= len(units)
         self._prepare(zip(units, records, strict=True))
 
-    def _prepare(self, found: Iterable[tuple[TimerUnit, bytes | None]]) -> None:
-        messages = [(unit, self._deliverer.read(record, unit.physical_offset)) for unit, record in found]
+    def _prepare(self, records: Iterable[tuple[TimerUnit, bytes | None]]) -> None:
+        messages = [(unit, self._deliverer.read(record, unit.physical_offset)) for unit, record in records]
         present = [(unit, message) for unit, message in messages if message is not None]
         for _, message in present:
             if (key := message.properties.get(TIMER_CANCELS)) and len(self._cancelled) < CANCELLED_MAX:
                 self._cancelled.add((key, due_ms(message.properties)))
-        wanted = [pair for pair in present if not self._is_cancelled(pair[1])]
-        self._ready = wanted[::-1]  # sent first, delivered first; sort keeps that among equals
+        active = [pair for pair in present if not self._is_cancelled(pair[1])]
+        self._ready = active[::-1]  # in send order, which the stable sort keeps among equal times
         self._ready.sort(key=lambda pair: pair[0].wake_ms)
         self._ready.reverse()
 
     def _is_cancelled(self, message: InboundMessage) -> bool:
-        """A message is called off by a later one with its key and its delivery time: in the same slot, and read first,
-        because the newest are."""
+        """Whether a later message with this key and delivery time cancels it. That message is in the same slot and was
+        read before, because units are read newest first."""
         at_ms = due_ms(message.properties)
         return any((key, at_ms) in self._cancelled for key in cancellation_keys(message))
 
 
-def _read(places: list[tuple[Segment | None, TimerUnit]]) -> list[bytes | None]:
-    return [None if segment is None else _record(segment, unit) for segment, unit in places]
+def _read(locations: list[tuple[Segment | None, TimerUnit]]) -> list[bytes | None]:
+    return [None if segment is None else _record(segment, unit) for segment, unit in locations]
 
 
 def _record(segment: Segment, unit: TimerUnit) -> bytes | None:
@@ -256,14 +255,14 @@ def _record(segment: Segment, unit: TimerUnit) -> bytes | None:
         raise
 
 
-# ---
+# --- the timer ---
 
 RETRY_MS = 1_000
 CHECKPOINT_INTERVAL_S = 1.0
 
 
 class TimerDelivery:
-    """Made by `open`, which is its whole life. For the event loop alone."""
+    """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
     def __init__(
         self, service: StoreService, intake: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
@@ -293,9 +292,9 @@ class TimerDelivery:
         file_bytes: int = FILE_BYTES,
     ) -> AsyncIterator["TimerDelivery"]:
         delivery = await cls.restored(service, intake, clock, file_bytes)
-        noting = partial(every, clock, checkpoint_interval_s, delivery.write_checkpoint, checkpoint_interval_s)
+        checkpoints = partial(every, clock, checkpoint_interval_s, delivery.write_checkpoint, checkpoint_interval_s)
         try:
-            async with background(delivery.run, noting):
+            async with background(delivery.run, checkpoints):
                 yield delivery
         finally:
             await delivery.write_checkpoint()
@@ -305,7 +304,7 @@ class TimerDelivery:
     async def restored(
         cls, service: StoreService, intake: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
     ) -> "TimerDelivery":
-        """As the last checkpoint left it, without its jobs."""
+        """Restores the state of the last checkpoint, without starting the jobs."""
         parts = service.store.components
         end, now_ms = parts.commit_log.max_offset, clock.now_ms()
         wheel, checkpoint = await asyncio.to_thread(
@@ -318,29 +317,29 @@ class TimerDelivery:
 
     @property
     def pending(self) -> int:
-        """How many messages the wheel holds."""
+        """Number of messages in the wheel."""
         return self._wheel.pending
 
     @property
     def behind(self) -> int:
-        """How many messages of the timer topic are still to be taken into the wheel."""
+        """Number of messages of the timer topic that are not yet in the wheel."""
         queue = self._service.store.components.queues.get(TIMER, 0)
         return 0 if queue is None else max(0, queue.max_offset - self._enqueuer.offset)
 
     @property
     def dropped(self) -> int:
-        """How many could not be delivered since the start; each is told in the log."""
+        """Number of messages that could not be delivered since the start; each is logged."""
         return self._deliverer.dropped
 
     def oldest_waiting(self) -> IoSteps[int | None]:
-        """Where in the commit log the oldest message is that waits, in the wheel or on its way there; None for none."""
-        found: list[int | None] = []
+        """Commit log offset of the oldest waiting message, in the wheel or not yet enqueued; None if there is none."""
+        offsets: list[int | None] = []
         since_ms = self._wheel.delivered_ms
-        yield lambda: found.append(self._wheel.log.oldest_from(since_ms))
+        yield lambda: offsets.append(self._wheel.log.oldest_from(since_ms))
         queue = self._service.store.components.queues.get(TIMER, 0)
         if queue is not None:
-            found.append((yield from queue.physical_offset_steps(max(self._enqueuer.offset, queue.min_offset))))
-        return min((offset for offset in found if offset is not None), default=None)
+            offsets.append((yield from queue.physical_offset_steps(max(self._enqueuer.offset, queue.min_offset))))
+        return min((offset for offset in offsets if offset is not None), default=None)
 
     # --- delivering -------------------------------------------------------------------------------------------------
 
@@ -356,9 +355,10 @@ class TimerDelivery:
         return self._retry_at_ms or self._wheel.next_ms()
 
     async def run_until_idle(self) -> None:
-        """Delivers what is due and takes what is new until there is neither. Others get their turn after each batch.
+        """Delivers due messages and enqueues new ones until there are none. Yields to the event loop after each batch.
 
-        Slots that are over come first: while there are any, the ring must not be filled further."""
+        Expired slots have priority: while there are any, the ring must not be filled further.
+        """
         if self._retry_at_ms > self._clock.now_ms():
             return
         try:
@@ -368,7 +368,7 @@ class TimerDelivery:
                 await asyncio.sleep(0)
         except (StoreError, OSError) as error:
             if not self._retry_at_ms:
-                log.warning("waiting messages not delivered yet", extra={"reason": str(error)})
+                log.warning("timer messages could not be delivered, retrying", extra={"reason": str(error)})
             self._retry_at_ms = self._clock.now_ms() + RETRY_MS
         else:
             self._retry_at_ms = 0
@@ -376,29 +376,31 @@ class TimerDelivery:
     async def _step(self) -> bool:
         now_ms = self._clock.now_ms()
         dropping = self._wheel.log.drop_before(self._checkpoint.delivered_ms)
-        await self._service.run(dropping)  # here, where no thread is reading the log
+        await self._service.run(dropping)  # at this point no thread reads the log
         return await self._drainer.step(now_ms) or await self._enqueuer.step(now_ms)
 
-    # --- noting -----------------------------------------------------------------------------------------------------
+    # --- checkpoint -------------------------------------------------------------------------------------------------
 
     async def write_checkpoint(self) -> None:
-        """Writes a checkpoint, if there is news."""
-        take, wheel = self._enqueuer, self._wheel
-        checkpoint = TimerCheckpoint(wheel.delivered_ms, wheel.log.end, take.offset, take.known_below, take.known_ms)
-        is_news = (checkpoint.log_end, checkpoint.queue_offset) != (
+        """Writes a checkpoint if the state has changed."""
+        enqueuer, wheel = self._enqueuer, self._wheel
+        checkpoint = TimerCheckpoint(
+            wheel.delivered_ms, wheel.log.end, enqueuer.offset, enqueuer.known_below, enqueuer.known_ms
+        )
+        has_changed = (checkpoint.log_end, checkpoint.queue_offset) != (
             self._checkpoint.log_end,
             self._checkpoint.queue_offset,
         ) or (checkpoint.delivered_ms != self._checkpoint.delivered_ms and checkpoint.log_end > 0)
-        if not is_news or not await wait_log_durable(self._service):
+        if not has_changed or not await wait_log_durable(self._service):
             return
         try:
             await asyncio.to_thread(wheel.log.sync_now)
-        except OSError as error:  # what is on the disk is unknown: no checkpoint vouches for it, nor the store for more
+        except OSError as error:  # the state on disk is unknown: write no checkpoint, and make the store read-only
             self._service.store.flusher.failed(error)
             return
-        await self._write(checkpoint)
+        await self._write_checkpoint_file(checkpoint)
 
-    async def _write(self, checkpoint: TimerCheckpoint) -> None:
+    async def _write_checkpoint_file(self, checkpoint: TimerCheckpoint) -> None:
         disk, path = self._service.store.components.disk, checkpoint_path(directory_of(self._service))
         try:
             await asyncio.to_thread(write_timer_checkpoint, disk, path, checkpoint)
@@ -421,14 +423,14 @@ def _restore(
 ) -> tuple[TimerWheel, TimerCheckpoint]:
     checkpoint = read_timer_checkpoint(disk, checkpoint_path(directory))
     if checkpoint is None:
-        found = read_apache_checkpoint(disk, config / "timercheck")
-        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), found or TimerCheckpoint(
+        apache = read_apache_checkpoint(disk, config / "timercheck")
+        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), apache or TimerCheckpoint(
             now_ms, 0, 0
         )
     log_end, delivered_ms = checkpoint.log_end, checkpoint.delivered_ms
     try:
         return TimerWheel.restore(disk, directory, log_end, delivered_ms, commit_log_end, file_bytes), checkpoint
     except (StoreCorrupt, StoreMismatch) as error:
-        log.error("timer log lost: the timer topic is read again", extra={"reason": str(error)})  # noqa: TRY400
-        anew = TimerCheckpoint(delivered_ms, 0, 0, known_below=checkpoint.queue_offset, known_ms=delivered_ms)
-        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms), anew
+        log.error("timer log is damaged or missing, reading the timer topic again", extra={"reason": str(error)})  # noqa: TRY400
+        restart = TimerCheckpoint(delivered_ms, 0, 0, known_below=checkpoint.queue_offset, known_ms=delivered_ms)
+        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms), restart

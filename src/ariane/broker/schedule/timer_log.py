@@ -1,7 +1,30 @@
-"""The timer's log: a unit for each pending message, in files under `timer/`, never changed once written.
+"""The timer log and checkpoint: one unit per pending message, in append-only files under `timer/`.
 
-It holds nothing that the commit log does not: a start that finds it damaged throws it away and reads the timer topic
-again. Where it ends is said by the checkpoint; what a crash left behind that is overwritten.
+The log is derived from the commit log: a start that finds it damaged deletes it and reads the timer topic again. The
+checkpoint contains its end; units that a crash left after that are overwritten.
+
+One unit, a pending message. Units of one time slot are linked, the newest first:
+
+    offset  bytes  field
+         0      8  previous         position of the unit before it in its slot, -1 when it is the first
+         8      8  wakeMs           when to look at the message: due, or to be moved on before retention reaches it
+        16      8  physicalOffset   of its record in the commit log
+        24      4  size             of its record
+        28      4  check            over the seven words before it
+
+The check is the sum of the words multiplied by odd numbers: it detects a change of any single word, and numpy computes
+a million of them in a few milliseconds, which a start after a crash waits for.
+
+The checkpoint `timer/checkpoint`, replaced as a whole:
+
+    offset  bytes  field
+         0      8  magic          "ARTIMER1"
+         8      8  deliveredMs    every unit for an earlier time is delivered, and what was delivered is durable
+        16      8  logEnd         the units before this are durable ...
+        24      8  queueOffset    ... and stand for every message of the timer topic before this
+        32      8  knownBelow     while the topic is read again because the log was lost: messages before this offset
+        40      8  knownMs          that were for an earlier time than this were delivered already
+        48      4  crc            over all before it
 """
 
 import struct
@@ -21,19 +44,7 @@ from ariane.store.disk import Disk, read_all, replace_all
 from ariane.store.layout import offset_of
 from ariane.wire.hashes import crc32
 
-# --- timer_unit ---
-#
-# One pending message in the timer's log. Units of one slot of time are linked, the newest first.
-#
-#     offset  bytes  field
-#          0      8  previous         position of the unit before it in its slot, -1 when it is the first
-#          8      8  wakeMs           when to look at the message: due, or to be moved on before retention reaches it
-#         16      8  physicalOffset   of its record in the commit log
-#         24      4  size             of its record
-#         28      4  check            over the seven words before it
-#
-# The check is a sum of words times odd numbers: each single word that changes shows, and numpy computes a million of
-# them in a few milliseconds, which is what a start after a crash waits for.
+# --- units ---
 
 _UNIT = struct.Struct(">qqqiI")
 _WORDS = struct.Struct(">7I")
@@ -41,7 +52,7 @@ UNIT_BYTES = _UNIT.size
 NO_UNIT = -1
 
 _FACTORS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD6E8FEB9, 0xA0761D65)
-_SEED = 0x5F356495  # zeros are no unit
+_SEED = 0x5F356495  # so that zeros are not a valid unit
 _FACTOR_ROW = np.array(_FACTORS, dtype=np.uint32)
 _MASK = 0xFFFFFFFF
 
@@ -61,20 +72,20 @@ def pack_unit(unit: TimerUnit) -> bytes:
 
 
 def unpack_unit(data: bytes, position: int) -> TimerUnit:
-    """The unit that was read at `position`; StoreCorrupt when it is none, or its link does not lead back."""
+    """The unit read at `position`; StoreCorrupt if it is invalid or its link does not point backwards."""
     if len(data) == UNIT_BYTES:
         previous, wake_ms, physical, size, check = _UNIT.unpack(data)
         if check == _check(data[:-4]) and NO_UNIT <= previous < position:
             return TimerUnit(previous, wake_ms, physical, size)
-    raise StoreCorrupt(f"the timer's log is damaged at {position}")
+    raise StoreCorrupt(f"the timer log is damaged at {position}")
 
 
 def unpack_units(data: bytes) -> npt.NDArray[np.void]:
-    """Many units, back to back; StoreCorrupt when one of them is none."""
+    """Many consecutive units; StoreCorrupt if one of them is invalid."""
     words = np.frombuffer(data, dtype=">u4").astype(np.uint32).reshape(-1, UNIT_BYTES // 4)
     checks = (words[:, :-1] * _FACTOR_ROW).sum(axis=1, dtype=np.uint32) + np.uint32(_SEED)
     if not np.array_equal(checks, words[:, -1]):
-        raise StoreCorrupt(f"the timer's log is damaged in unit {int(np.argmax(checks != words[:, -1]))} of a chunk")
+        raise StoreCorrupt(f"the timer log is damaged in unit {int(np.argmax(checks != words[:, -1]))} of a chunk")
     return np.frombuffer(data, dtype=UNITS)
 
 
@@ -83,10 +94,10 @@ def _check(fields: bytes) -> int:
     return (sum(word * factor for word, factor in zip(words, _FACTORS, strict=True)) + _SEED) & _MASK
 
 
-# ---
+# --- log ---
 
 FILE_BYTES = 32 * 1024 * 1024
-"""A million units: 32 MB are also what the oldest pending message can keep from being deleted."""
+"""A million units. One pending message can prevent the deletion of 32 MB."""
 _SCAN_BYTES = 1024 * 1024
 
 
@@ -100,11 +111,11 @@ class TimerLog:
         """Where the next unit will be."""
         self._sync_lock = threading.Lock()
         self._sync_error: OSError | None = None
-        self._last_wakes: dict[int, int] = {}  # by the base of a file, the latest time in it
+        self._last_wakes: dict[int, int] = {}  # by base position of a file: the latest wake-up time in it
 
     @classmethod
     def create_empty(cls, disk: Disk, directory: Path, file_bytes: int = FILE_BYTES) -> "TimerLog":
-        """An empty one; what was there is removed."""
+        """A new empty log; existing files are deleted."""
         for name in disk.names(directory):
             if offset_of(name) is not None:
                 disk.remove(directory / name)
@@ -113,19 +124,19 @@ class TimerLog:
     # --- at the start -----------------------------------------------------------------------------------------------
 
     def set_end(self, end: int) -> None:
-        """The checkpoint's word: units end here, all of them durable. StoreCorrupt when they do not reach so far."""
+        """Sets the end from the checkpoint; all units before it are durable. StoreCorrupt if the files are shorter."""
         while (last := self._segments.last) is not None and self._is_behind(last, end):
             self._segments.drop_last()
         if end % UNIT_BYTES or not (self._segments.base <= end <= last.end if last is not None else end == 0):
-            raise StoreCorrupt(f"the timer's log does not reach to {end}")
+            raise StoreCorrupt(f"the end {end} in the checkpoint does not fit the timer log")
         self.end = self._synced_to = end
 
     def _is_behind(self, segment: Segment, end: int) -> bool:
-        """An empty file right at the end may be the only one, and then says where the log goes on."""
+        """An empty file at the end is kept if it is the only one: its name is the position where the log continues."""
         return segment.base > end or (segment.base == end and len(self._segments) > 1)
 
     def scan(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """All units in chunks, each with the position of its first. StoreCorrupt at a damaged one."""
+        """All units in chunks, each with the position of its first unit. StoreCorrupt at a damaged one."""
         for segment in self._segments:
             for position, units in _units_of(segment, self.end):
                 self._note(segment, int(units["wake_ms"].max()))
@@ -139,7 +150,7 @@ class TimerLog:
         return last is not None and self.end < last.end
 
     def make_file(self) -> Segment:
-        """The next file. Blocks, and changes nothing here: for a thread; then `adopt` it. StoreFull without space."""
+        """Creates the next file, to be passed to `adopt`. Blocking, for a thread. StoreFull without space."""
         last = self._segments.last
         try:
             return self._segments.create(last.end if last is not None else 0, allocated=0)
@@ -150,7 +161,7 @@ class TimerLog:
         self._segments.adopt(segment)
 
     def append(self, unit: TimerUnit) -> int:
-        """The unit's position. StoreFull, and nothing taken, when it cannot be written."""
+        """Returns the unit's position. StoreFull, with nothing changed, if it cannot be written."""
         segment = self._segments.last
         assert segment is not None, "adopt() begins a file"
         assert self.has_room, "adopt() begins the next file"
@@ -167,21 +178,21 @@ class TimerLog:
         self._last_wakes[segment.base] = max(self._last_wakes.get(segment.base, 0), wake_ms)
 
     def chain(self, position: int, count_max: int) -> list[TimerUnit]:
-        """A unit and those it links to, at most so many. For a thread: one small read each."""
+        """A unit and the units it links to, at most `count_max`. Blocking, for a thread: one small read each."""
         units: list[TimerUnit] = []
         while position != NO_UNIT and len(units) < count_max:
             segment = self._segments.find(position)
             if segment is None:
-                raise StoreCorrupt(f"the timer's log has nothing at {position}")
+                raise StoreCorrupt(f"the timer log has no unit at {position}")
             units.append(unpack_unit(segment.file.read(UNIT_BYTES, position - segment.base), position))
             position = units[-1].previous
         return units
 
     def oldest_from(self, time_ms: int) -> int | None:
-        """Where in the commit log the oldest message for this time or a later one is. Blocks: for a thread.
+        """Commit log offset of the oldest message with this wake-up time or a later one. Blocking, for a thread.
 
-        Units stand in the order of their records, so the first is the one. What cannot be read may be anything: it is
-        taken to be as old as can be.
+        Units are in the order of their records, so the first match is the oldest. If the log cannot be read, the result
+        is 0, the oldest possible offset.
         """
         end = self.end
         try:
@@ -195,8 +206,8 @@ class TimerLog:
         return None
 
     def sync_now(self) -> None:
-        """Makes all units durable. Blocks: for a thread. After a failure never again: the kernel forgets what it could
-        not write, and the next sync would succeed without it (as in store/maintenance/flush.py)."""
+        """Makes all units durable. Blocking, for a thread. Never retried after a failure: the kernel drops the pages it
+        could not write, and the next sync would succeed without them (as in store/maintenance/flush.py)."""
         with self._sync_lock:
             if self._sync_error is not None:
                 raise self._sync_error
@@ -211,7 +222,7 @@ class TimerLog:
             self._synced_to = end
 
     def drop_before(self, time_ms: int) -> IoSteps[int]:
-        """Removes the files whose units were all for earlier times, but never the last; how many."""
+        """Deletes the files whose units all have earlier times, but never the last file; returns how many."""
         dropped = 0
         while len(self._segments) > 1 and (first := self._segments.first) is not None:
             if self._last_wakes.get(first.base, 0) >= time_ms:
@@ -230,26 +241,15 @@ def _units_of(segment: Segment, end: int) -> Iterator[tuple[int, npt.NDArray[np.
         length = min(_SCAN_BYTES, segment.end - position, end - position)
         data = segment.file.read(length, position - segment.base)
         if len(data) != length:
-            raise StoreCorrupt(f"the timer's log is too short at {position}")
+            raise StoreCorrupt(f"the timer log is too short at {position}")
         yield position, unpack_units(data)
 
 
 def _full(error: OSError) -> StoreFull:
-    return StoreFull(f"the timer's log cannot be written ({error.strerror}): free some space; it is tried again")
+    return StoreFull(f"the timer log cannot be written ({error.strerror}): free disk space; it is retried")
 
 
-# --- timer_checkpoint ---
-#
-# How far the timer has come: `timer/checkpoint`, replaced as a whole.
-#
-# offset  bytes  field
-#      0      8  magic          "ARTIMER1"
-#      8      8  deliveredMs    every unit for an earlier time is delivered, and what was delivered is durable
-#     16      8  logEnd         the units before this are durable ...
-#     24      8  queueOffset    ... and stand for every message of the timer topic before this
-#     32      8  knownBelow     while the topic is read again because the log was lost: messages before this offset
-#     40      8  knownMs          that were for an earlier time than this were delivered already
-#     48      4  crc            over all before it
+# --- checkpoint ---
 
 _LAYOUT = struct.Struct(">8s5qI")
 _MAGIC = b"ARTIMER1"
@@ -267,7 +267,7 @@ class TimerCheckpoint:
 
 
 def read_timer_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
-    """None when there is none: nothing ever waited here."""
+    """None if there is no checkpoint: the timer was never used."""
     data = read_all(disk, path, _LAYOUT.size + 1)
     if data is None:
         return None
@@ -276,15 +276,15 @@ def read_timer_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
         if magic == _MAGIC and crc == crc32(data[:-4]):
             return TimerCheckpoint(*fields)
     raise StoreCorrupt(
-        f"{path} is damaged: restore it from a copy, or remove it to deliver every message of the timer topic that is "
-        "still in the log once more"
+        f"{path} is damaged: restore it from a backup, or remove it to deliver all messages of the timer topic again "
+        "that are still in the log"
     )
 
 
 def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
-    """What Apache 5 notes in `config/timercheck`, when it ran this store before us: up to when it delivered, and which
-    messages it had taken. Its log and wheel are not read: the topic is, once more. A minute is taken off, because it
-    notes what it has begun to deliver."""
+    """The checkpoint `config/timercheck` of Apache 5, if it ran this store before: up to when it delivered, and which
+    messages it had enqueued. Its log and wheel are not read; the topic is read again. One minute is subtracted, because
+    Apache records a delivery when it starts."""
     data = read_all(disk, path, _APACHE.size)
     if data is None or len(data) < _APACHE.size:
         return None
@@ -293,7 +293,7 @@ def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
 
 
 def write_timer_checkpoint(disk: Disk, path: Path, checkpoint: TimerCheckpoint) -> None:
-    """Blocks for a sync or two."""
+    """Blocks for one or two syncs."""
     numbers = (checkpoint.delivered_ms, checkpoint.log_end, checkpoint.queue_offset)
     data = _LAYOUT.pack(_MAGIC, *numbers, checkpoint.known_below, checkpoint.known_ms, 0)[:-4]
     replace_all(disk, path, data + struct.pack(">I", crc32(data)))

@@ -1,4 +1,12 @@
-"""Which messages wait for which moment: the table of slots, the log behind it, and how far time has come."""
+"""The timer wheel: the slot table of pending messages in memory, backed by the timer log.
+
+The table has one entry for each tenth of a second of the next three days: the newest unit that waits for it. It is a
+ring of fixed size, so ten million waiting messages take as much memory as none: at most 21 MB, of which the kernel
+allocates only touched pages. It is rebuilt from the timer log at every start.
+
+            cursor: all before it is delivered               cursor + SLOTS
+    ────────────┼──────────────────────────────────────────────────┼────────▶ time
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,43 +18,35 @@ from ariane.broker.schedule.timer_log import FILE_BYTES, NO_UNIT, TimerLog, Time
 from ariane.errors import StoreCorrupt
 from ariane.store.disk import Disk
 
-# --- timer_slots ---
-#
-# The timer's one table: for each tenth of a second of the next three days, the newest unit that waits for it.
-#
-# It is a ring of fixed size, so ten million waiting messages take as much memory as none: at most 21 MB, of which the
-# kernel hands out only the pages that are touched. It is rebuilt from the log of units at every start.
-#
-#             cursor: all before it is delivered               cursor + SLOTS
-#     ────────────┼──────────────────────────────────────────────────┼────────▶ time
+# --- slot table ---
 
 SLOT_MS = 100
-"""How late a message may be without load. A slot is delivered when it is over, so nothing is early."""
+"""Maximum delay of a delivery without load. A slot is delivered after its end, so nothing is early."""
 SLOTS = 3 * 86_400_000 // SLOT_MS
 _SCAN_SLOTS = 1 << 16
 
 
 class TimerSlots:
-    """Slots are counted from 1970. One that is asked for lies in `cursor` .. `cursor + SLOTS`."""
+    """Newest unit by slot. Slots are numbered from 1970; arguments must be in `cursor` .. `cursor + SLOTS`."""
 
     def __init__(self) -> None:
         self._heads = np.zeros(SLOTS, dtype=np.int64)  # position + 1; 0 is an empty slot
 
     def head(self, slot: int) -> int:
-        """The position of the slot's newest unit, NO_UNIT when there is none."""
+        """The position of the slot's newest unit, NO_UNIT if the slot is empty."""
         return int(self._heads[slot % SLOTS]) - 1
 
     def set_head(self, slot: int, position: int) -> None:
         self._heads[slot % SLOTS] = position + 1
 
-    def take(self, slot: int) -> int:
-        """The slot's newest unit; the slot is empty then."""
+    def pop(self, slot: int) -> int:
+        """Empties the slot and returns the position of its newest unit."""
         position = self.head(slot)
         self.set_head(slot, NO_UNIT)
         return position
 
     def set_heads(self, slots: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> None:
-        """Many at once, in the order of the log: of those for one slot the last one stays."""
+        """Sets many heads in log order: the last one for a slot wins."""
         self._heads[slots % SLOTS] = positions + 1
 
     def next_used(self, begin: int, end: int) -> int | None:
@@ -67,17 +67,17 @@ def slot_of(time_ms: int) -> int:
     return time_ms // SLOT_MS
 
 
-# ---
+# --- wheel ---
 
 
 class TimerWheel:
-    """For the event loop, after `restore` or with a log afresh."""
+    """Use on the event loop only. Create it with `restore`, or with an empty log."""
 
     def __init__(self, log: TimerLog, delivered_ms: int) -> None:
         self.log = log
         self._slots = TimerSlots()
         self._cursor = slot_of(delivered_ms)
-        self._used_from = self._cursor + SLOTS  # no slot before this one is used: where to look for the next
+        self._used_from = self._cursor + SLOTS  # all slots before this one are empty: start of the next search
         self.pending = 0
 
     @classmethod
@@ -90,7 +90,7 @@ class TimerWheel:
         commit_log_end: int,
         file_bytes: int = FILE_BYTES,
     ) -> "TimerWheel":
-        """As the checkpoint left it. StoreError when the log is not what it says."""
+        """Restores the state of the checkpoint. StoreError if the log does not match it."""
         log = TimerLog(disk, directory, file_bytes)
         try:
             log.set_end(log_end)
@@ -108,7 +108,7 @@ class TimerWheel:
                 continue
             ends = units["physical"][waiting] + units["size"][waiting]
             if int(ends.max()) > commit_log_end:
-                raise StoreCorrupt("the timer's log points behind the end of the commit log")
+                raise StoreCorrupt("the timer log points beyond the end of the commit log")
             slots = np.minimum(units["wake_ms"][waiting] // SLOT_MS, self._cursor + SLOTS - 1).astype(np.int64)
             self._slots.set_heads(slots, position + waiting * units.itemsize)
             self._used_from = min(self._used_from, int(slots.min()))
@@ -116,15 +116,15 @@ class TimerWheel:
 
     @property
     def delivered_ms(self) -> int:
-        """Everything for an earlier time has left the wheel."""
+        """All messages with an earlier wake-up time have left the wheel."""
         return self._cursor * SLOT_MS
 
     def add(self, wake_ms: int, physical_offset: int, size: int) -> None:
-        """Keeps a message until `wake_ms`. StoreFull, and nothing kept, when the log cannot take it.
+        """Adds a message for `wake_ms`. StoreFull, with nothing changed, if the log cannot be written.
 
-        When the clock was set back, the slot may lie before the cursor, which then goes back too: what is delivered in
-        between is not in the wheel any more, and would come again only after a crash. A time beyond the ring is
-        looked at when the ring ends, which is not early: whoever takes the message looks at its time.
+        After the clock was set back, the slot may be before the cursor, which then moves back too: messages delivered
+        in between are no longer in the wheel, and would be delivered again only after a crash. A time beyond the end
+        of the ring goes into its last slot. The message is still not early, because its due time is checked again.
         """
         slot = min(slot_of(wake_ms), self._cursor + SLOTS - 1)
         unit = TimerUnit(self._slots.head(slot), wake_ms, physical_offset, size)
@@ -134,17 +134,17 @@ class TimerWheel:
         self.pending += 1
 
     def pop_expired_slot(self, now_ms: int) -> int:
-        """The newest unit of the first slot that is over, which is empty then; NO_UNIT when no slot waits."""
+        """Empties the first expired slot and returns its newest unit; NO_UNIT if there is none."""
         end = slot_of(now_ms)
         slot = self._next_used(end)
         if slot is None:
             self._cursor = max(self._cursor, end)
             return NO_UNIT
         self._cursor = slot
-        return self._slots.take(slot)
+        return self._slots.pop(slot)
 
     def next_ms(self) -> int | None:
-        """When the next slot is over; None when nothing waits."""
+        """When the next used slot expires; None if the wheel is empty."""
         slot = self._next_used(self._cursor + SLOTS)
         return None if slot is None else (slot + 1) * SLOT_MS
 
@@ -155,7 +155,7 @@ class TimerWheel:
         return slot
 
     def chunk(self, position: int, count_max: int, bytes_max: int) -> list[TimerUnit]:
-        """Units from `position` back, no more than so many, nor, but for the first, than so many bytes of records."""
+        """Units from `position` backwards: at most `count_max`, and at most `bytes_max` of records but at least one."""
         units = self.log.chain(position, count_max)
         return list(_limit_bytes(units, bytes_max))
 
