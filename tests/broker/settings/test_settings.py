@@ -118,7 +118,7 @@ def test_a_broker_without_a_name_has_the_one_of_its_host() -> None:
 
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "SLAVE"])
 def test_a_role_that_promises_copies_is_refused(tmp_path: Path, role: str) -> None:
-    with pytest.raises(SettingsError, match="replication is not built yet"):
+    with pytest.raises(SettingsError, match="replication is not implemented yet"):
         loaded(f"brokerRole={role}\n", tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_what_cannot_work_is_refused_with_its_cure() -> None:
     assert "0 for a free pair" in fault(port=2)
     assert "127.0.0.1:9876" in fault(namesrv_addr="localhost")
     assert "semicolons" in fault(namesrv_addr="10.0.0.1:9876,10.0.0.2:9876")
-    assert "lacks a host or a port" in fault(namesrv_addr=":9876")
+    assert "has no host or no port" in fault(namesrv_addr=":9876")
     assert "printable" in fault(name="two words")
 
 

@@ -61,7 +61,7 @@ def test_what_is_not_used_is_a_warning_and_a_fault_ends_it_with_2(
     conf = tmp_path / "broker.conf"
     conf.write_text("haListenPort=10912\n")
     assert main(["config", "show", "-c", str(conf)]) == 0
-    assert "haListenPort is not used: replication is not built yet" in capsys.readouterr().err
+    assert "haListenPort is not used: replication is not implemented yet" in capsys.readouterr().err
     conf.write_text("listenprot=1\n")
     assert main(["config", "show", "-c", str(conf)]) == 2
     assert "did you mean 'listenPort'?" in capsys.readouterr().err
