@@ -63,8 +63,8 @@ class Wired:
     groups: Groups
     offsets: ConsumerOffsets
     clients: Clients
-    intake: MessageWriter
-    parked: PullWaiters
+    writer: MessageWriter
+    pull_waiters: PullWaiters
     caller: Caller
     dispatcher: Dispatcher
 
@@ -111,21 +111,21 @@ async def wired(
     settings = BrokerSettings(store=stored, name="broker-a", port=0, **changes)
     async with (
         StoreService.open(stored, clock, STORE_HOST) as service,
-        PullWaiters.open(clock, pulls_max, pulls_per_connection_max) as parked,
+        PullWaiters.open(clock, pulls_max, pulls_per_connection_max) as pull_waiters,
     ):
-        service.store.components.dispatcher.on_arrivals(parked.on_arrivals)
+        service.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
         tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()
         table, groups, offsets, clients = tables
         for config in topics:
             table.put(config)
-        intake = MessageWriter(service, settings, clock)
-        flow, checks = FlowControl(service.store, intake, settings, waiting_max), SendChecks(settings, table, clock)
+        writer = MessageWriter(service, settings, clock)
+        flow, checks = FlowControl(service.store, writer, settings, waiting_max), SendChecks(settings, table, clock)
         pull_checks = PullChecks(settings, table, groups, clients)
         handlers = HandlerTable.of(
             SendHandlers(
-                settings, table, groups, service.store, intake, flow, checks, SendResponses(settings, STORE_HOST)
+                settings, table, groups, service.store, writer, flow, checks, SendResponses(settings, STORE_HOST)
             ),
-            PullHandlers(settings, pull_checks, offsets, service, intake, parked, clock, STORE_HOST),
+            PullHandlers(settings, pull_checks, offsets, service, writer, pull_waiters, clock, STORE_HOST),
             QueueHandlers(service.store),
             MessageHandlers(settings, service, clients),
             ClientHandlers(settings, clients, groups, table, clock),
@@ -153,12 +153,12 @@ async def wired(
                 groups,
                 offsets,
                 clients,
-                intake,
-                parked,
+                writer,
+                pull_waiters,
                 Caller(pool),
                 dispatcher,
             )
-            parked.answer_all()
+            pull_waiters.answer_all()
 
 
 def a_send(body: bytes = b"hello", properties: dict[str, str] | str | None = None, **changes: Any) -> SendMessageV2:

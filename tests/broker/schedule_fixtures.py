@@ -1,6 +1,6 @@
-"""A store on a simulated disk, with an intake and a clock that stands still: what tests of waiting messages need.
+"""A store on a simulated disk, with a message writer and a clock that stands still, for tests of delayed messages.
 
-It is left without being closed, as by kill -9: whoever goes on takes a disk from `crash_process` or `cut_power`.
+It is left without being closed, as by kill -9: a test that goes on takes a disk from `crash_process` or `cut_power`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Timed:
     disk: SimulatedDisk
     clock: FakeClock
     service: StoreService
-    intake: MessageWriter
+    writer: MessageWriter
     settings: BrokerSettings
 
     @property

@@ -13,10 +13,10 @@ from tests.broker.transaction_fixtures import Stage, half_send, peer, stage
 
 
 def delayed_of(broker: Stage) -> DelayedDelivery:
-    intake = broker.transactions._intake
-    service: StoreService = intake._service
+    writer = broker.transactions._writer
+    service: StoreService = writer._service
     return DelayedDelivery(
-        service, intake, JsonTable(broker.disk, broker.store.components.layout.config / "d.json"), broker.clock
+        service, writer, JsonTable(broker.disk, broker.store.components.layout.config / "d.json"), broker.clock
     )
 
 

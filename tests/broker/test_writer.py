@@ -17,7 +17,7 @@ from ariane.broker.writer import (
     MessageWriter,
     deferred,
     draft_of,
-    incoming_of,
+    inbound_message_of,
     wants_durable,
 )
 from ariane.errors import MessageRefused, RecordError, StoreReadOnly
@@ -170,28 +170,28 @@ def settings_at(tmp_path: Path, flush: FlushDiskType = FlushDiskType.ASYNC, **ch
 async def test_a_stored_message_can_be_put_again_as_it_was(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         first = message(properties={"TAGS": "a", "KEYS": "k"}, flag=7, sys_flag=1, reconsume_times=2)
-        appended = intake.put(first)
+        appended = writer.put(first)
         record = service.store.lookup.record_at(appended.physical_offset)
         assert record is not None
-        assert incoming_of(record) == first
+        assert inbound_message_of(record) == first
 
 
 async def test_a_seal_is_not_put_again(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        appended = MessageWriter(service, settings, clock).take(
+        appended = MessageWriter(service, settings, clock).append(
             draft_of(message(properties={"a": "b", CHECKSUM_PROPERTY: "0", "c": "d"}))
         )
         record = service.store.lookup.record_at(appended.physical_offset)
         assert record is not None
-        assert incoming_of(record).properties == {"a": "b", "c": "d"}
+        assert inbound_message_of(record).properties == {"a": "b", "c": "d"}
 
 
 def test_bytes_that_are_no_record_cannot_be_put_again() -> None:
     with pytest.raises(RecordError):
-        incoming_of(memoryview(bytes(200)))
+        inbound_message_of(memoryview(bytes(200)))
 
 
 async def test_a_delayed_message_carries_its_delivery_time_in_the_queue_entry(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ async def test_a_delayed_message_carries_its_delivery_time_in_the_queue_entry(tm
 async def test_a_refused_message_is_raised_and_leaves_nothing(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         with pytest.raises(MessageRefused, match="32767"):
-            intake.put(message(properties={"a": "x" * 40_000}))
+            writer.put(message(properties={"a": "x" * 40_000}))
         with pytest.raises(MessageRefused):
-            intake.put_together([message(), message(body=bytes(5 * 1024 * 1024))])
+            writer.put_together([message(), message(body=bytes(5 * 1024 * 1024))])
         assert service.store.components.commit_log.max_offset == 0
 
 
@@ -218,11 +218,11 @@ async def test_a_store_that_refuses_tells_everybody_without_piling_up_tracebacks
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         service.store.flusher.failed(OSError(5, "broken"))
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         depths = set()
         for _ in range(3):
             with pytest.raises(StoreReadOnly) as caught:
-                intake.put(message())
+                writer.put(message())
             depths.add(len(caught.traceback))
         assert len(depths) == 1
 
@@ -241,21 +241,21 @@ async def test_a_batch_is_stored_side_by_side(tmp_path: Path) -> None:
 async def test_with_sync_flush_a_message_is_durable_when_the_disk_says_so(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
-        appended = intake.put(message())
-        assert not intake.is_safe(appended)
-        assert await intake.durable(appended) is ResponseCode.SUCCESS
-        assert intake.is_safe(appended)
-        assert await intake.durable([]) is ResponseCode.SUCCESS
+        writer = MessageWriter(service, settings, clock)
+        appended = writer.put(message())
+        assert not writer.is_safe(appended)
+        assert await writer.durable(appended) is ResponseCode.SUCCESS
+        assert writer.is_safe(appended)
+        assert await writer.durable([]) is ResponseCode.SUCCESS
 
 
 async def test_with_async_flush_nobody_waits(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
-        appended = intake.put(message())
-        assert intake.is_safe(appended)
-        assert await intake.durable(appended) is ResponseCode.SUCCESS
+        writer = MessageWriter(service, settings, clock)
+        appended = writer.put(message())
+        assert writer.is_safe(appended)
+        assert await writer.durable(appended) is ResponseCode.SUCCESS
 
 
 async def test_a_sync_that_takes_too_long_is_a_flush_disk_timeout(
@@ -264,38 +264,38 @@ async def test_a_sync_that_takes_too_long_is_a_flush_disk_timeout(
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC, sync_flush_timeout_ms=1), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         with gate.held():
-            appended = intake.put(message())
-            assert await intake.durable(appended) is ResponseCode.FLUSH_DISK_TIMEOUT
-            assert await intake.durable(appended, wait=False) is ResponseCode.SUCCESS
-            assert intake.waiting == 0
+            appended = writer.put(message())
+            assert await writer.durable(appended) is ResponseCode.FLUSH_DISK_TIMEOUT
+            assert await writer.durable(appended, wait=False) is ResponseCode.SUCCESS
+            assert writer.waiting == 0
 
 
 async def test_a_failed_sync_is_never_taken_for_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         gate.fail()
-        appended = intake.put(message())
+        appended = writer.put(message())
         with pytest.raises(StoreReadOnly):
-            await intake.durable(appended)
+            await writer.durable(appended)
 
 
 async def test_who_waits_and_for_how_long_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, clock = settings_at(tmp_path, FlushDiskType.SYNC), FakeClock(NOW)
     gate = SyncGate(monkeypatch)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
-        intake = MessageWriter(service, settings, clock)
+        writer = MessageWriter(service, settings, clock)
         with gate.held():
-            appended = intake.put(message())
-            assert (intake.waiting, intake.longest_wait_ms) == (0, 0)
-            waiter = asyncio.ensure_future(intake.durable(appended))
+            appended = writer.put(message())
+            assert (writer.waiting, writer.longest_wait_ms) == (0, 0)
+            waiter = asyncio.ensure_future(writer.durable(appended))
             await clock.advance(0.3)
-            assert (intake.waiting, intake.longest_wait_ms) == (1, 300)
+            assert (writer.waiting, writer.longest_wait_ms) == (1, 300)
         assert await waiter is ResponseCode.SUCCESS
-        assert intake.waiting == 0
+        assert writer.waiting == 0
 
 
 @pytest.mark.parametrize(("text", "waits"), [(None, True), ("true", True), ("false", False), ("FALSE", False)])

@@ -96,8 +96,8 @@ async def stage(
             offsets = ConsumerOffsets(JsonTable(disk, message_store.components.layout.config / "consumerOffset.json"))
             topics, clients = Topics(settings, None, clock), Clients()
             topics.ensure(TOPIC, 4)
-            intake = MessageWriter(service, settings, clock)
-            transactions = Transactions(message_store, intake, offsets, clock)
+            writer = MessageWriter(service, settings, clock)
+            transactions = Transactions(message_store, writer, offsets, clock)
             checks = TransactionChecks(transactions, service, settings, clients, topics, offsets, clock)
             groups, send_checks = Groups(settings, None, clock), SendChecks(settings, topics, clock)
             table = HandlerTable.of(
@@ -106,14 +106,14 @@ async def stage(
                     topics=topics,
                     groups=groups,
                     store=message_store,
-                    intake=intake,
-                    flow=FlowControl(message_store, intake, settings),
+                    writer=writer,
+                    flow=FlowControl(message_store, writer, settings),
                     checks=send_checks,
                     responses=SendResponses(settings, HOST),
                 ),
                 ClientHandlers(settings, clients, groups, topics, clock),
-                TransactionHandlers(transactions, message_store, intake),
-                ReplyHandlers(settings, message_store, intake, send_checks, ReplyPusher(clients, clock, HOST), HOST),
+                TransactionHandlers(transactions, message_store, writer),
+                ReplyHandlers(settings, message_store, writer, send_checks, ReplyPusher(clients, clock, HOST), HOST),
             )
             receive = Dispatcher(table).receive
             async with Server.open(LOOPBACK, receive, TransportSettings(), TlsSettings(), clock) as server:

@@ -24,7 +24,7 @@ from ariane.store.offline.verify import verify_store
 from ariane.store.settings import StoreSettings
 from ariane.testing import FakeClock
 from ariane.wire.properties import encode_properties
-from ariane.wire.record.layout import BLANK_BYTES_MIN, SEAL_BYTES
+from ariane.wire.record.layout import BLANK_BYTES_MIN, CHECKSUM_BYTES
 from ariane.wire.record.read import RecordView, verify
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.block_checksums import check_sums
@@ -200,7 +200,7 @@ def test_a_sealed_store_shows_every_flip_of_every_byte_it_wrote() -> None:
     name_bytes = len(b"__CRC32#\x01")
     missed = []
     for view in views:
-        seal_begins = view.position + view.size - SEAL_BYTES
+        seal_begins = view.position + view.size - CHECKSUM_BYTES
         for position in range(view.position, view.position + view.size):
             if seal_begins <= position < seal_begins + name_bytes:
                 continue  # the seal's own name: the record is then read as one without a seal, and is as it was written

@@ -22,7 +22,7 @@ from ariane.arrow.gather import (
 )
 from ariane.arrow.record_prefixes import HeaderFields
 from ariane.wire.hashes import POSITIVE_INT32, unmasked_crc32
-from ariane.wire.record.layout import SEAL_BYTES, SEAL_NAME
+from ariane.wire.record.layout import CHECKSUM_BYTES, CHECKSUM_PREFIX
 from ariane.wire.record.read import BrokenRecord, verify
 
 # --- topics: three representations, because the less the names differ, the less has to be copied ---
@@ -225,7 +225,7 @@ def _take(values: pa.Array, which: Int64s | Bools) -> pa.Array:
 
 # --- checksums of bodies, and of whole records that have one (a property of 5.x) ---
 
-_CHECKSUM_BEGIN = SEAL_NAME[:8]
+_CHECKSUM_BEGIN = CHECKSUM_PREFIX[:8]
 """8 bytes, which `ByteGatherer.equal` compares as one number."""
 
 
@@ -248,7 +248,7 @@ def checksum_errors(rows: Rows) -> list[tuple[int, str]]:
 def _may_have_record_checksum(rows: Rows) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Rows whose last property begins like a record checksum: their records have to be read as a whole."""
     candidates = np.zeros(len(rows), np.bool_)
-    long_enough = np.flatnonzero(rows.properties_length >= SEAL_BYTES)
-    at = rows.properties_position[long_enough] + rows.properties_length[long_enough] - SEAL_BYTES
+    long_enough = np.flatnonzero(rows.properties_length >= CHECKSUM_BYTES)
+    at = rows.properties_position[long_enough] + rows.properties_length[long_enough] - CHECKSUM_BYTES
     candidates[long_enough] = rows.source.equal(at, _CHECKSUM_BEGIN)
     return candidates

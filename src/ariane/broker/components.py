@@ -70,8 +70,8 @@ class Components:
     clients: Clients
     statistics: Statistics
     locks: QueueLocks
-    intake: MessageWriter
-    parked: PullWaiters
+    writer: MessageWriter
+    pull_waiters: PullWaiters
     delayed: DelayedDelivery
     timer: TimerDelivery
     transactions: Transactions
@@ -93,8 +93,8 @@ class Components:
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
-            intake = MessageWriter(store, settings, clock, counters)
-            transactions = Transactions(store.store, intake, offsets, clock)
+            writer = MessageWriter(store, settings, clock, counters)
+            transactions = Transactions(store.store, writer, offsets, clock)
             async with (
                 groups.autosave(clock, settings.offsets_save_interval_s),
                 offsets.autosave(clock, settings.offsets_save_interval_s),
@@ -106,14 +106,14 @@ class Components:
                     is_topic=lambda topic: topics.get(topic) is not None or topics.is_system(topic),
                     is_group=lambda group: groups.get(group) is not None or clients.group(group) is not None,
                 ) as statistics,
-                PullWaiters.open(clock) as parked,
+                PullWaiters.open(clock) as pull_waiters,
                 DelayedDelivery.open(
-                    store, intake, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
+                    store, writer, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
                 ) as delayed,
-                TimerDelivery.open(store, intake, clock) as timer,
+                TimerDelivery.open(store, writer, clock) as timer,
                 TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
             ):
-                store.store.components.dispatcher.on_arrivals(parked.on_arrivals)
+                store.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
                 store.store.add_retention_hold(partial(oldest_undelivered_offset, store.store, delayed, transactions))
                 store.store.add_retention_hold(timer.oldest_waiting)
                 yield cls(
@@ -129,8 +129,8 @@ class Components:
                     clients=clients,
                     statistics=statistics,
                     locks=QueueLocks(),
-                    intake=intake,
-                    parked=parked,
+                    writer=writer,
+                    pull_waiters=pull_waiters,
                     delayed=delayed,
                     timer=timer,
                     transactions=transactions,

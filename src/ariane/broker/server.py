@@ -113,20 +113,20 @@ def _bind(address: Address, note: str) -> socket.socket:
 
 def handler_table(parts: Components) -> HandlerTable:
     settings, clock, store = parts.settings, parts.clock, parts.store.store
-    topics, groups, offsets, clients, intake = parts.topics, parts.groups, parts.offsets, parts.clients, parts.intake
-    flow, checks = FlowControl(store, intake, settings), SendChecks(settings, topics, clock)
+    topics, groups, offsets, clients, writer = parts.topics, parts.groups, parts.offsets, parts.clients, parts.writer
+    flow, checks = FlowControl(store, writer, settings), SendChecks(settings, topics, clock)
     pull_checks = PullChecks(settings, topics, groups, clients)
     pusher = ReplyPusher(clients, clock, parts.store_host)
     progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
-        SendHandlers(settings, topics, groups, store, intake, flow, checks, SendResponses(settings, parts.store_host)),
-        PullHandlers(settings, pull_checks, offsets, parts.store, intake, parts.parked, clock, parts.store_host),
+        SendHandlers(settings, topics, groups, store, writer, flow, checks, SendResponses(settings, parts.store_host)),
+        PullHandlers(settings, pull_checks, offsets, parts.store, writer, parts.pull_waiters, clock, parts.store_host),
         QueueHandlers(store),
         MessageHandlers(settings, parts.store, clients),
-        ReplyHandlers(settings, store, intake, checks, pusher, parts.store_host),
-        RetryHandlers(intake, store.lookup, groups, topics, settings),
+        ReplyHandlers(settings, store, writer, checks, pusher, parts.store_host),
+        RetryHandlers(writer, store.lookup, groups, topics, settings),
         ScheduleHandlers(parts.delayed),
-        TransactionHandlers(parts.transactions, store, intake),
+        TransactionHandlers(parts.transactions, store, writer),
         ClientHandlers(settings, clients, groups, topics, clock),
         LockHandlers(parts.locks, topics, clock),
         ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store),
@@ -135,7 +135,7 @@ def handler_table(parts: Components) -> HandlerTable:
         TopicHandlers(settings, topics, offsets, store),
         AccessHandlers(settings, parts.access),
         ConfigHandlers(settings, topics, clock),
-        RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, intake),
+        RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, writer),
         StatsHandlers(parts.statistics),
     )
 
@@ -198,7 +198,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 MetricsServer.open(metrics_socket, parts) as metrics,
                 open_server(Address(settings.host, vip)),
                 open_server(Address(settings.host, main)) as server,
-                _answered_at_the_end(parts.parked),
+                _answered_at_the_end(parts.pull_waiters),
                 Registration.open(settings, parts.topics, clock) as registration,
             ):
                 log.info("broker started", extra={"broker": settings.name, "address": str(settings.advertised)})
@@ -206,9 +206,9 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
 
 
 @asynccontextmanager
-async def _answered_at_the_end(parked: PullWaiters) -> AsyncIterator[None]:
+async def _answered_at_the_end(pull_waiters: PullWaiters) -> AsyncIterator[None]:
     """Pulls that wait for a message are answered before their connections drain: clients need not find out."""
     try:
         yield
     finally:
-        parked.answer_all()
+        pull_waiters.answer_all()

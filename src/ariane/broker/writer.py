@@ -34,7 +34,7 @@ from ariane.wire.record.read import RecordView, verify
 # send-back ─────┤                rewrites                 draft_of
 # transactions ──┼─► InboundMessage ──(delay_rewrite.py)──► InboundMessage ──► Draft ──► commit log
 # delivery ──────┤      ▲                                                       │
-# replies ───────┘      └─────────────────── incoming_of ◄─────────────────────┘
+# replies ───────┘      └─────────────────── inbound_message_of ◄─────────────────────┘
 
 CHECKSUM_PROPERTY = "__CRC32#"
 """The property that a sealed record ends with (wire/record/layout.py). Only the store writes it: a record that ends
@@ -94,7 +94,7 @@ def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
     return (unique_key, *words) if unique_key else tuple(words)
 
 
-def incoming_of(record: memoryview) -> InboundMessage:
+def inbound_message_of(record: memoryview) -> InboundMessage:
     """A stored record as a message that can be put again; a RecordError when it is none."""
     view = verify(record, 0, check_body_crc=False)
     if not isinstance(view, RecordView):
@@ -234,9 +234,9 @@ class MessageWriter:
 
     def put(self, message: InboundMessage) -> Appended:
         """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
-        return self.take(self.drafted(message))
+        return self.append(self.draft_with_delay(message))
 
-    def drafted(self, message: InboundMessage) -> Draft:
+    def draft_with_delay(self, message: InboundMessage) -> Draft:
         """The message as it is stored now: itself, or put aside until its delay is over."""
         later = deferred(message, self._rules(), self._clock.now_ms())
         if later is None:
@@ -247,7 +247,7 @@ class MessageWriter:
 
     def put_together(self, messages: Sequence[InboundMessage]) -> list[Appended]:
         """A batch, all or none. Delays are for single messages: nothing is put aside here."""
-        return self.take_together([draft_of(message) for message in messages])
+        return self.append_all([draft_of(message) for message in messages])
 
     def stage(self, store_staged: Callable[[], None]) -> None:
         """Calls `store_staged` when this turn of the loop ends, or before anything else goes to the log or is staged.
@@ -258,14 +258,14 @@ class MessageWriter:
         self._store_staged = store_staged
         asyncio.get_running_loop().call_soon(store_staged)
 
-    def take(self, draft: Draft) -> Appended:
+    def append(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
         self._store_staged()
         appended = _appended(self._store.append((draft,)))[0]
         self.counters.put(draft.topic, appended.size, self._store.append_s)
         return appended
 
-    def take_each(self, drafts: Sequence[Draft]) -> list[AppendResult]:
+    def append_each(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Stores drafts with one append, each for itself; what became of each."""
         self._store_staged()
         outcomes = self._store.append(drafts)
@@ -275,7 +275,7 @@ class MessageWriter:
             self.counters.put_all(topics, sizes, self._store.append_s)
         return outcomes
 
-    def take_together(self, drafts: Sequence[Draft]) -> list[Appended]:
+    def append_all(self, drafts: Sequence[Draft]) -> list[Appended]:
         """A batch, all or none, of one topic."""
         self._store_staged()
         appended = _appended(self._store.append_together(drafts))
@@ -283,7 +283,7 @@ class MessageWriter:
             self.counters.put_together(drafts[0].topic, appended)
         return appended
 
-    def take_batch(self, batch: DraftBatch) -> AppendedBatch:
+    def append_batch(self, batch: DraftBatch) -> AppendedBatch:
         """A client's batch, all or none."""
         self._store_staged()
         appended = self._store.append_batch(batch)
@@ -292,7 +292,7 @@ class MessageWriter:
         self.counters.put_batch(batch.topic, appended.sizes)
         return appended
 
-    def take_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
+    def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none; what became of each."""
         self._store_staged()
         outcomes = self._store.append_batches(drafts)

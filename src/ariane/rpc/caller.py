@@ -29,11 +29,11 @@ class Caller:
         )
 
 
-async def ask_peer(connection: Connection, request: Request[A], timeout_s: float) -> A:
+async def call_peer(connection: Connection, request: Request[A], timeout_s: float) -> A:
     """A call the other way: to whoever opened this connection, as a broker asks its clients."""
     return read_response(request, await connection.call(request_command(request, opaque=0), timeout_s))
 
 
-def tell_peer(connection: Connection, request: Request[Any]) -> None:
+def notify_peer(connection: Connection, request: Request[Any]) -> None:
     """A one-way call the other way. Dropped when the peer is gone: whoever needs to know asks again."""
     connection.write(encode_frame(request_command(request, opaque=0, oneway=True)))

@@ -52,7 +52,7 @@ async def desk() -> AsyncIterator[Desk]:
     async with timed(clock) as room:
         topics, groups = Topics(room.settings, None, clock), Groups(room.settings, None, clock)
         lookup = room.service.store.lookup
-        yield Desk(room, RetryHandlers(room.intake, lookup, groups, topics, room.settings), topics, groups)
+        yield Desk(room, RetryHandlers(room.writer, lookup, groups, topics, room.settings), topics, groups)
 
 
 def with_permission(desk: Desk, permission: int) -> Desk:
@@ -63,11 +63,11 @@ def with_permission(desk: Desk, permission: int) -> Desk:
 async def test_a_message_sent_back_waits_and_comes_to_the_retry_topic(desk: Desk) -> None:
     sent = message(b"body", queue_id=2, KEYS="k", TAGS="t", UNIQ_KEY="u")
     sent.flag = 5
-    stored = desk.room.intake.put(sent)
+    stored = desk.room.writer.put(sent)
     assert await desk.send_back(stored) == ResponseCode.SUCCESS
     (waiting,) = desk.room.views(SCHEDULE, 2)  # level 3: 10 s
     assert waiting.properties()["DELAY"] == "3"
-    delivery = DelayedDelivery(desk.room.service, desk.room.intake, desk.room.delay_offsets, desk.room.clock)
+    delivery = DelayedDelivery(desk.room.service, desk.room.writer, desk.room.delay_offsets, desk.room.clock)
     await desk.room.clock.advance(10)
     await delivery.deliver_due()
     (view,) = desk.room.views(RETRY)
@@ -84,7 +84,7 @@ async def test_a_message_sent_back_waits_and_comes_to_the_retry_topic(desk: Desk
 
 async def test_the_retry_topic_has_as_many_queues_as_the_group_says(desk: Desk) -> None:
     desk.groups.put(GroupConfig(group_name=GROUP, retry_queue_nums=3))
-    await desk.send_back(desk.room.intake.put(message()))
+    await desk.send_back(desk.room.writer.put(message()))
     config = desk.topics.get(RETRY)
     assert config is not None
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
@@ -93,7 +93,7 @@ async def test_the_retry_topic_has_as_many_queues_as_the_group_says(desk: Desk) 
 async def test_the_original_topic_and_id_survive_further_attempts(desk: Desk) -> None:
     retried = message(topic=RETRY, RETRY_TOPIC="orders", ORIGIN_MESSAGE_ID="0A")
     retried.reconsume_times = 4
-    await desk.send_back(desk.room.intake.put(retried))
+    await desk.send_back(desk.room.writer.put(retried))
     (view,) = desk.room.views(SCHEDULE, 6)  # level 3 + 4
     properties = view.properties()
     assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"]) == ("orders", "0A")
@@ -101,14 +101,14 @@ async def test_the_original_topic_and_id_survive_further_attempts(desk: Desk) ->
 
 
 async def test_the_client_may_name_the_delay(desk: Desk) -> None:
-    await desk.send_back(desk.room.intake.put(message()), delay_level=1)
+    await desk.send_back(desk.room.writer.put(message()), delay_level=1)
     assert len(desk.room.views(SCHEDULE, 0)) == 1
 
 
 async def test_delays_end_at_the_last_level(desk: Desk) -> None:
     tired = message(topic=RETRY)
     tired.reconsume_times = 40
-    await desk.send_back(desk.room.intake.put(tired), max_reconsume_times=100)
+    await desk.send_back(desk.room.writer.put(tired), max_reconsume_times=100)
     assert len(desk.room.views(SCHEDULE, 17)) == 1
 
 
@@ -116,7 +116,7 @@ async def test_delays_end_at_the_last_level(desk: Desk) -> None:
 async def test_after_the_last_attempt_a_message_is_a_dead_letter_at_once(desk: Desk, attempts: int) -> None:
     tired = message(b"dead", topic=RETRY, RETRY_TOPIC="orders")
     tired.reconsume_times = attempts
-    assert await desk.send_back(desk.room.intake.put(tired)) == ResponseCode.SUCCESS
+    assert await desk.send_back(desk.room.writer.put(tired)) == ResponseCode.SUCCESS
     (view,) = desk.room.views(DEAD)
     assert view.reconsume_times == attempts + 1
     assert view.properties()["RETRY_TOPIC"] == "orders"
@@ -125,17 +125,17 @@ async def test_after_the_last_attempt_a_message_is_a_dead_letter_at_once(desk: D
 async def test_a_delay_that_another_broker_left_on_it_does_not_keep_a_dead_letter_back(desk: Desk) -> None:
     """Apache leaves DELAY on what it delivers, and up to 4.9.2 files such a dead letter two hours later."""
     tired = message(b"dead", topic=RETRY, DELAY=18, TIMER_DELAY_SEC=9)
-    await desk.send_back(desk.room.intake.take(draft_of(tired)), delay_level=-1)
+    await desk.send_back(desk.room.writer.append(draft_of(tired)), delay_level=-1)
     assert desk.room.bodies(DEAD) == [b"dead"]
 
 
 async def test_below_level_zero_a_message_is_a_dead_letter_at_once(desk: Desk) -> None:
-    await desk.send_back(desk.room.intake.put(message(b"poison")), delay_level=-1)
+    await desk.send_back(desk.room.writer.put(message(b"poison")), delay_level=-1)
     assert desk.room.bodies(DEAD) == [b"poison"]
 
 
 async def test_trap_24_dead_letters_can_be_read_and_a_topic_of_old_stays_as_it_is(desk: Desk) -> None:
-    stored = desk.room.intake.put(message(b"poison"))
+    stored = desk.room.writer.put(message(b"poison"))
     await desk.send_back(stored, delay_level=-1)
     config = desk.topics.get(DEAD)
     assert config is not None
@@ -150,7 +150,7 @@ async def test_trap_16_a_client_that_names_no_limit_gets_the_one_of_the_group(de
     desk.groups.put(GroupConfig(group_name=GROUP, retry_max_times=2))
     tired = message(b"dead", topic=RETRY)
     tired.reconsume_times = 2
-    stored = desk.room.intake.put(tired)
+    stored = desk.room.writer.put(tired)
     assert await desk.send_back(stored, max_reconsume_times=None) == ResponseCode.SUCCESS
     assert await desk.send_back(stored, max_reconsume_times=-1) == ResponseCode.SUCCESS
     assert desk.room.bodies(DEAD) == [b"dead", b"dead"]
@@ -160,7 +160,7 @@ async def test_a_limit_of_the_client_wins_over_the_one_of_the_group(desk: Desk) 
     desk.groups.put(GroupConfig(group_name=GROUP, retry_max_times=2))
     tired = message(b"m", topic=RETRY)
     tired.reconsume_times = 2
-    stored = desk.room.intake.put(tired)
+    stored = desk.room.writer.put(tired)
     await desk.send_back(stored, max_reconsume_times=3)
     assert desk.room.bodies(DEAD) == []
     await desk.send_back(stored, max_reconsume_times=1)
@@ -168,7 +168,7 @@ async def test_a_limit_of_the_client_wins_over_the_one_of_the_group(desk: Desk) 
 
 
 async def test_a_limit_from_before_clients_had_one_is_ignored(desk: Desk) -> None:
-    await desk.send_back(desk.room.intake.put(message()), version=Version.V3_4_9 - 1, max_reconsume_times=0)
+    await desk.send_back(desk.room.writer.put(message()), version=Version.V3_4_9 - 1, max_reconsume_times=0)
     assert desk.room.bodies(DEAD) == []
 
 
@@ -182,14 +182,14 @@ async def test_a_group_without_retry_queues_gives_failed_messages_up(desk: Desk)
 
 @pytest.mark.parametrize("offset", [-1, 7, 10**15])
 async def test_an_offset_without_a_message_is_told(desk: Desk, offset: int) -> None:
-    desk.room.intake.put(message())
+    desk.room.writer.put(message())
     with pytest.raises(RequestFailed, match="no consumable message starts") as caught:
         await desk.send_back(offset)
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_half_message_cannot_be_made_visible_by_sending_it_back(desk: Desk) -> None:
-    half = desk.room.intake.put(message(b"uncommitted", topic=TRANS_HALF))
+    half = desk.room.writer.put(message(b"uncommitted", topic=TRANS_HALF))
     with pytest.raises(RequestFailed):
         await desk.send_back(half, delay_level=-1)
     assert desk.room.bodies(DEAD) == []
@@ -199,12 +199,12 @@ async def test_an_unknown_group_is_told_when_groups_are_not_made_by_using_them(d
     settings = replace(desk.room.settings, auto_create_groups=False)
     handlers = replace(desk.handlers, groups=Groups(settings, None, desk.room.clock))
     with pytest.raises(RequestFailed) as caught:
-        await replace(desk, handlers=handlers).send_back(desk.room.intake.put(message()))
+        await replace(desk, handlers=handlers).send_back(desk.room.writer.put(message()))
     assert caught.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 async def test_a_broker_that_takes_no_messages_says_so(desk: Desk) -> None:
-    stored = desk.room.intake.put(message())
+    stored = desk.room.writer.put(message())
     with pytest.raises(RequestFailed, match="brokerPermission = 4") as caught:
         await with_permission(desk, 4).send_back(stored)
     assert caught.value.code == ResponseCode.NO_PERMISSION
@@ -213,12 +213,12 @@ async def test_a_broker_that_takes_no_messages_says_so(desk: Desk) -> None:
 async def test_a_retry_topic_that_may_not_be_written_is_told(desk: Desk) -> None:
     desk.topics.put(TopicConfig(topic_name=RETRY, read_queue_nums=1, write_queue_nums=1, perm=int(Permission.READ)))
     with pytest.raises(RequestFailed, match="%RETRY%billing is not writable") as caught:
-        await desk.send_back(desk.room.intake.put(message()))
+        await desk.send_back(desk.room.writer.put(message()))
     assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
 async def test_a_full_disk_leaves_the_message_with_the_consumer(desk: Desk) -> None:
-    stored = desk.room.intake.put(message())
+    stored = desk.room.writer.put(message())
     desk.room.disk.fail_writes(OSError(28, "No space left on device"))
     with pytest.raises(RequestFailed, match="not sent back") as caught:
         await desk.send_back(stored)
@@ -226,7 +226,7 @@ async def test_a_full_disk_leaves_the_message_with_the_consumer(desk: Desk) -> N
 
 
 async def test_success_means_that_the_copy_is_durable(desk: Desk) -> None:
-    stored = desk.room.intake.put(message())
+    stored = desk.room.writer.put(message())
     await desk.send_back(stored)
     store = desk.room.service.store
     assert store.flusher.flushed_to == store.components.commit_log.max_offset

@@ -125,9 +125,9 @@ async def test_latencies_are_the_ages_of_what_waits(tmp_path: Path) -> None:
 
 async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
-        parked = broker.broker.parts.parked
+        pull_waiters = broker.broker.parts.pull_waiters
         waiting = asyncio.ensure_future(broker.call(a_pull(sys_flag=6)))
-        while not len(parked):
+        while not len(pull_waiters):
             await turns()
         page = await broker.page()
         await sent(broker, 1)

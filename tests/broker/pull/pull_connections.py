@@ -78,12 +78,12 @@ def a_heartbeat(subscriptions: list[Subscription], model: MessageModel = Message
 
 def counted(to: Line) -> Any:
     """What the counters, the tables of offsets and of groups say."""
-    counters = to.broker.intake.counters
+    counters = to.broker.writer.counters
     gets = {
         key: (tally.messages, tally.bytes, tally.merged, dict(tally.pulled)) for key, tally in counters.gets.items()
     }
     totals = (counters.found, counters.missed, counters.messages_out, counters.bytes_out)
-    return gets, totals, to.broker.offsets.table(), set(to.broker.groups.all()), len(to.broker.parked)
+    return gets, totals, to.broker.offsets.table(), set(to.broker.groups.all()), len(to.broker.pull_waiters)
 
 
 async def fill(to: Line) -> None:

@@ -41,7 +41,7 @@ async def test_usual_pulls_never_meet_the_general_way(tmp_path: Path, queue_id: 
         assert len(got) == 30
 
 
-@pytest.mark.parametrize("lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, fast_path: bool) -> None:
     async with line(tmp_path, fast_path=fast_path, store={"pull_count_max": 128}) as puller:
         for _ in range(20):
@@ -172,7 +172,7 @@ async def test_what_left_the_page_cache_is_left_to_the_general_way(
         decoder = FrameDecoder()
         decoder.feed(got[1])
         assert len(decode_all(next(decoder).body)) == 30
-        assert puller.broker.intake.counters.cold_read_s.count == 1
+        assert puller.broker.writer.counters.cold_read_s.count == 1
 
 
 async def test_a_queue_that_cannot_be_read_is_left_to_the_general_way(

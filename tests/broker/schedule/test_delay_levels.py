@@ -21,14 +21,14 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def delivery_of(room: Timed) -> DelayedDelivery:
-    return DelayedDelivery(room.service, room.intake, room.delay_offsets, room.clock)
+    return DelayedDelivery(room.service, room.writer, room.delay_offsets, room.clock)
 
 
 async def test_a_message_waits_for_its_level_and_not_a_millisecond_less() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.put(message(b"late", DELAY=1, KEYS="k"))
+        room.writer.put(message(b"late", DELAY=1, KEYS="k"))
         await clock.advance(0.999)
         await delivery.deliver_due()
         assert room.bodies() == []
@@ -43,7 +43,7 @@ async def test_a_delivered_message_is_as_it_was_sent() -> None:
         delivery = delivery_of(room)
         sent = message(b"late", queue_id=3, DELAY=1, KEYS="k", TAGS="t", UNIQ_KEY="u")
         sent.flag, sent.sys_flag, sent.reconsume_times = 7, 8, 2
-        room.intake.put(sent)
+        room.writer.put(sent)
         await clock.advance(1)
         await delivery.deliver_due()
         (view,) = room.views(queue_id=3)
@@ -55,10 +55,10 @@ async def test_a_delivered_message_is_as_it_was_sent() -> None:
 async def test_the_job_wakes_when_the_first_is_due_though_a_later_one_came_first() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        room.intake.put(message(b"second", DELAY=2))
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
+        room.writer.put(message(b"second", DELAY=2))
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
             await clock.advance(0.5)
-            room.intake.put(message(b"first", DELAY=1))
+            room.writer.put(message(b"first", DELAY=1))
             await clock.advance(0.75)
             assert room.bodies() == []
             await clock.advance(0.25)
@@ -70,9 +70,9 @@ async def test_the_job_wakes_when_the_first_is_due_though_a_later_one_came_first
 async def test_an_idle_job_is_woken_by_the_first_message_without_any_tick() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
             await clock.advance(0)
-            room.intake.put(message(b"m", DELAY=1))
+            room.writer.put(message(b"m", DELAY=1))
             await clock.advance(1)
             assert room.bodies() == [b"m"]
 
@@ -80,8 +80,8 @@ async def test_an_idle_job_is_woken_by_the_first_message_without_any_tick() -> N
 async def test_a_clock_set_forward_is_noticed_within_seconds() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
-            room.intake.put(message(b"m", DELAY=18))
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
+            room.writer.put(message(b"m", DELAY=18))
             await clock.advance(1)
             clock._start_ms += 7_200_000
             await clock.advance(10)
@@ -92,7 +92,7 @@ async def test_after_the_clock_was_set_back_a_message_does_not_wait_for_years() 
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.put(message(b"m", DELAY=1))
         clock._start_ms -= 3_600_000
         await delivery.deliver_due()
         assert room.bodies() == [b"m"]
@@ -111,7 +111,7 @@ async def test_a_flood_lets_others_run_between_batches() -> None:
     async with timed(clock, segment_bytes=1 << 20) as room:
         delivery = delivery_of(room)
         for number in range(640):
-            room.intake.put(message(b"%d" % number, DELAY=1))
+            room.writer.put(message(b"%d" % number, DELAY=1))
         await clock.advance(1)
         other = asyncio.ensure_future(others())
         await delivery.deliver_due()
@@ -125,7 +125,7 @@ async def test_a_full_disk_holds_a_level_where_it_is() -> None:
     async with timed(clock) as room:
         delivery = delivery_of(room)
         for number in range(3):
-            room.intake.put(message(b"%d" % number, DELAY=1))
+            room.writer.put(message(b"%d" % number, DELAY=1))
         await clock.advance(1)
         room.disk.fail_writes(FULL)
         await delivery.deliver_due()
@@ -143,8 +143,8 @@ async def test_a_target_that_only_the_broker_may_write_is_dropped() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.put(message(b"phantom", topic=TRANS_HALF, DELAY=1))
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.put(message(b"phantom", topic=TRANS_HALF, DELAY=1))
+        room.writer.put(message(b"m", DELAY=1))
         await clock.advance(1)
         await delivery.deliver_due()
         assert room.bodies(TRANS_HALF) == []
@@ -155,8 +155,8 @@ async def test_a_message_that_names_no_place_does_not_stop_those_behind_it() -> 
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.take(draft_of(message(b"lost", topic=SCHEDULE)))
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.append(draft_of(message(b"lost", topic=SCHEDULE)))
+        room.writer.put(message(b"m", DELAY=1))
         await clock.advance(1)
         await delivery.deliver_due()
         assert room.bodies() == [b"m"]
@@ -166,7 +166,7 @@ async def test_a_damaged_body_is_not_delivered_with_a_new_checksum() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        stored = room.intake.put(message(b"body", DELAY=1))
+        stored = room.writer.put(message(b"body", DELAY=1))
         record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
         position = stored.physical_offset + bytes(record).index(b"body")
@@ -180,7 +180,7 @@ async def test_a_damaged_body_is_not_delivered_with_a_new_checksum() -> None:
 async def test_levels_that_the_settings_no_longer_name_are_still_delivered() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        room.intake.put(message(b"m", DELAY=5))
+        room.writer.put(message(b"m", DELAY=5))
     async with timed(clock, room.disk.crash_process(), message_delay_levels="1s 2s") as room:
         delivery = delivery_of(room)
         await delivery.deliver_due()
@@ -193,9 +193,9 @@ async def test_levels_that_the_settings_no_longer_name_are_still_delivered() -> 
 async def test_progress_is_kept_in_the_form_of_apache() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
-            room.intake.put(message(DELAY=1))
-            room.intake.put(message(DELAY=2))
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
+            room.writer.put(message(DELAY=1))
+            room.writer.put(message(DELAY=2))
             await clock.advance(1)
         assert read_all(room.disk, DELAY_OFFSETS, 1000) == b'{"offsetTable":{1:1,2:0}}'
 
@@ -203,13 +203,13 @@ async def test_progress_is_kept_in_the_form_of_apache() -> None:
 async def test_what_was_delivered_before_a_clean_stop_is_not_delivered_again() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
-            room.intake.put(message(b"1", DELAY=1))
-            room.intake.put(message(b"2", DELAY=2))
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
+            room.writer.put(message(b"1", DELAY=1))
+            room.writer.put(message(b"2", DELAY=2))
             await clock.advance(1)
     async with timed(clock, room.disk.crash_process()) as room:
         await clock.advance(60)
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
             await clock.advance(0)
             assert room.bodies() == [b"1", b"2"]
 
@@ -218,7 +218,7 @@ async def test_progress_is_saved_only_when_the_log_is_durable() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.put(message(DELAY=1))
+        room.writer.put(message(DELAY=1))
         await clock.advance(1)
         await delivery.deliver_due()
         room.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
@@ -237,8 +237,8 @@ async def test_a_crash_at_any_moment_loses_nothing_and_brings_nothing_early(seed
         acknowledged: list[list[tuple[bytes, int]]] = []
         for number in range(12):
             level = rng.choice((1, 2))
-            stored = room.intake.put(message(b"%d" % number, DELAY=level))
-            await room.intake.durable(stored)
+            stored = room.writer.put(message(b"%d" % number, DELAY=level))
+            await room.writer.durable(stored)
             sent.append((b"%d" % number, clock.now_ms() + (1000, 5000)[level - 1]))
             before = len(crashes.disks)
             await clock.advance(rng.choice((0.0, 0.5, 2.0)))
@@ -265,7 +265,7 @@ async def test_an_offset_below_the_queue_jumps_to_its_beginning() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         room.delay_offsets.save(b'{"offsetTable":{1:-5}}')
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.put(message(b"m", DELAY=1))
         delivery = delivery_of(room)
         await clock.advance(1)
         await delivery.deliver_due()
@@ -277,7 +277,7 @@ async def test_an_offset_behind_the_queue_begins_again_rather_than_waiting() -> 
     clock = FakeClock()
     async with timed(clock) as room:
         room.delay_offsets.save(b'{"offsetTable":{1:500}}')
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.put(message(b"m", DELAY=1))
         delivery = delivery_of(room)
         await clock.advance(1)
         await delivery.deliver_due()
@@ -301,7 +301,7 @@ async def test_delay_offsets_are_told_to_who_asks() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
-        room.intake.put(message(DELAY=3))
+        room.writer.put(message(DELAY=3))
         handlers = ScheduleHandlers(delivery)
         route = HandlerTable.of(handlers).get(RequestCode.GET_ALL_DELAY_OFFSET)
         assert route is not None
@@ -313,9 +313,9 @@ async def test_delay_offsets_are_told_to_who_asks() -> None:
 async def test_cold_records_are_fetched_by_a_thread() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        room.intake.put(message(b"m", DELAY=1))
+        room.writer.put(message(b"m", DELAY=1))
         room.disk.is_cold = True
-        async with DelayedDelivery.open(room.service, room.intake, room.delay_offsets, clock):
+        async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
             waiting = asyncio.ensure_future(arrival(room))
             await clock.advance(1)
             await waiting

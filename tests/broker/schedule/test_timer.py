@@ -28,14 +28,14 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 async def delivery_of(room: Timed) -> TimerDelivery:
-    return await TimerDelivery.restored(room.service, room.intake, room.clock, UNITS_PER_FILE * 32)
+    return await TimerDelivery.restored(room.service, room.writer, room.clock, UNITS_PER_FILE * 32)
 
 
 async def test_a_message_is_delivered_in_the_tenth_of_a_second_after_its_time() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        room.intake.put(message(b"m", TIMER_DELIVER_MS=clock.now_ms() + 1050))
+        room.writer.put(message(b"m", TIMER_DELIVER_MS=clock.now_ms() + 1050))
         await delivery.run_until_idle()
         assert delivery.pending == 1
         await clock.advance(1.0625)
@@ -52,7 +52,7 @@ async def test_a_delivered_message_is_as_it_was_sent_and_tells_its_time() -> Non
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         due_ms = clock.now_ms() + 5000
-        room.intake.put(message(b"m", queue_id=2, TIMER_DELAY_SEC=5, KEYS="k"))
+        room.writer.put(message(b"m", queue_id=2, TIMER_DELAY_SEC=5, KEYS="k"))
         await delivery.run_until_idle()
         await clock.advance(6)
         await delivery.run_until_idle()
@@ -63,9 +63,9 @@ async def test_a_delivered_message_is_as_it_was_sent_and_tells_its_time() -> Non
 async def test_the_job_is_woken_by_a_message_and_by_its_time() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with TimerDelivery.open(room.service, room.intake, clock, file_bytes=UNITS_PER_FILE * 32):
+        async with TimerDelivery.open(room.service, room.writer, clock, file_bytes=UNITS_PER_FILE * 32):
             await clock.advance(0)
-            room.intake.put(message(b"m", TIMER_DELAY_MS=400))
+            room.writer.put(message(b"m", TIMER_DELAY_MS=400))
             await clock.advance(0)
             arriving = asyncio.ensure_future(arrival(room))
             while not arriving.done():
@@ -79,7 +79,7 @@ async def test_messages_for_one_moment_come_in_the_order_of_their_time_and_sendi
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         for body, delay_ms in ((b"3", 1060), (b"1", 1010), (b"4", 1060), (b"2", 1020), (b"5", 1200)):
-            room.intake.put(message(body, TIMER_DELAY_MS=delay_ms))
+            room.writer.put(message(body, TIMER_DELAY_MS=delay_ms))
         await delivery.run_until_idle()
         await clock.advance(2)
         await delivery.run_until_idle()
@@ -90,10 +90,10 @@ async def test_a_message_that_came_due_while_the_broker_was_down_is_delivered_at
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        room.intake.put(message(b"placed", TIMER_DELAY_SEC=60))
+        room.writer.put(message(b"placed", TIMER_DELAY_SEC=60))
         await delivery.run_until_idle()
         await delivery.write_checkpoint()
-        room.intake.put(message(b"not even read", TIMER_DELAY_SEC=60))
+        room.writer.put(message(b"not even read", TIMER_DELAY_SEC=60))
         delivery.close()
     await clock.advance(9 * 24 * HOUR_S)
     async with timed(clock, room.disk.crash_process()) as room:
@@ -105,9 +105,9 @@ async def test_a_message_that_came_due_while_the_broker_was_down_is_delivered_at
 async def test_a_clean_stop_remembers_what_was_delivered_and_what_waits() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
-        async with TimerDelivery.open(room.service, room.intake, clock, file_bytes=UNITS_PER_FILE * 32) as delivery:
-            room.intake.put(message(b"1", TIMER_DELAY_SEC=1))
-            room.intake.put(message(b"2", TIMER_DELAY_SEC=100))
+        async with TimerDelivery.open(room.service, room.writer, clock, file_bytes=UNITS_PER_FILE * 32) as delivery:
+            room.writer.put(message(b"1", TIMER_DELAY_SEC=1))
+            room.writer.put(message(b"2", TIMER_DELAY_SEC=100))
             arriving = asyncio.ensure_future(arrival(room))
             while not arriving.done():
                 await clock.advance(0.25)
@@ -131,8 +131,8 @@ async def test_a_crash_at_any_moment_loses_nothing_and_brings_nothing_early(seed
         crashes = Crashes(room, seed)
         for number in range(14):
             due_ms = clock.now_ms() + rng.choice((50, 300, 1000, 4000))
-            stored = room.intake.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms))
-            await room.intake.durable(stored)
+            stored = room.writer.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms))
+            await room.writer.durable(stored)
             sent.append((b"%d" % number, due_ms))
             before = len(crashes.disks)
             await crashes.during(delivery.run_until_idle())
@@ -165,7 +165,7 @@ async def test_a_full_disk_delays_and_loses_nothing() -> None:
     async with timed(clock) as room:
         delivery = await delivery_of(room)
         for number in range(4):
-            room.intake.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
+            room.writer.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
         room.disk.fail_writes(FULL)
         await delivery.run_until_idle()
         assert delivery.pending == 0
@@ -189,11 +189,11 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
     async with timed(clock, retention_hours=72, delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13") as room:
         delivery = await delivery_of(room)
         due_ms = clock.now_ms() + 7 * 24 * HOUR_S * 1000
-        room.intake.put(message(b"far", TIMER_DELIVER_MS=due_ms))
+        room.writer.put(message(b"far", TIMER_DELIVER_MS=due_ms))
         files = 0
         for _ in range(7 * 24 - 1):
             for filler in range(3):
-                room.intake.put(message(b"%d" % filler * 900, topic="filler"))
+                room.writer.put(message(b"%d" % filler * 900, topic="filler"))
             await delivery.run_until_idle()
             room.service.store.make_durable()
             files += room.service.store.clean(manual=True).files
@@ -216,7 +216,7 @@ async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> Non
         assert run_sync(delivery.oldest_waiting()) is None
         now_ms = clock.now_ms()
         soon, late, latest = (
-            room.intake.put(message(body, TIMER_DELIVER_MS=now_ms + after_ms)).physical_offset
+            room.writer.put(message(body, TIMER_DELIVER_MS=now_ms + after_ms)).physical_offset
             for body, after_ms in ((b"soon", 5_000), (b"late", 60_000), (b"latest", 90_000))
         )
         assert run_sync(delivery.oldest_waiting()) == soon, "not in the wheel yet"
@@ -246,7 +246,7 @@ async def test_log_files_go_when_all_of_theirs_is_delivered() -> None:
         delivery = await delivery_of(room)
         for _ in range(6):
             for _ in range(UNITS_PER_FILE):
-                room.intake.put(message(TIMER_DELAY_SEC=1))
+                room.writer.put(message(TIMER_DELAY_SEC=1))
             await delivery.run_until_idle()
             await clock.advance(2)
             await delivery.run_until_idle()
@@ -260,8 +260,8 @@ async def test_a_damaged_timer_log_is_made_again_from_the_topic() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        room.intake.put(message(b"done", TIMER_DELAY_SEC=1))
-        room.intake.put(message(b"waits", TIMER_DELAY_SEC=100))
+        room.writer.put(message(b"done", TIMER_DELAY_SEC=1))
+        room.writer.put(message(b"waits", TIMER_DELAY_SEC=100))
         await delivery.run_until_idle()
         await clock.advance(2)
         await delivery.run_until_idle()
@@ -291,7 +291,7 @@ async def test_a_store_of_apache_5_goes_on_where_it_stopped() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         for body, delay_s in ((b"by apache", 10), (b"while down", 200), (b"later", 1000)):
-            room.intake.put(message(body, TIMER_DELAY_SEC=delay_s))
+            room.writer.put(message(body, TIMER_DELAY_SEC=delay_s))
         config = Path("/store/config")
         room.disk.make_directory(config)
         numbers = (clock.now_ms() + 100_000, 0, 3, 3, 0, 0, 0)  # read up to, log, queue offset and four of no matter
@@ -307,8 +307,8 @@ async def test_a_failed_sync_writes_no_checkpoint_and_closes_the_store() -> None
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        stored = room.intake.put(message(TIMER_DELAY_SEC=1))
-        await room.intake.durable(stored)
+        stored = room.writer.put(message(TIMER_DELAY_SEC=1))
+        await room.writer.durable(stored)
         await delivery.run_until_idle()
         room.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
         await delivery.write_checkpoint()
@@ -322,9 +322,9 @@ async def test_a_message_is_called_off_by_its_unique_key() -> None:
         delivery = await delivery_of(room)
         due_ms = clock.now_ms() + 1000
         for body, key in ((b"kept", "A"), (b"called off", "B"), (b"called off too", "C")):
-            room.intake.put(message(body, TIMER_DELIVER_MS=due_ms, UNIQ_KEY=key))
-        room.intake.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="B"))
-        room.intake.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="orders_C"))
+            room.writer.put(message(body, TIMER_DELIVER_MS=due_ms, UNIQ_KEY=key))
+        room.writer.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="B"))
+        room.writer.put(message(b"-", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="orders_C"))
         await delivery.run_until_idle()
         await clock.advance(2)
         await delivery.run_until_idle()
@@ -335,8 +335,8 @@ async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pyt
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        stored = room.intake.put(message(b"flipped", TIMER_DELAY_SEC=1))
-        room.intake.put(message(b"whole", TIMER_DELAY_SEC=1))
+        stored = room.writer.put(message(b"flipped", TIMER_DELAY_SEC=1))
+        room.writer.put(message(b"whole", TIMER_DELAY_SEC=1))
         await delivery.run_until_idle()
         record = room.service.store.lookup.record_at(stored.physical_offset)
         assert record is not None
@@ -352,7 +352,7 @@ async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pyt
 async def test_a_message_without_a_time_is_due_now() -> None:
     async with timed(FakeClock()) as room:
         delivery = await delivery_of(room)
-        room.intake.take(draft_of(message(b"m", topic=TIMER, REAL_TOPIC="orders", REAL_QID=0, TIMER_OUT_MS="soon")))
+        room.writer.append(draft_of(message(b"m", topic=TIMER, REAL_TOPIC="orders", REAL_QID=0, TIMER_OUT_MS="soon")))
         await delivery.run_until_idle()
         assert room.bodies() == [b"m"]
 
@@ -361,12 +361,12 @@ async def test_after_the_clock_was_set_back_new_messages_come_at_their_new_time(
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
-        room.intake.put(message(b"before", TIMER_DELAY_SEC=1))
+        room.writer.put(message(b"before", TIMER_DELAY_SEC=1))
         await delivery.run_until_idle()
         await clock.advance(2)
         await delivery.run_until_idle()
         clock._start_ms -= HOUR_S * 1000
-        room.intake.put(message(b"after", TIMER_DELAY_SEC=1))
+        room.writer.put(message(b"after", TIMER_DELAY_SEC=1))
         await delivery.run_until_idle()
         assert room.bodies() == [b"before"]
         await clock.advance(2)

@@ -22,10 +22,10 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
     clock = FakeClock()
     store = StoreSettings(root=tmp_path / "store", segment_bytes=64 << 20, flush_disk_type=FlushDiskType.ASYNC)
     async with StoreService.open(store, clock, HOST) as service:
-        intake = MessageWriter(service, BrokerSettings(name="b", store=store), clock)
-        delivery = await TimerDelivery.restored(service, intake, clock)
+        writer = MessageWriter(service, BrokerSettings(name="b", store=store), clock)
+        delivery = await TimerDelivery.restored(service, writer, clock)
         for number in range(CROWD):
-            intake.put(message(b"m", TIMER_DELAY_MS=1 + number * 5_000))
+            writer.put(message(b"m", TIMER_DELAY_MS=1 + number * 5_000))
         service.store.derived.write()
         gc.collect()
         blocks = sys.getallocatedblocks()
@@ -35,7 +35,7 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
         assert sys.getallocatedblocks() - blocks < CROWD // 20
         await delivery.write_checkpoint()
         delivery.close()
-        again = await TimerDelivery.restored(service, intake, clock)
+        again = await TimerDelivery.restored(service, writer, clock)
         assert again.pending == CROWD
         again.close()
 
@@ -51,10 +51,10 @@ async def test_a_crowd_for_one_moment_is_delivered_in_chunks() -> None:
             await asyncio.sleep(0)
 
     async with timed(clock, segment_bytes=1 << 20) as room:
-        delivery = await TimerDelivery.restored(room.service, room.intake, clock, 32 * 1024)
+        delivery = await TimerDelivery.restored(room.service, room.writer, clock, 32 * 1024)
         crowd = 5 * CHUNK_UNITS
         for number in range(crowd):
-            room.intake.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
+            room.writer.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
         await delivery.run_until_idle()
         await clock.advance(2)
         other = asyncio.ensure_future(others())

@@ -117,7 +117,7 @@ USUAL_CHUNK: list[Send] = [a_batch(*even(tag=tag), queue_id=n % 2) for n, tag in
 
 def left(broker: Line) -> Any:
     """All that a chunk leaves: the log's last files, the queues' last entries, keys for the index, counters."""
-    parts, counters = broker.broker.store.components, broker.broker.intake.counters
+    parts, counters = broker.broker.store.components, broker.broker.writer.counters
     log = [
         bytes(segment.file.view()[: parts.commit_log.max_offset]) for segment in list(parts.commit_log.segments)[-3:]
     ]

@@ -132,7 +132,7 @@ async def test_a_batch_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
         codes = [answered[1][opaque].code for opaque in range(1, 6)]
         assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0, 0, 0]
         assert [one.general for one in lines] == [0, 0]
-        assert sender.broker.intake.counters.rejected_sends.total() == 1
+        assert sender.broker.writer.counters.rejected_sends.total() == 1
         assert len(bodies_in(sender.broker)) == 1 + 5 * 32
 
 

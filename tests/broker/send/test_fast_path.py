@@ -85,7 +85,7 @@ class Line:
 
     def everything_stored(self) -> tuple[bytes, Any]:
         """The whole log, and what the counters say."""
-        log, counters = self.broker.store.components.commit_log, self.broker.intake.counters
+        log, counters = self.broker.store.components.commit_log, self.broker.writer.counters
         tallies = {topic: (tally.messages, tally.bytes) for topic, tally in counters.puts.items()}
         ordered = {topic: (tally.messages, tally.bytes) for topic, tally in counters.ordered_puts.items()}
         record = log.read(0, log.max_offset) if log.max_offset else b""
@@ -225,7 +225,7 @@ async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
 # --- what must hold on either way -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_path: bool) -> None:
     async with line(tmp_path, fast_path=fast_path) as first:
         lines = [first, *(Line(first.broker, fast_path=fast_path) for _ in range(7))]

@@ -322,7 +322,7 @@ async def test_with_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path, mon
     async with wired(tmp_path, flush=FlushDiskType.SYNC) as broker:
         with gate.held():
             sending = asyncio.ensure_future(broker.call(a_send()))
-            await until(lambda: broker.intake.waiting == 1)
+            await until(lambda: broker.writer.waiting == 1)
             assert not sending.done()
         assert (await sending).code == ResponseCode.SUCCESS
 
@@ -383,7 +383,7 @@ async def test_too_many_who_wait_for_the_disk_are_an_overload(tmp_path: Path, mo
     async with wired(tmp_path, flush=FlushDiskType.SYNC, waiting_max=100, send_wait_max_ms=600_000) as broker:
         with gate.held():
             sending = [asyncio.ensure_future(broker.call(a_send())) for _ in range(100)]
-            await until(lambda: broker.intake.waiting == 100)
+            await until(lambda: broker.writer.waiting == 100)
             remark = await refusal(broker, code=ResponseCode.SYSTEM_BUSY)
             assert remark.startswith("[OVERLOAD]")
             assert "sendThreadPoolQueueCapacity = 100" in remark
@@ -397,7 +397,7 @@ async def test_a_queue_that_waits_too_long_for_the_disk_is_told(
     async with wired(tmp_path, clock, flush=FlushDiskType.SYNC, send_wait_max_ms=200) as broker:
         with gate.held():
             sending = [asyncio.ensure_future(broker.call(a_send())) for _ in range(100)]
-            await until(lambda: broker.intake.waiting == 100)
+            await until(lambda: broker.writer.waiting == 100)
             await clock.advance(0.25)
             remark = await refusal(broker, code=ResponseCode.SYSTEM_BUSY)
             assert remark.startswith("[TIMEOUT_CLEAN_QUEUE]")

@@ -185,7 +185,7 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)
-        told = OutcomeCoalescer(broker.transactions, broker.store, intake_of(broker))
+        told = OutcomeCoalescer(broker.transactions, broker.store, writer_of(broker))
         oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
         record = broker.transactions.queue.at(sent.queue_offset)
@@ -196,5 +196,5 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
         assert len(broker.messages(TRANS_HALF)) == 1, "no copy was made"
 
 
-def intake_of(broker: Stage) -> MessageWriter:
-    return broker.transactions._intake
+def writer_of(broker: Stage) -> MessageWriter:
+    return broker.transactions._writer

@@ -8,7 +8,7 @@ import pytest
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.json_table import JsonTable
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, ended_offsets, op_message, real
-from ariane.broker.transactions.pending import PROGRESS_GROUP, half_queue, load_open_halves, op_queue
+from ariane.broker.transactions.pending import PROGRESS_GROUP, half_queue, load_pending, op_queue
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.store.message_store import MessageStore
 from ariane.wire.host import encode_host
@@ -34,14 +34,14 @@ def halves(store: MessageStore) -> list[HalfMessage]:
 
 def test_we_go_on_where_apache_stopped(store: MessageStore) -> None:
     offsets = saved_offsets(store)
-    waiting = load_open_halves(store, offsets)
+    waiting = load_pending(store, offsets)
     assert waiting.first_open == half_queue(store).end == offsets.get(PROGRESS_GROUP, TRANS_HALF, 0)
     assert waiting.first_op == op_queue(store).end == offsets.get(PROGRESS_GROUP, TRANS_OP, 0)
 
 
 def test_an_older_progress_finds_open_what_no_op_message_ended(store: MessageStore) -> None:
     offsets = ConsumerOffsets(None)
-    waiting = load_open_halves(store, offsets)
+    waiting = load_pending(store, offsets)
     ended = {offset for view, record in op_queue(store).walk(0) for offset in ended_offsets(view, record)}
     end = half_queue(store).end
     assert [offset for offset in range(end) if waiting.is_open(offset)] == sorted(set(range(end)) - ended)

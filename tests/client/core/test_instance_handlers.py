@@ -12,7 +12,7 @@ from ariane.errors import RequestFailed
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
 from ariane.model.route import MessageQueue
-from ariane.rpc.caller import ask_peer
+from ariane.rpc.caller import call_peer
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode
 from ariane.wire.record.layout import encode
@@ -71,22 +71,22 @@ async def asked_by_a_broker() -> AsyncIterator[tuple[Connection, Member]]:
 
 async def test_news_of_other_members_lead_to_a_rebalance() -> None:
     async with asked_by_a_broker() as (line, member):
-        await ask_peer(line, NotifyConsumerIdsChanged("cg"), TIMEOUT_S)
+        await call_peer(line, NotifyConsumerIdsChanged("cg"), TIMEOUT_S)
         assert member.told == ["rebalance"]
 
 
 async def test_offsets_are_reset_in_either_form() -> None:
     async with asked_by_a_broker() as (line, member):
         for body in (OFFSETS, as_list(OFFSETS)):
-            await ask_peer(line, ResetClientOffset(topic="T", group="cg", body=body), TIMEOUT_S)
+            await call_peer(line, ResetClientOffset(topic="T", group="cg", body=body), TIMEOUT_S)
         assert member.told == [("T", {QUEUE: 17})] * 2
 
 
 async def test_a_member_tells_where_it_is() -> None:
     async with asked_by_a_broker() as (line, _):
-        response = await ask_peer(line, GetClientStatus("T", "cg"), TIMEOUT_S)
+        response = await call_peer(line, GetClientStatus("T", "cg"), TIMEOUT_S)
         assert response.body.message_queue_table == {QUEUE: 17}
-        info = await ask_peer(line, GetRunningInfo("cg", "id"), TIMEOUT_S)
+        info = await call_peer(line, GetRunningInfo("cg", "id"), TIMEOUT_S)
         assert info.body.properties == {"PROP_CONSUMEORDERLY": "false"}
 
 
@@ -99,7 +99,7 @@ async def test_a_message_may_be_consumed_directly() -> None:
         )
     )  # fmt: skip
     async with asked_by_a_broker() as (line, member):
-        response = await ask_peer(line, ConsumeDirectly("cg", broker_name="broker-a", body=record), TIMEOUT_S)
+        response = await call_peer(line, ConsumeDirectly("cg", broker_name="broker-a", body=record), TIMEOUT_S)
         assert response.body.consume_result is ConsumeOutcome.CR_SUCCESS
         assert member.told == [(b"x", "broker-a")]
 
@@ -107,7 +107,7 @@ async def test_a_message_may_be_consumed_directly() -> None:
 async def test_a_group_that_is_not_here_is_a_clear_refusal() -> None:
     async with asked_by_a_broker() as (line, _):
         with pytest.raises(RequestFailed, match="no consumer of group 'other'"):
-            await ask_peer(line, GetRunningInfo("other", "id"), TIMEOUT_S)
+            await call_peer(line, GetRunningInfo("other", "id"), TIMEOUT_S)
 
 
 async def test_members_of_a_group_are_asked_of_a_broker_of_the_topic() -> None:

@@ -9,7 +9,7 @@ from ariane.errors import MessageRejected, NoReply, SendFailed
 from ariane.model.address import Address
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, StoredMessage
-from ariane.rpc.caller import ask_peer
+from ariane.rpc.caller import call_peer
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.compression import compress
 from ariane.wire.properties import decode_properties, encode_properties
@@ -43,7 +43,7 @@ async def test_a_reply_finds_the_one_who_asked() -> None:
         codes = [command.code for command in servers.broker.heard]
         assert codes.index(RequestCode.HEART_BEAT) < codes.index(RequestCode.SEND_MESSAGE_V2)
         assert (properties["REPLY_TO_CLIENT"], properties["TTL"]) == (sender.client_id, "5000")
-        response = await ask_peer(servers.broker.connections[0], pushed(properties["CORRELATION_ID"]), 5)
+        response = await call_peer(servers.broker.connections[0], pushed(properties["CORRELATION_ID"]), 5)
         assert response.code == 0
         reply = await waiting
         assert (reply.body, reply.properties["colour"]) == (b"42", "red")
@@ -54,7 +54,7 @@ async def test_a_compressed_reply_is_unpacked() -> None:
         waiting = asyncio.ensure_future(sender.request("T", b"?", timeout_s=5))
         correlation_id = (await asked(servers.broker))["CORRELATION_ID"]
         packed = compress(b"4" * 5000, Compression.ZLIB)
-        await ask_peer(servers.broker.connections[0], pushed(correlation_id, packed, 1), 5)
+        await call_peer(servers.broker.connections[0], pushed(correlation_id, packed, 1), 5)
         assert (await waiting).body == b"4" * 5000
 
 
@@ -74,7 +74,7 @@ async def test_a_request_that_cannot_be_sent_fails_as_a_send_does() -> None:
 async def test_a_reply_that_nobody_waits_for_is_dropped() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"x")
-        assert (await ask_peer(servers.broker.connections[0], pushed("long ago"), 5)).code == 0
+        assert (await call_peer(servers.broker.connections[0], pushed("long ago"), 5)).code == 0
 
 
 def request_at(address: str, **properties: str) -> StoredMessage:

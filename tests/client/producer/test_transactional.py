@@ -6,7 +6,7 @@ from ariane.client.producer.transactional import COMMIT, ROLLBACK, UNKNOWN, Tran
 from ariane.errors import MessageRejected
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import HostPort, Message, StoredMessage
-from ariane.rpc.caller import tell_peer
+from ariane.rpc.caller import notify_peer
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.properties import decode_properties
 from ariane.wire.record.layout import encode
@@ -138,7 +138,7 @@ async def test_a_check_is_answered_with_what_the_check_function_says() -> None:
 
     async with cluster("T") as servers, producer(servers, check=check) as sender:
         await sender.send("T", b"x")
-        tell_peer(servers.broker.connections[0], question())
+        notify_peer(servers.broker.connections[0], question())
         (end,) = await ends(servers)
     assert (seen[0].topic, seen[0].body, seen[0].unique_key) == ("T", b"the body", "U1")
     assert end.from_transaction_check
@@ -149,7 +149,7 @@ async def test_a_check_is_answered_with_what_the_check_function_says() -> None:
 async def test_a_check_function_that_fails_answers_unknown() -> None:
     async with cluster("T") as servers, producer(servers, check=lambda message: 1 // 0) as sender:
         await sender.send("T", b"x")
-        tell_peer(servers.broker.connections[0], question())
+        notify_peer(servers.broker.connections[0], question())
         assert (await ends(servers))[0].commit_or_rollback == UNKNOWN
 
 
@@ -157,11 +157,11 @@ async def test_a_check_for_a_stranger_or_with_broken_bytes_hurts_nobody() -> Non
     async with cluster("T") as servers, producer(servers, check=lambda message: COMMIT) as sender:
         await sender.send("T", b"x")
         line = servers.broker.connections[0]
-        tell_peer(line, question("other"))
-        tell_peer(
+        notify_peer(line, question("other"))
+        notify_peer(
             line,
             CheckTransaction(tran_state_table_offset=QueueOffset(0), commit_log_offset=PhysicalOffset(0), body=b"?"),
         )
-        tell_peer(line, question())
+        notify_peer(line, question())
         assert len(await ends(servers)) == 1
         assert (await sender.send("T", b"x")).is_ok

@@ -12,7 +12,7 @@ from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset
 from ariane.model.system_topics import SCHEDULE
 from ariane.store.commit_log.recovery import RECORDS_MAX, SimpleRecords, scan_simple_records
-from ariane.wire.record.layout import RECORD_BYTES_MAX, add_checksum, encode, pack_record, with_room
+from ariane.wire.record.layout import RECORD_BYTES_MAX, add_checksum, encode, pack_record, with_checksum_room
 from ariane.wire.record.read import DispatchFacts, RecordView, verify
 from tests.wire.sample_records import MESSAGE, V6, plain_messages
 
@@ -176,7 +176,7 @@ def test_a_character_that_two_texts_share_is_in_neither() -> None:
 
 
 def test_a_seal_is_checked() -> None:
-    sealed = add_checksum(record(0, with_room(b"KEYS\x01k\x02")))
+    sealed = add_checksum(record(0, with_checksum_room(b"KEYS\x01k\x02")))
     log = sealed + record(len(sealed))
     assert assert_equal(log) == 2
     other_time = log[:47] + b"\x09" + log[48:]  # the body's own checksum does not see it

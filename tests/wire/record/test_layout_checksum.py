@@ -3,7 +3,7 @@
 import pytest
 
 from ariane.wire.hashes import crc32
-from ariane.wire.record.layout import SEAL_BYTES, add_checksum, has_checksum, pack_record, with_room
+from ariane.wire.record.layout import CHECKSUM_BYTES, add_checksum, has_checksum, pack_record, with_checksum_room
 from ariane.wire.record.read import BrokenRecord, RecordView, verify
 
 
@@ -11,7 +11,7 @@ def sealed(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes
     host = bytes([127, 0, 0, 1, 0, 0, 0, 1])
     return add_checksum(
         pack_record(
-            topic=b"orders", body=body, properties=with_room(properties), queue_id=1, flag=7, queue_offset=3,
+            topic=b"orders", body=body, properties=with_checksum_room(properties), queue_id=1, flag=7, queue_offset=3,
             physical_offset=4, sys_flag=0, born_timestamp_ms=5, born_host=host, store_timestamp_ms=6, store_host=host,
         )
     )  # fmt: skip
@@ -23,7 +23,7 @@ def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
     for position in range(len(record)):
         for bit in range(8):
             record[position] ^= 1 << bit
-            name_is_hit = len(record) - SEAL_BYTES <= position < len(record) - SEAL_BYTES + len(b"__CRC32#\x01")
+            name_is_hit = len(record) - CHECKSUM_BYTES <= position < len(record) - CHECKSUM_BYTES + len(b"__CRC32#\x01")
             found = verify(record)
             if not name_is_hit:  # a seal whose own name is gone is a property; everything else is still as written
                 assert isinstance(found, BrokenRecord), (position, bit)
@@ -41,7 +41,7 @@ def test_the_other_properties_are_read_as_before(properties: bytes) -> None:
 
 def test_the_digits_stand_lowest_first_as_apache_writes_them() -> None:
     record = sealed()
-    number = crc32(record[:-SEAL_BYTES])
+    number = crc32(record[:-CHECKSUM_BYTES])
     assert record[-11:-1].decode()[::-1] == f"{number:010d}"
 
 

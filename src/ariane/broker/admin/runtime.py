@@ -112,7 +112,7 @@ class RuntimeHandlers:
     clock: Clock
     booted_ms: int
     statistics: Statistics
-    intake: MessageWriter
+    writer: MessageWriter
 
     @property
     def store(self) -> MessageStore:
@@ -139,8 +139,8 @@ class RuntimeHandlers:
     def _pending_sends(self) -> dict[str, object]:
         """Sends that wait for a disk sync: the closest equivalent of the queue of Apache's send thread pool."""
         return {
-            "sendThreadPoolQueueSize": self.intake.waiting,
-            "sendThreadPoolQueueHeadWaitTimeMills": self.intake.longest_wait_ms,
+            "sendThreadPoolQueueSize": self.writer.waiting,
+            "sendThreadPoolQueueHeadWaitTimeMills": self.writer.longest_wait_ms,
             "sendThreadPoolQueueCapacity": WAITING_MAX,
         }
 

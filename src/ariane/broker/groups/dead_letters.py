@@ -74,7 +74,7 @@ def sent_back(
     attempts_allowed: int,
     topics: Topics,
 ) -> InboundMessage:
-    """The message, as `incoming_of` read it, on its way back to the group: to its retry topic or its dead letters."""
+    """The message, as `inbound_message_of` read it, sent back to the group: to its retry topic or its dead letters."""
     properties = dict(message.properties)
     properties.setdefault(Property.RETRY_TOPIC, message.topic)
     properties.setdefault(Property.ORIGIN_MESSAGE_ID, original_id)

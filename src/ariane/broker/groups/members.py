@@ -27,7 +27,7 @@ from ariane.errors import RequestFailed
 from ariane.lifecycle import background, every
 from ariane.model.group import ConsumeFromWhere, ConsumeType, GroupConfig, MessageModel, Subscription
 from ariane.model.ids import group_name_problem
-from ariane.rpc.caller import tell_peer
+from ariane.rpc.caller import notify_peer
 from ariane.transport.connection import Connection
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.clients import ConsumerData, HeartbeatData, NotifyConsumerIdsChanged
@@ -411,7 +411,7 @@ class RebalanceNotifier:
         if self._settings.notify_ids_changed and self._is_enabled_for(group.name):
             notice = NotifyConsumerIdsChanged(consumer_group=group.name)
             for connection in group.members:
-                tell_peer(connection, notice)
+                notify_peer(connection, notice)
 
     def _is_enabled_for(self, name: str) -> bool:
         config = self._config_of(name)

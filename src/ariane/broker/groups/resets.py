@@ -21,7 +21,7 @@ from ariane.model.group import MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
-from ariane.rpc.caller import ask_peer, tell_peer
+from ariane.rpc.caller import call_peer, notify_peer
 from ariane.store.blocking_io import run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import Language, ResponseCode
@@ -138,7 +138,7 @@ class OffsetResets:
 
     def _notify(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
         for member in group.members.values():
-            tell_peer(member.connection, _notice(request, member, offsets))
+            notify_peer(member.connection, _notice(request, member, offsets))
 
     def _by_queue(self, topic: str, targets: Mapping[int, int]) -> OffsetsByQueue:
         return OffsetsByQueue(
@@ -181,7 +181,7 @@ async def offsets_of_members(group: ConsumerGroup, topic: str, client_id: str | 
 
 async def _positions(member: Member, group: str, topic: str) -> Positions | None:
     try:
-        response = await ask_peer(member.connection, GetClientStatus(topic=topic, group=group), _TIMEOUT_S)
+        response = await call_peer(member.connection, GetClientStatus(topic=topic, group=group), _TIMEOUT_S)
     except ArianeError as error:
         log.warning("client did not return its offsets", extra={"client": member.client_id, "reason": str(error)})
         return None

@@ -6,7 +6,7 @@ from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.dead_letters import attempts_max, retry_topic, sent_back
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.broker.writer import InboundMessage, MessageWriter, incoming_of
+from ariane.broker.writer import InboundMessage, MessageWriter, inbound_message_of
 from ariane.errors import RequestFailed, StoreError
 from ariane.model.ids import DEAD_LETTER_PREFIX
 from ariane.model.message import Property
@@ -27,7 +27,7 @@ _NEVER_CONSUMED = frozenset({SCHEDULE, TIMER, TRANS_HALF, TRANS_OP})
 
 @dataclass(frozen=True)
 class RetryHandlers:
-    intake: MessageWriter
+    writer: MessageWriter
     lookup: Lookup
     groups: Groups
     topics: Topics
@@ -44,7 +44,7 @@ class RetryHandlers:
         record, view = await self._read_message(request.offset)
         client_limit = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = sent_back(
-            incoming_of(record),
+            inbound_message_of(record),
             offset_message_id(view.store_host, view.physical_offset),
             group,
             request.delay_level,
@@ -52,11 +52,11 @@ class RetryHandlers:
             self.topics,
         )
         try:
-            stored = self.intake.put(message)
+            stored = self.writer.put(message)
         except StoreError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message was not sent back: {error}") from error
         self._count(message, group.group_name, stored.size)
-        code = await self.intake.durable(stored)
+        code = await self.writer.durable(stored)
         if code != ResponseCode.SUCCESS:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
@@ -67,7 +67,7 @@ class RetryHandlers:
     def _count(self, message: InboundMessage, group: str, size: int) -> None:
         first_topic = message.properties.get(Property.RETRY_TOPIC, message.topic)
         is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
-        self.intake.counters.sent_back(first_topic, group, size, is_dead=is_dead)
+        self.writer.counters.sent_back(first_topic, group, size, is_dead=is_dead)
 
     def _check_writable(self) -> None:
         if not self.settings.permission & Permission.WRITE:

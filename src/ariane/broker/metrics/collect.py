@@ -204,10 +204,10 @@ class MetricsCollector:
         exposition.add(catalog.BROKER_PERMISSION, components.settings.permission)
         exposition.add(catalog.TOPICS, len(components.topics.all()))
         exposition.add(catalog.GROUPS, len(components.groups.all()))
-        exposition.add(catalog.WATERMARK, components.intake.waiting, "send")
+        exposition.add(catalog.WATERMARK, components.writer.waiting, "send")
         exposition.add(catalog.BUILD, 1, __version__, platform.python_version())
         exposition.add(catalog.BOOTED, components.booted_ms / 1000)
-        exposition.add(catalog.PARKED_PULLS, len(components.parked))
+        exposition.add(catalog.PARKED_PULLS, len(components.pull_waiters))
         exposition.add(catalog.DISAGREEMENTS, components.clients.disagreements)
 
     def _store(self, exposition: Exposition) -> None:

@@ -37,15 +37,15 @@ class PullHandlers:
     checks: PullChecks
     offsets: ConsumerOffsets
     service: StoreService
-    intake: MessageWriter
-    parked: PullWaiters
+    writer: MessageWriter
+    pull_waiters: PullWaiters
     clock: Clock
     store_host: bytes
     _found: FoundResponses = field(init=False, default_factory=FoundResponses)
     _lane: PullFastPath = field(init=False)
 
     def __post_init__(self) -> None:
-        store, counters, admissions = self.service.store, self.intake.counters, PullCheckCache(self.checks)
+        store, counters, admissions = self.service.store, self.writer.counters, PullCheckCache(self.checks)
         self._lane = PullFastPath(self.settings, admissions, self.offsets, store, counters, self._found)
 
     @fast_path
@@ -78,7 +78,7 @@ class PullHandlers:
         result = await read(self.service, self._reading(pull))
         size = sum(map(len, result.slices))
         waited_s = self.clock.monotonic() - began
-        self.intake.counters.read_cold(
+        self.writer.counters.read_cold(
             pull.request.topic, pull.request.consumer_group, len(result.slices), size, waited_s
         )
         return self._conclude(pull, result)
@@ -97,7 +97,7 @@ class PullHandlers:
         if not request.sys_flag & _SUSPEND or pull.call.command.is_oneway:
             return False
         wait_ms = request.suspend_timeout_millis if self.settings.long_polling else self.settings.short_polling_ms
-        return wait_ms > 0 and self.parked.park(pull, wait_ms / 1000)
+        return wait_ms > 0 and self.pull_waiters.park(pull, wait_ms / 1000)
 
     def _resume(self, pull: PullWaiter, final: bool) -> None:
         """A parked pull reads again. What arrived but is not wanted is passed over, and it waits on."""
@@ -121,7 +121,7 @@ class PullHandlers:
         if result.next_offset != result.max_offset or result.next_offset < pull.offset:
             return False
         pull.offset = result.next_offset
-        return self.parked.park_again(pull)
+        return self.pull_waiters.park_again(pull)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class PullHandlers:
         return pull_response(code, result, broker_id) if frame is None else frame
 
     def _count(self, pull: PullWaiter, result: ReadResult, size: int) -> None:
-        request, counters = pull.request, self.intake.counters
+        request, counters = pull.request, self.writer.counters
         if size:
             messages = len(result.slices)
             counters.got(request.topic, request.consumer_group, request.queue_id, messages, size, result.next_offset)
@@ -165,7 +165,7 @@ class PullHandlers:
             pull.request, pull.offset, result, self.settings.name, self.clock.now_ms(), self.store_host
         )
         try:
-            self.intake.put(event)
+            self.writer.put(event)
         except StoreError as error:  # the answer does not depend on it
             log.warning("offset moved: the event was not stored", extra={"reason": str(error)})
 

@@ -71,13 +71,13 @@ class PullWaiters:
         cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
     ) -> AsyncIterator["PullWaiters"]:
         """On exit nobody waits any more. Call `answer_all` before the server drains, or the answers find no peer."""
-        parked = cls(clock, pulls_max, pulls_per_connection_max)
+        pull_waiters = cls(clock, pulls_max, pulls_per_connection_max)
         try:
-            yield parked
+            yield pull_waiters
         finally:
-            parked.answer_all()
-            parked._sleepers.cancel()
-            await parked._sleepers.wait()
+            pull_waiters.answer_all()
+            pull_waiters._sleepers.cancel()
+            await pull_waiters._sleepers.wait()
 
     def __len__(self) -> int:
         return self._count

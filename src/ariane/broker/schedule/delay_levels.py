@@ -20,7 +20,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ariane.broker.json_table import JsonTable
-from ariane.broker.writer import TIMER_OUT_MS, InboundMessage, MessageWriter, draft_of, incoming_of
+from ariane.broker.writer import TIMER_OUT_MS, InboundMessage, MessageWriter, draft_of, inbound_message_of
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreReadOnly, WireError
 from ariane.lifecycle import TaskSet, background, every
@@ -246,12 +246,12 @@ RETRY_MS = 1_000
 class DelayedDelivery:
     """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
-    def __init__(self, service: StoreService, intake: MessageWriter, file: JsonTable, clock: Clock) -> None:
+    def __init__(self, service: StoreService, writer: MessageWriter, file: JsonTable, clock: Clock) -> None:
         settings = service.store.settings
         delays_ms = parse_levels(settings.message_delay_levels)
         check_levels(delays_ms, settings.retention_hours)
         self._service = service
-        self._intake = intake
+        self._writer = writer
         self._file = file
         self._clock = clock
         self._wakeup = WakeupTimer(clock)
@@ -264,9 +264,9 @@ class DelayedDelivery:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, service: StoreService, intake: MessageWriter, file: JsonTable, clock: Clock, save_interval_s: float = 10.0
+        cls, service: StoreService, writer: MessageWriter, file: JsonTable, clock: Clock, save_interval_s: float = 10.0
     ) -> AsyncIterator["DelayedDelivery"]:
-        delivery = cls(service, intake, file, clock)
+        delivery = cls(service, writer, file, clock)
         saving = partial(every, clock, save_interval_s, delivery.save, save_interval_s)
         try:
             async with background(delivery.run, saving):
@@ -329,10 +329,10 @@ class DelayedDelivery:
         try:
             if not isinstance(view, RecordView):
                 raise RecordError(f"not a valid record: {getattr(view, 'reason', 'blank')}")
-            message = to_real_topic(incoming_of(record))
+            message = to_real_topic(inbound_message_of(record))
             if message is not None:
-                self._intake.take(draft_of(message))
-                self._intake.counters.level_deliveries[level.number] += 1
+                self._writer.append(draft_of(message))
+                self._writer.counters.level_deliveries[level.number] += 1
         except (MessageRefused, RecordError) as error:  # retrying would not help, and other messages wait behind it
             fields = {"level": level.number, "offset": level.offset, "reason": str(error)}
             log.error("delayed message dropped", extra=fields)  # noqa: TRY400

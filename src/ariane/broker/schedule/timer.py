@@ -42,7 +42,7 @@ from ariane.broker.schedule.timer_log import (
     write_timer_checkpoint,
 )
 from ariane.broker.schedule.timer_wheel import TimerWheel
-from ariane.broker.writer import InboundMessage, MessageWriter, draft_of, incoming_of
+from ariane.broker.writer import InboundMessage, MessageWriter, draft_of, inbound_message_of
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreMismatch
 from ariane.lifecycle import background, every
@@ -73,8 +73,8 @@ def roll_window_ms(retention_hours: int) -> int:
 class TimerDeliverer:
     """Handles a message at its wake-up time: delivers it if it is due, otherwise appends it to the timer topic."""
 
-    def __init__(self, intake: MessageWriter) -> None:
-        self._intake = intake
+    def __init__(self, writer: MessageWriter) -> None:
+        self._writer = writer
         self.dropped = 0
         """Messages that could not be delivered: deleted from the log, or without a valid target."""
 
@@ -84,7 +84,7 @@ class TimerDeliverer:
             if record is None:
                 raise RecordError("its record is no longer in the commit log")
             _check(record, physical_offset)
-            return incoming_of(memoryview(record))
+            return inbound_message_of(memoryview(record))
         except RecordError as error:
             self._drop(physical_offset, error)
             return None
@@ -94,8 +94,8 @@ class TimerDeliverer:
         try:
             following = to_timer_topic(message) if due_ms(message.properties) > now_ms else _deliverable(message)
             if following is not None:
-                self._intake.take(draft_of(following))
-                self._intake.counters.timer_deliveries += following.topic != TIMER
+                self._writer.append(draft_of(following))
+                self._writer.counters.timer_deliveries += following.topic != TIMER
         except (MessageRefused, RecordError) as error:
             self._drop(physical_offset, error)
 
@@ -265,7 +265,7 @@ class TimerDelivery:
     """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
     def __init__(
-        self, service: StoreService, intake: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
+        self, service: StoreService, writer: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
     ) -> None:
         parts = service.store.components
         self._service = service
@@ -274,7 +274,7 @@ class TimerDelivery:
         self._wakeup = WakeupTimer(clock)
         self._retry_at_ms = 0
         self._checkpoint = checkpoint
-        self._deliverer = TimerDeliverer(intake)
+        self._deliverer = TimerDeliverer(writer)
         window_ms = roll_window_ms(service.store.settings.retention_hours)
         self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, window_ms, checkpoint.queue_offset)
         self._enqueuer.known_below, self._enqueuer.known_ms = checkpoint.known_below, checkpoint.known_ms
@@ -286,12 +286,12 @@ class TimerDelivery:
     async def open(
         cls,
         service: StoreService,
-        intake: MessageWriter,
+        writer: MessageWriter,
         clock: Clock,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         file_bytes: int = FILE_BYTES,
     ) -> AsyncIterator["TimerDelivery"]:
-        delivery = await cls.restored(service, intake, clock, file_bytes)
+        delivery = await cls.restored(service, writer, clock, file_bytes)
         checkpoints = partial(every, clock, checkpoint_interval_s, delivery.write_checkpoint, checkpoint_interval_s)
         try:
             async with background(delivery.run, checkpoints):
@@ -302,7 +302,7 @@ class TimerDelivery:
 
     @classmethod
     async def restored(
-        cls, service: StoreService, intake: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
+        cls, service: StoreService, writer: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
     ) -> "TimerDelivery":
         """Restores the state of the last checkpoint, without starting the jobs."""
         parts = service.store.components
@@ -310,7 +310,7 @@ class TimerDelivery:
         wheel, checkpoint = await asyncio.to_thread(
             _restore, parts.disk, directory_of(service), parts.layout.config, end, now_ms, file_bytes
         )
-        return cls(service, intake, clock, wheel, checkpoint)
+        return cls(service, writer, clock, wheel, checkpoint)
 
     def close(self) -> None:
         self._wheel.log.close()

@@ -13,7 +13,7 @@ what is wrong with it, and the connection comes back here.
 from typing import NamedTuple
 
 from ariane.broker.send.batch import check_no_single
-from ariane.broker.send.checks import SendChecks, are_taken, born_host, read_property_text
+from ariane.broker.send.checks import SendChecks, accepts_sends, born_host, read_property_text
 from ariane.broker.send.coalescer import BatchCoalescer, BatchKind, BatchRequest, PendingBatch
 from ariane.broker.send.fast_path import MULTI_TAGS, TRANSACTION_BITS
 from ariane.broker.send.flow_control import FlowControl
@@ -48,7 +48,7 @@ class BatchFastPath:
 
     def take(self, connection: Connection, data: bytes, position: int) -> int:
         """Stages the batches in `data` from `position` on; where the first frame begins that it leaves to others."""
-        if not begins_with_batch(data, position) or not are_taken(self._flow, self._checks):
+        if not begins_with_batch(data, position) or not accepts_sends(self._flow, self._checks):
             return position
         host = born_host(connection.peer)
         view = memoryview(data)

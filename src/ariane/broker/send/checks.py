@@ -104,7 +104,7 @@ def check_body(body: bytes) -> None:
         )
 
 
-def are_taken(flow: FlowControl, checks: SendChecks) -> bool:
+def accepts_sends(flow: FlowControl, checks: SendChecks) -> bool:
     """Whether sends are taken now, for the lanes; why they are not is told by the general way."""
     try:
         flow.admit()

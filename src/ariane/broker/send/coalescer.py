@@ -37,8 +37,8 @@ SEND_BYTES_MAX = 1024 * 1024
 class SendCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, intake: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
-        self._intake = intake
+    def __init__(self, writer: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
+        self._writer = writer
         self._store = store
         self._answers = responses
         self._drafts: list[Draft] = []
@@ -52,7 +52,7 @@ class SendCoalescer:
         """Drafts from one connection, in its order. `ordered` are the numbers of those that have a sharding key."""
         chunks = self._chunks
         if not chunks:
-            self._intake.stage(self.settle)
+            self._writer.stage(self.settle)
         if ordered:
             self._ordered += [len(self._drafts) + number for number in ordered]
         self._drafts += drafts
@@ -74,7 +74,7 @@ class SendCoalescer:
         taken = list(map(type, outcomes)).count(Appended)
         self._count(drafts, outcomes, taken, ordered)
         # One look at all of them: a check for each message and whether it must wait would take 0.2 us a message.
-        response = self._answer_now if taken == len(drafts) and not self._intake.is_sync else self._answer_each
+        response = self._answer_now if taken == len(drafts) and not self._writer.is_sync else self._answer_each
         first = 0
         for connection, asked in chunks:
             last = first + len(asked)
@@ -89,7 +89,7 @@ class SendCoalescer:
             return [error] * len(drafts)
 
     def _count(self, drafts: list[Draft], outcomes: Sequence[Any], taken: int, ordered: list[int]) -> None:
-        counters = self._intake.counters
+        counters = self._writer.counters
         if taken:
             is_taken = [type(outcome) is Appended for outcome in outcomes] if taken < len(drafts) else repeat(True)
             topics = [draft.topic for draft in compress(drafts, is_taken)]
@@ -105,7 +105,7 @@ class SendCoalescer:
         connection.write(self._answers.stored(stored))
 
     def _answer_each(self, connection: Connection, settled: Iterable[tuple[Asked, Draft, Any]]) -> None:
-        intake = self._intake
+        writer = self._writer
         refusals: list[bytes | None] = []
         stored: list[Stored] = []
         waiting: list[Stored] = []
@@ -113,7 +113,7 @@ class SendCoalescer:
             asked, _, outcome = one
             if not isinstance(outcome, Appended):
                 refusals.append(self._refused(connection, asked, outcome))
-            elif intake.is_safe(outcome) or not means_durable(asked[2]):
+            elif writer.is_safe(outcome) or not means_durable(asked[2]):
                 stored.append(one)
             else:
                 waiting.append(one)
@@ -123,7 +123,7 @@ class SendCoalescer:
 
     async def _answer_when_durable(self, connection: Connection, waiting: list[Stored]) -> bytes:
         try:
-            code = await self._intake.durable([appended for _, _, appended in waiting])
+            code = await self._writer.durable([appended for _, _, appended in waiting])
         except StoreError as error:
             return _joined(self._refused(connection, asked, error) for asked, _, _ in waiting)
         if code is ResponseCode.SUCCESS:
@@ -134,7 +134,7 @@ class SendCoalescer:
         command = command_of(asked)
         if isinstance(error, StoreError):
             error = store_error_response(error, self._store)
-            self._intake.counters.rejected(error)
+            self._writer.counters.rejected(error)
         return encode_result(command, failure(connection, command, error))
 
 
@@ -163,8 +163,8 @@ Waiting = list[tuple[BatchRequest, AppendedBatch]]
 
 
 class BatchResponses:
-    def __init__(self, intake: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
-        self._intake = intake
+    def __init__(self, writer: MessageWriter, store: MessageStore, responses: SendResponses) -> None:
+        self._writer = writer
         self._store = store
         self._answers = responses
 
@@ -175,7 +175,7 @@ class BatchResponses:
         for request, outcome in outcomes:
             if not isinstance(outcome, AppendedBatch):
                 parts.append(self._refused(connection, request, outcome))
-            elif request.wait and self._intake.is_sync and not self._intake.is_safe(outcome[-1]):
+            elif request.wait and self._writer.is_sync and not self._writer.is_safe(outcome[-1]):
                 waiting.append((request, outcome))
             else:
                 parts.append(self._stored(request, outcome))
@@ -185,7 +185,7 @@ class BatchResponses:
 
     async def _tell_when_durable(self, connection: Connection, waiting: Waiting) -> bytes:
         try:
-            code = await self._intake.durable([one for _, batch in waiting for one in batch])
+            code = await self._writer.durable([one for _, batch in waiting for one in batch])
         except StoreError as error:
             return _joined(self._refused(connection, request, error) for request, _ in waiting)
         if code is ResponseCode.SUCCESS:
@@ -202,7 +202,7 @@ class BatchResponses:
     def _refused(self, connection: Connection, request: BatchRequest, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
             error = store_error_response(error, self._store)
-            self._intake.counters.rejected(error)
+            self._writer.counters.rejected(error)
         return encode_result(_command(request), failure(connection, _command(request), error))
 
 
@@ -259,8 +259,8 @@ class PendingBatch(msgspec.Struct, gc=False):
 class BatchCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, intake: MessageWriter, responses: BatchResponses) -> None:
-        self._intake = intake
+    def __init__(self, writer: MessageWriter, responses: BatchResponses) -> None:
+        self._writer = writer
         self._answers = responses
         self._contents = ContentsReader()
         self._runs: list[tuple[BatchKind, list[PendingBatch]]] = []
@@ -268,7 +268,7 @@ class BatchCoalescer:
 
     def add(self, kind: BatchKind, batch: PendingBatch) -> None:
         if not self._runs:
-            self._intake.stage(self.settle)
+            self._writer.stage(self.settle)
         if self._runs and self._runs[-1][0] == kind:
             self._runs[-1][1].append(batch)
         else:
@@ -293,7 +293,7 @@ class BatchCoalescer:
         """What became of each batch, or the mistake of ours that kept it from having an outcome."""
         try:
             contents = self._contents.read([batch.body for batch in batches], kind.shape)
-            return self._intake.take_batches(_drafts(kind, batches, contents))
+            return self._writer.append_batches(_drafts(kind, batches, contents))
         except MessageRefused as error:
             half = len(batches) // 2
             return [*self._store(kind, batches[:half]), *self._store(kind, batches[half:])] if half else [error]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from sys import intern
 from typing import NamedTuple
 
-from ariane.broker.send.checks import SendChecks, are_taken, born_host, read_property_text
+from ariane.broker.send.checks import SendChecks, accepts_sends, born_host, read_property_text
 from ariane.broker.send.coalescer import SendCoalescer
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.responses import Asked, is_plain
@@ -154,7 +154,7 @@ class SendFastPath:
 
     def take(self, connection: Connection, data: bytes, position: int) -> int:
         """Stages the sends in `data` from `position` on; where the first frame begins that it leaves to others."""
-        if not begins_with_send(data, position) or not are_taken(self._flow, self._checks):
+        if not begins_with_send(data, position) or not accepts_sends(self._flow, self._checks):
             return position
         places, began = self._places, position
         host = born_host(connection.peer)

@@ -23,10 +23,10 @@ QUEUE_MIN = 100
 
 class FlowControl:
     def __init__(
-        self, store: MessageStore, intake: MessageWriter, settings: BrokerSettings, waiting_max: int = WAITING_MAX
+        self, store: MessageStore, writer: MessageWriter, settings: BrokerSettings, waiting_max: int = WAITING_MAX
     ) -> None:
         self._store = store
-        self._intake = intake
+        self._writer = writer
         self._settings = settings
         self._waiting_max = waiting_max
 
@@ -38,7 +38,7 @@ class FlowControl:
                 f"an append took {self._store.append_s * 1000:.0f} ms",
                 f"osPageCacheBusyTimeOutMills = {self._store.settings.page_cache_busy_timeout_ms}",
             )
-        waiting = self._intake.waiting
+        waiting = self._writer.waiting
         if waiting >= QUEUE_MIN:
             self._check_queue(waiting)
 
@@ -46,7 +46,7 @@ class FlowControl:
         if waiting >= self._waiting_max:
             limit = f"sendThreadPoolQueueCapacity = {self._waiting_max}"
             raise _busy("[OVERLOAD]", f"{waiting} sends wait for a sync of the disk", limit)
-        longest_ms = self._intake.longest_wait_ms
+        longest_ms = self._writer.longest_wait_ms
         if longest_ms > self._settings.send_wait_max_ms:
             raise _busy(
                 "[TIMEOUT_CLEAN_QUEUE]",

@@ -55,7 +55,7 @@ class SendHandlers:
     topics: Topics
     groups: Groups
     store: MessageStore
-    intake: MessageWriter
+    writer: MessageWriter
     flow: FlowControl
     checks: SendChecks
     responses: SendResponses
@@ -68,13 +68,13 @@ class SendHandlers:
     _batch_lane: BatchFastPath = field(init=False)
 
     def __post_init__(self) -> None:
-        self._stage = SendCoalescer(self.intake, self.store, self.responses)
+        self._stage = SendCoalescer(self.writer, self.store, self.responses)
         self._marks = {_CLUSTER: self.settings.cluster, _REGION: self.settings.region_id}
         self._marks_text = "".join(f"{name}\x01{value}\x02" for name, value in self._marks.items())
         transport = self.settings.transport
         limits = FrameLimits(transport.frame_bytes_max, transport.header_bytes_max)
         self._lane = SendFastPath(self.checks, self.flow, self._stage, self._marks_text, limits)
-        batch_stage = BatchCoalescer(self.intake, BatchResponses(self.intake, self.store, self.responses))
+        batch_stage = BatchCoalescer(self.writer, BatchResponses(self.writer, self.store, self.responses))
         self._batch_lane = BatchFastPath(self.checks, self.flow, batch_stage, limits)
 
     @fast_path
@@ -119,13 +119,13 @@ class SendHandlers:
                 # Clients before 4.6.1 leave TRAN_MSG on what they send to a retry topic: that is no transaction.
                 message.sys_flag &= ~TRANSACTION_BITS
                 if not request.topic.startswith(RETRY_PREFIX):
-                    return self._stage_one(self.intake.drafted(message), call, queue_id, properties)
+                    return self._stage_one(self.writer.draft_with_delay(message), call, queue_id, properties)
                 appended = self._store_retry(request, call, message)
             else:
                 draft = self._draft(request, call, queue_id, sys_flag, properties, text)
                 return self._stage_one(draft, call, queue_id, properties)
         except RequestFailed as error:
-            self.intake.counters.rejected(error)
+            self.writer.counters.rejected(error)
             raise
         except StoreError as error:
             raise self._refusal(error) from error
@@ -157,7 +157,7 @@ class SendHandlers:
 
     def _refusal(self, error: StoreError) -> RequestFailed:
         failure = store_error_response(error, self.store)
-        self.intake.counters.rejected(failure)
+        self.writer.counters.rejected(failure)
         return failure
 
     # --- what is not stored as it came --------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ class SendHandlers:
 
     def _store_retry(self, request: Send, call: Call, message: InboundMessage) -> Appended:
         is_dead = self._redirect_dead_letter(request, call, message)
-        appended = self.intake.put(message)
+        appended = self.writer.put(message)
         if is_dead:
             first_topic = message.properties.get(Property.RETRY_TOPIC, request.topic)
-            self.intake.counters.died(first_topic, request.topic.removeprefix(RETRY_PREFIX), appended.size)
+            self.writer.counters.died(first_topic, request.topic.removeprefix(RETRY_PREFIX), appended.size)
         return appended
 
     def _is_half(self, request: Send, sys_flag: int, properties: dict[str, str]) -> bool:
@@ -222,7 +222,7 @@ class SendHandlers:
     def _send_together(self, request: Send, call: Call, config: TopicConfig, queue_id: int) -> Sent:
         sys_flag = request.sys_flag if config.topic_filter_type is TopicFilterType.SINGLE_TAG else _multi_tags(request)
         batch = draft_batch(request, queue_id, sys_flag, born_host(call.connection.peer))
-        appended = self.intake.take_batch(batch)
+        appended = self.writer.append_batch(batch)
         properties, _ = read_property_text(request.properties or "")
         return self._answer(appended, queue_id, properties)
 
@@ -230,7 +230,7 @@ class SendHandlers:
 
     def _answer(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
         """For what was not staged."""
-        if self.intake.is_safe(appended[-1]) or not wants_durable(properties):
+        if self.writer.is_safe(appended[-1]) or not wants_durable(properties):
             return self.responses.answer(ResponseCode.SUCCESS, appended, queue_id, properties.get(_UNIQUE_KEY))
         return self._sent_when_durable(appended, queue_id, properties)
 
@@ -238,7 +238,7 @@ class SendHandlers:
         self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
     ) -> SendResponse:
         try:
-            code = await self.intake.durable(appended)
+            code = await self.writer.durable(appended)
         except StoreError as error:
             raise self._refusal(error) from error
         return self.responses.answer(code, appended, queue_id, properties.get(_UNIQUE_KEY))

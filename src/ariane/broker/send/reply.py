@@ -17,7 +17,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, MessageRefused, StoreError
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property
-from ariane.rpc.caller import ask_peer
+from ariane.rpc.caller import call_peer
 from ariane.rpc.handlers import Call, handles
 from ariane.store.append.draft import Appended
 from ariane.store.message_store import MessageStore
@@ -53,7 +53,7 @@ class ReplyPusher:
             return f"client {client_id} is not connected to this broker, or no longer: its reply cannot be pushed"
         message.properties[Property.PUSH_REPLY_TIME] = str(self.clock.now_ms())
         try:
-            await ask_peer(member.connection, self._push_of(request, message, peer), PUSH_TIMEOUT_S)
+            await call_peer(member.connection, self._push_of(request, message, peer), PUSH_TIMEOUT_S)
         except ArianeError as error:  # gone, silent, or it refused: the replier is told, and may send again
             log.warning("reply not pushed", extra={"client": client_id, "reason": str(error)})
             return f"client {client_id} did not take the reply: {error}"
@@ -95,7 +95,7 @@ _NOT_STORED = "0"
 class ReplyHandlers:
     settings: BrokerSettings
     store: MessageStore
-    intake: MessageWriter
+    writer: MessageWriter
     checks: SendChecks
     pusher: ReplyPusher
     store_host: bytes
@@ -135,7 +135,7 @@ class ReplyHandlers:
     def _stored(self, message: InboundMessage) -> Appended | None:
         """Not waited for, even with SYNC_FLUSH: the reply has arrived, what is stored is for looking it up."""
         try:
-            return self.intake.put(message)
+            return self.writer.put(message)
         except StoreError as error:
             log.warning("reply not stored", extra={"topic": message.topic, "reason": str(error)})
             return None

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real, real_to_defer, reopened
-from ariane.broker.transactions.pending import StoredQueue, half_queue, load_open_halves
+from ariane.broker.transactions.pending import StoredQueue, half_queue, load_pending
 from ariane.broker.writer import DEFERRING, InboundMessage, MessageWriter, draft_of, store_error_response
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError
@@ -63,14 +63,14 @@ Written = tuple[Appended, ...] | StoreError
 class Transactions:
     """For the event loop alone; nothing here suspends, so two outcomes of one message cannot meet."""
 
-    def __init__(self, store: MessageStore, intake: MessageWriter, offsets: ConsumerOffsets, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, writer: MessageWriter, offsets: ConsumerOffsets, clock: Clock) -> None:
         """Reads both queues from the saved progress on: after recovery, before anybody is served."""
         self._store = store
-        self._intake = intake
+        self._writer = writer
         self._clock = clock
         self.queue = half_queue(store)
         self._remembered: OrderedDict[int, Decision] = OrderedDict()
-        self.open = load_open_halves(store, offsets)
+        self.open = load_pending(store, offsets)
         self.last_write: Appended | None = None
         """Progress may be saved when this is durable, and not before."""
 
@@ -107,7 +107,7 @@ class Transactions:
         written: list[Written] = [one if isinstance(one, StoreError) else () for one in reals]
         over = [number for number, one in enumerate(reals) if not isinstance(one, StoreError)]
         now_ms = self._clock.now_ms()
-        ops = self._intake.take_each(
+        ops = self._writer.append_each(
             [op_message(endings[number].newest, now_ms, endings[number].half.view.store_host) for number in over]
         )
         for number, op in zip(over, ops, strict=True):
@@ -125,14 +125,18 @@ class Transactions:
                 except StoreError as error:
                     outcomes[number] = error
         if drafts:
-            for number, outcome in zip(drafts, self._intake.take_each(list(drafts.values())), strict=True):
+            for number, outcome in zip(drafts, self._writer.append_each(list(drafts.values())), strict=True):
                 outcomes[number] = outcome
         return outcomes
 
     def _real(self, half: HalfRecord) -> Draft:
         """A delay that the producer asked for begins now."""
         try:
-            return real(half) if DEFERRING.isdisjoint(half.properties) else self._intake.drafted(real_to_defer(half))
+            return (
+                real(half)
+                if DEFERRING.isdisjoint(half.properties)
+                else self._writer.draft_with_delay(real_to_defer(half))
+            )
         except RecordError as error:
             raise MessageRefused(str(error)) from None
 
@@ -173,7 +177,7 @@ class Transactions:
 
     def keep(self, message: InboundMessage) -> Appended:
         """Stores a message of the broker's own topics, whatever delay it asks for once it is delivered."""
-        self.last_write = self._intake.take(draft_of(message))
+        self.last_write = self._writer.append(draft_of(message))
         return self.last_write
 
     # --- given up and taken back --------------------------------------------------------------------------------------
@@ -256,10 +260,10 @@ class _Staged(NamedTuple):
 class OutcomeCoalescer:
     """For the event loop alone."""
 
-    def __init__(self, transactions: Transactions, store: MessageStore, intake: MessageWriter) -> None:
+    def __init__(self, transactions: Transactions, store: MessageStore, writer: MessageWriter) -> None:
         self._transactions = transactions
         self._store = store
-        self._intake = intake
+        self._writer = writer
         self._staged: dict[int, _Staged] = {}  # by the first offset of the transaction
         self._bytes = 0
         transactions.before_others(self.settle)
@@ -308,10 +312,10 @@ class OutcomeCoalescer:
                 responses.append(self._refused(request, call, written))
                 continue
             is_commit = ending.decision is Decision.COMMIT
-            self._intake.counters.ended(ending.half.real_topic, is_commit=is_commit)
+            self._writer.counters.ended(ending.half.real_topic, is_commit=is_commit)
             if call.command.is_oneway:
                 continue
-            if self._intake.is_safe(written[-1]):
+            if self._writer.is_safe(written[-1]):
                 responses.append(encode_result(call.command, Response()))
             else:
                 waiting.append((call, written[-1]))
@@ -323,7 +327,7 @@ class OutcomeCoalescer:
     async def _answer_when_durable(self, waiting: list[tuple[Call, Appended]]) -> bytes:
         """With SYNC_FLUSH only when all of it is durable."""
         try:
-            code = await self._intake.durable([last for _, last in waiting])
+            code = await self._writer.durable([last for _, last in waiting])
             response = Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)
         except StoreError as error:
             refusal = store_error_response(error, self._store)
@@ -370,11 +374,11 @@ def _joined(responses: Sequence[bytes | None]) -> bytes:
 class TransactionHandlers:
     transactions: Transactions
     store: MessageStore
-    intake: MessageWriter
+    writer: MessageWriter
     _stage: OutcomeCoalescer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._stage = OutcomeCoalescer(self.transactions, self.store, self.intake)
+        self._stage = OutcomeCoalescer(self.transactions, self.store, self.writer)
 
     @handles(EndTransaction)
     def end(self, request: EndTransaction, call: Call) -> Response | Deferred | Awaitable[Response | Deferred]:
@@ -399,7 +403,7 @@ class TransactionHandlers:
             message = await run_in_executor(self.transactions.given_up(request.msg_id or ""))
             appended = self.transactions.resume(message)
             log.info("transaction opened again", extra={"id": request.msg_id, "peer": call.connection.peer})
-            code = await self.intake.durable(() if appended is None else appended)
+            code = await self.writer.durable(() if appended is None else appended)
         except StoreError as error:
             raise store_error_response(error, self.store) from error
         return Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)

@@ -195,7 +195,7 @@ def op_queue(store: MessageStore) -> StoredQueue:
     return StoredQueue(store, TRANS_OP, OP_QUEUE)
 
 
-def load_open_halves(store: MessageStore, offsets: ConsumerOffsets) -> PendingHalfMessages:
+def load_pending(store: MessageStore, offsets: ConsumerOffsets) -> PendingHalfMessages:
     """What waits, from the saved progress on. Without any, from the beginning of both queues."""
     halves, ops = half_queue(store), op_queue(store)
     open_halves = PendingHalfMessages(_progress(offsets, TRANS_HALF, halves), _progress(offsets, TRANS_OP, ops))

@@ -29,7 +29,7 @@ from ariane.wire.record.layout import (
     SHORT,
     add_checksum,
     pack_record,
-    with_room,
+    with_checksum_room,
 )
 
 # --- append_run ---
@@ -177,7 +177,7 @@ class Appender:
         self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
         if self._sealed:
             for draft in drafts:
-                draft.properties = with_room(draft.properties)
+                draft.properties = with_checksum_room(draft.properties)
 
     def _new_run(self) -> PendingWrite:
         self._run = PendingWrite(self._log)

@@ -22,14 +22,14 @@ from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, File, replace_all
 from ariane.wire.hashes import POSITIVE_INT32, tags_code, unmasked_crc32_of_each
 from ariane.wire.record.layout import (
+    CHECKSUM_PREFIX,
     HOST_BITS,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_BYTES_MIN,
-    SEAL_NAME,
     SIZE_AND_MAGIC,
     TOPIC_BYTES_MAX_V1,
-    checksum_fault,
+    checksum_error,
     has_checksum,
 )
 from ariane.wire.record.numpy_fields import HEAD_BYTES, at_every_byte, heads_at
@@ -293,10 +293,10 @@ def _count_crc_valid(view: memoryview, bounds: _Boundaries, heads: npt.NDArray[n
 
 def _count_checksum_valid(view: memoryview, bounds: _Boundaries, suffixes: RecordSuffixes) -> int:
     """Records before the first one with a seal that says that it is not what was written."""
-    if SEAL_NAME in suffixes.data:
+    if CHECKSUM_PREFIX in suffixes.data:
         for number, record in enumerate(_pieces(view, bounds.starts, bounds.ends)):
             text = suffixes.text(number)
-            if has_checksum(text) and checksum_fault(record, text) is not None:
+            if has_checksum(text) and checksum_error(record, text) is not None:
                 return number
     return len(bounds.starts)
 

@@ -24,7 +24,7 @@ from ariane.wire.record.layout import (
     SHORT,
     SIZE_AND_MAGIC,
     TOPIC_BYTES_MAX_V1,
-    checksum_fault,
+    checksum_error,
     has_checksum,
     head_of,
 )
@@ -192,7 +192,7 @@ def _check_crcs(buffer: Buffer, view: RecordView) -> RecordView | BrokenRecord:
     if view.body_length and found != view.body_crc:
         reason = f"a body whose checksum is {found:#x}, not the stored {view.body_crc:#x}"
     elif has_checksum(view.property_text):
-        reason = checksum_fault(bytes_[view.position : view.position + view.size], view.property_text)
+        reason = checksum_error(bytes_[view.position : view.position + view.size], view.property_text)
     return view if reason is None else BrokenRecord(view.position, view.size, Fault.BAD_CRC, reason)
 
 
