@@ -106,12 +106,12 @@ async def test_a_refusal_reaches_the_caller_with_its_code_and_words() -> None:
         assert "no such topic" in refused.remark
 
 
-@pytest.mark.parametrize("ask", [GetMaxOffset("bug", 0), GetMinOffset("bug", 0)])
+@pytest.mark.parametrize("failing", [GetMaxOffset("bug", 0), GetMinOffset("bug", 0)])
 async def test_a_bug_is_logged_with_its_traceback_and_answered_without_details(
-    request: GetMaxOffset | GetMinOffset, caplog: pytest.LogCaptureFixture
+    failing: GetMaxOffset | GetMinOffset, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running() as (caller, address, _):
-        refused = await failure(caller.call(address, request))
+        refused = await failure(caller.call(address, failing))
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "secret" not in refused.remark
         (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
