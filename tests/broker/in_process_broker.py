@@ -158,7 +158,7 @@ async def wired(
                 Caller(pool),
                 dispatcher,
             )
-            pull_waiters.answer_all()
+            pull_waiters.respond_all()
 
 
 def a_send(body: bytes = b"hello", properties: dict[str, str] | str | None = None, **changes: Any) -> SendMessageV2:

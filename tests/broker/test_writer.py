@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import (
-    CHECKSUM_PROPERTY,
     TIMER_OUT_MS,
     Deferred,
     DelayRules,
@@ -28,7 +27,7 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import decode_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, decode_properties
 from tests.broker.blocked_sync import SyncGate
 from tests.broker.in_process_broker import STORE_HOST
 

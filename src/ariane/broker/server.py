@@ -211,4 +211,4 @@ async def _answered_at_the_end(pull_waiters: PullWaiters) -> AsyncIterator[None]
     try:
         yield
     finally:
-        pull_waiters.answer_all()
+        pull_waiters.respond_all()

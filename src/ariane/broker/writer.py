@@ -1,6 +1,34 @@
-"""The one way into the log: for sends, retries, transactions, deliveries and replies alike."""
+"""The only writer to the commit log: sends, retries, transactions, delayed deliveries and replies all go through it.
 
-import asyncio
+    client's send ─┐
+    send-back ─────┤                     delays                    draft_of
+    transactions ──┼─► InboundMessage ──(deferred)──► InboundMessage ──────► Draft ──► commit log
+    delivery ──────┤      ▲                                                    │
+    replies ───────┘      └──────────────── inbound_message_of ◄───────────────┘
+
+A plain send is a draft from the start (send/drafts.py).
+
+Messages with a delay are stored in a system topic until they are due. The first property that is there counts:
+
+    property               a number of     stored in                             queue entry carries
+    DELAY                  the level       SCHEDULE_TOPIC_XXXX, queue level - 1  the delivery time
+    TIMER_DELAY_SEC        seconds         rmq_sys_wheel_timer, queue 0,         the tags code; the time
+    TIMER_DELAY_MS         milliseconds      with TIMER_OUT_MS = delivery time     is in TIMER_OUT_MS
+    TIMER_DELIVER_MS       ms since 1970
+
+Either way REAL_TOPIC and REAL_QID name the message's own topic and queue. Messages of the two transaction types that no
+queue takes, prepared and rolled back, are never deferred.
+
+A sender gets the reason why its message was not stored as a response code:
+
+    MessageRefused       MESSAGE_ILLEGAL         this message can never be stored here
+    StoreFull            SERVICE_NOT_AVAILABLE   nothing is stored now; the remark has the use of each disk (1: full)
+    StoreReadOnly        SERVICE_NOT_AVAILABLE   nothing is stored until the broker is restarted
+    any other            SYSTEM_ERROR
+
+Java producers try another broker for all but the first.
+"""
+
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,27 +51,15 @@ from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import ResponseCode
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import encode_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties
 from ariane.wire.record.read import RecordView, verify
-
-# --- incoming ---
-#
-# A message on its way in, before anything is decided about it; and back from a stored record.
-#
-# client's send ─┐
-# send-back ─────┤                rewrites                 draft_of
-# transactions ──┼─► InboundMessage ──(delay_rewrite.py)──► InboundMessage ──► Draft ──► commit log
-# delivery ──────┤      ▲                                                       │
-# replies ───────┘      └─────────────────── inbound_message_of ◄─────────────────────┘
-
-CHECKSUM_PROPERTY = "__CRC32#"
-"""The property that a sealed record ends with (wire/record/layout.py). Only the store writes it: a record that ends
-with another's seal would count as damaged, and with it all that follows it in the log."""
 
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
 
 
 class InboundMessage(msgspec.Struct, kw_only=True):
+    """A message on its way in, before delays are looked at."""
+
     topic: str
     queue_id: int
     body: bytes
@@ -85,17 +101,17 @@ def keys_of(properties: dict[str, str]) -> tuple[str, ...]:
 
 
 def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
-    """What the index keeps: the unique key first, then the user's own, parted by single blanks."""
+    """What the index keeps: the unique key first, then the user's own keys, which blanks separate."""
     if keys is None:
         return (unique_key,) if unique_key else ()
-    if unique_key and " " not in keys:  # nearly always
+    if unique_key and " " not in keys:  # the common case
         return unique_key, keys
     words = [key for key in keys.split(" ") if key]
     return (unique_key, *words) if unique_key else tuple(words)
 
 
 def inbound_message_of(record: memoryview) -> InboundMessage:
-    """A stored record as a message that can be put again; a RecordError when it is none."""
+    """A stored record as a message that can be stored again; RecordError when there is no valid record."""
     view = verify(record, 0, check_body_crc=False)
     if not isinstance(view, RecordView):
         raise RecordError(f"no message that could be put again: {getattr(view, 'reason', 'a blank record')}")
@@ -115,18 +131,7 @@ def inbound_message_of(record: memoryview) -> InboundMessage:
     )
 
 
-# --- delay_rewrite ---
-#
-# Messages for later: which of them are put aside, where, and until when.
-#
-#     property               a number of     put aside in                          queue entry carries
-#     DELAY                  the level       SCHEDULE_TOPIC_XXXX, queue level - 1  the delivery time
-#     TIMER_DELAY_SEC        seconds         rmq_sys_wheel_timer, queue 0,         the tags code; the time
-#     TIMER_DELAY_MS         milliseconds      with TIMER_OUT_MS = delivery time     is in TIMER_OUT_MS
-#     TIMER_DELIVER_MS       ms since 1970
-#
-# The first that is there counts, in this order. Either way REAL_TOPIC and REAL_QID say where the message belongs. The
-# two kinds of half messages that no queue takes, prepared and rolled back, are never put aside.
+# --- delays ---------------------------------------------------------------------------------------------------------
 
 TIMER_OUT_MS = "TIMER_OUT_MS"
 """When a message in the timer's topic is due, in ms since 1970."""
@@ -134,7 +139,7 @@ TIMER_OUT_MS = "TIMER_OUT_MS"
 _DELAY = Property.DELAY
 _TIMERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 DEFERRING = frozenset({_DELAY, *_TIMERS})
-"""A message without any of these properties is for now."""
+"""A message without any of these properties is delivered at once."""
 
 _NOT_QUEUED = 0x4  # the bit that prepared (4) and rolled back (12) share
 _NUMBER_LENGTH_MAX = 20
@@ -149,11 +154,11 @@ class DelayRules(NamedTuple):
 class Deferred(NamedTuple):
     message: InboundMessage
     delay_ms: int
-    """Of a delay level, whose queue entry carries the delivery time in place of the tags code; 0 for the timer's."""
+    """Of a delay level, whose queue entry carries the delivery time in place of the tags code; 0 for the timer."""
 
 
 def deferred(message: InboundMessage, rules: DelayRules, now_ms: int) -> Deferred | None:
-    """The message as it is put aside; None when it is for now. MessageRefused when its delay cannot be."""
+    """The message as it is stored until it is due; None when it is due now. MessageRefused for an impossible delay."""
     if message.sys_flag & _NOT_QUEUED or DEFERRING.isdisjoint(message.properties):
         return None
     level = _number(message.properties, _DELAY)
@@ -168,7 +173,7 @@ def deferred(message: InboundMessage, rules: DelayRules, now_ms: int) -> Deferre
 def _by_level(message: InboundMessage, level: int, levels_ms: tuple[int, ...]) -> Deferred:
     properties = {name: value for name, value in message.properties.items() if name not in _TIMERS}
     properties[_DELAY] = str(level)
-    return Deferred(_aside(message, SCHEDULE, level - 1, properties), levels_ms[level - 1])
+    return Deferred(_deferred_to(message, SCHEDULE, level - 1, properties), levels_ms[level - 1])
 
 
 def _by_timer(message: InboundMessage, due_ms: int, rules: DelayRules, now_ms: int) -> Deferred:
@@ -181,10 +186,10 @@ def _by_timer(message: InboundMessage, due_ms: int, rules: DelayRules, now_ms: i
             f"the message is due in {(due_ms - now_ms) // 1000} s, more than timerMaxDelaySec = "
             f"{rules.timer_delay_max_s}: deliver it sooner or raise the limit"
         )
-    return Deferred(_aside(message, TIMER, 0, {**message.properties, TIMER_OUT_MS: str(due_ms)}), 0)
+    return Deferred(_deferred_to(message, TIMER, 0, {**message.properties, TIMER_OUT_MS: str(due_ms)}), 0)
 
 
-def _aside(message: InboundMessage, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
+def _deferred_to(message: InboundMessage, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
     return replace(message, topic=topic, queue_id=queue_id, properties=properties)
@@ -207,7 +212,7 @@ def _number(properties: dict[str, str], name: str) -> int | None:
     return int(text)
 
 
-# ---
+# --- the writer -------------------------------------------------------------------------------------------------------
 
 _WAIT = Property.WAIT
 
@@ -220,7 +225,7 @@ class MessageWriter:
     ) -> None:
         self.counters = counters or Counters()
         self._service = service
-        self._store = service.store
+        self.store = service.store
         self._settings = settings
         self._clock = clock
         self._levels_ms = parse_levels(settings.store.message_delay_levels)
@@ -228,16 +233,16 @@ class MessageWriter:
         self._waiting: dict[int, float] = {}
         self._waiting_messages = 0
         self._tickets = itertools.count()
-        self._store_staged: Callable[[], None] = _nothing_staged
+        self._flush_enqueued: Callable[[], None] = _nothing_enqueued
 
     # --- into the log -------------------------------------------------------------------------------------------------
 
     def put(self, message: InboundMessage) -> Appended:
-        """Stores a message, or puts it aside until its delay is over; the StoreError says why it was not taken."""
+        """Stores a message, in its own topic or until its delay is over; the StoreError says why it was not stored."""
         return self.append(self.draft_with_delay(message))
 
     def draft_with_delay(self, message: InboundMessage) -> Draft:
-        """The message as it is stored now: itself, or put aside until its delay is over."""
+        """The draft of a message in its own topic, or in the system topic where it waits until its delay is over."""
         later = deferred(message, self._rules(), self._clock.now_ms())
         if later is None:
             return draft_of(message)
@@ -246,59 +251,62 @@ class MessageWriter:
         return draft
 
     def put_together(self, messages: Sequence[InboundMessage]) -> list[Appended]:
-        """A batch, all or none. Delays are for single messages: nothing is put aside here."""
+        """A batch, all or none. Delays are for single messages: nothing is deferred here."""
         return self.append_all([draft_of(message) for message in messages])
 
-    def stage(self, store_staged: Callable[[], None]) -> None:
-        """Calls `store_staged` when this turn of the loop ends, or before anything else goes to the log or is staged.
+    def flush_first(self, flush: Callable[[], None]) -> None:
+        """Calls `flush` before anything else is appended, or enqueued by another coalescer.
 
-        So whoever stages messages keeps the order in which they came. It may be called when there is nothing to store.
+        So a coalescer keeps the order of arrival. `flush` may be called when nothing is enqueued any more.
         """
-        self._store_staged()
-        self._store_staged = store_staged
-        asyncio.get_running_loop().call_soon(store_staged)
+        self._flush_enqueued()
+        self._flush_enqueued = flush
 
     def append(self, draft: Draft) -> Appended:
-        """Stores a draft as it is: for those who know that no delay is asked for, or that it is over."""
-        self._store_staged()
-        appended = _appended(self._store.append((draft,)))[0]
-        self.counters.put(draft.topic, appended.size, self._store.append_s)
+        """Stores a draft as it is: for callers who know that it has no delay, or that its delay is over."""
+        self._flush_enqueued()
+        appended = _appended(self.store.append((draft,)))[0]
+        self.counters.put(draft.topic, appended.size, self.store.append_s)
         return appended
 
     def append_each(self, drafts: Sequence[Draft]) -> list[AppendResult]:
-        """Stores drafts with one append, each for itself; what became of each."""
-        self._store_staged()
-        outcomes = self._store.append(drafts)
-        taken = [(draft.topic, one.size) for draft, one in zip(drafts, outcomes, strict=True) if type(one) is Appended]
-        if taken:
-            topics, sizes = zip(*taken, strict=True)
-            self.counters.put_all(topics, sizes, self._store.append_s)
+        """Stores drafts with one append, each for itself; the result of each."""
+        self._flush_enqueued()
+        outcomes = self.store.append(drafts)
+        stored = [
+            (draft.topic, result.size)
+            for draft, result in zip(drafts, outcomes, strict=True)
+            if type(result) is Appended
+        ]
+        if stored:
+            topics, sizes = zip(*stored, strict=True)
+            self.counters.put_all(topics, sizes, self.store.append_s)
         return outcomes
 
     def append_all(self, drafts: Sequence[Draft]) -> list[Appended]:
         """A batch, all or none, of one topic."""
-        self._store_staged()
-        appended = _appended(self._store.append_together(drafts))
+        self._flush_enqueued()
+        appended = _appended(self.store.append_together(drafts))
         if appended:
             self.counters.put_together(drafts[0].topic, appended)
         return appended
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch:
         """A client's batch, all or none."""
-        self._store_staged()
-        appended = self._store.append_batch(batch)
+        self._flush_enqueued()
+        appended = self.store.append_batch(batch)
         if isinstance(appended, StoreError):
             raise appended.with_traceback(None)
         self.counters.put_batch(batch.topic, appended.sizes)
         return appended
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
-        """Several batches of one topic, each all or none; what became of each."""
-        self._store_staged()
-        outcomes = self._store.append_batches(drafts)
-        taken = [one.sizes for one in outcomes if isinstance(one, AppendedBatch)]
-        if taken:
-            self.counters.put_batch(drafts.topic, list(itertools.chain.from_iterable(taken)), len(taken))
+        """Several batches of one topic, each all or none; the result of each."""
+        self._flush_enqueued()
+        outcomes = self.store.append_batches(drafts)
+        stored = [batch.sizes for batch in outcomes if isinstance(batch, AppendedBatch)]
+        if stored:
+            self.counters.put_batch(drafts.topic, list(itertools.chain.from_iterable(stored)), len(stored))
         return outcomes
 
     def _rules(self) -> DelayRules:
@@ -308,13 +316,13 @@ class MessageWriter:
 
     def is_safe(self, appended: Appended) -> bool:
         """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""
-        return not self.is_sync or appended.end <= self._store.flusher.flushed_to
+        return not self.is_sync or appended.end <= self.store.flusher.flushed_to
 
     async def durable(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
         """SUCCESS, or FLUSH_DISK_TIMEOUT: it is stored, but no sync has covered it in time.
 
-        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: then nobody knows what is on the
-        disk, and the producer must not take the message for sent.
+        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: what is on the disk is unknown then,
+        and the producer must not take the message for sent.
         """
         outcomes = [appended] if isinstance(appended, Appended) else list(appended)
         if not wait or not self.is_sync or not outcomes:
@@ -339,7 +347,7 @@ class MessageWriter:
 
     @property
     def longest_wait_ms(self) -> int:
-        """How long the first of them has waited: a dict keeps its keys in the order in which they came."""
+        """How long the first of them has waited: a dict keeps its keys in the order of arrival."""
         first = next(iter(self._waiting.values()), None)
         return 0 if first is None else round((self._clock.monotonic() - first) * 1000)
 
@@ -354,29 +362,20 @@ def means_durable(wait: str | None) -> bool:
     return wait is None or wait.lower() != "false"
 
 
-def _nothing_staged() -> None:
+def _nothing_enqueued() -> None:
     pass
 
 
 def _appended(outcomes: Sequence[AppendResult]) -> list[Appended]:
-    taken = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+    appended = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
     for outcome in outcomes:
         if isinstance(outcome, StoreError):
-            # The store tells many callers the same object; without this its traceback would grow with each of them.
+            # Many callers may get the same object; without this its traceback would grow with each of them.
             raise outcome.with_traceback(None)
-    return taken
+    return appended
 
 
-# --- put_failures ---
-#
-# Why a message was not stored, as the code and the words that its sender gets.
-#
-#     MessageRefused       MESSAGE_ILLEGAL         this message can never be stored here
-#     StoreFull            SERVICE_NOT_AVAILABLE   nothing is stored now; the remark has the use of each disk (1: full)
-#     StoreReadOnly        SERVICE_NOT_AVAILABLE   nothing is stored until the broker is restarted
-#     any other            SYSTEM_ERROR
-#
-# Java producers try another broker for all but the first.
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def store_error_response(error: StoreError, store: MessageStore) -> RequestFailed:

@@ -1,1 +1,1 @@
-"""Typed calls: a request struct in, an answer struct out, at both ends of a connection."""
+"""Typed calls: a request struct in, a response struct out, at both ends of a connection."""

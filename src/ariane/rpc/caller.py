@@ -1,4 +1,4 @@
-"""One typed call for every request: `answer = await caller.call(address, GetMaxOffset("orders", 0))`."""
+"""Typed client calls: `response = await caller.call(address, GetMaxOffset("orders", 0))`."""
 
 from typing import Any, TypeVar
 
@@ -18,22 +18,23 @@ class Caller:
         self._serialization = serialization
 
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
-        """The answer; RequestFailed when the peer refuses, TransportError when it cannot be reached or stays silent."""
+        """The response; RequestFailed when the peer refuses, TransportError when it cannot be reached or does not
+        respond."""
         command = request_command(request, opaque=0, serialization=self._serialization)
         return read_response(request, await self._pool.call(address, command, timeout_s))
 
     async def oneway(self, address: str, request: Request[Any]) -> None:
-        """Sends and does not wait: the peer will not answer, and nobody will know."""
+        """Sends a one-way request: the peer does not respond, so failures go unnoticed."""
         await self._pool.send(
             address, request_command(request, opaque=0, oneway=True, serialization=self._serialization)
         )
 
 
 async def call_peer(connection: Connection, request: Request[A], timeout_s: float) -> A:
-    """A call the other way: to whoever opened this connection, as a broker asks its clients."""
+    """A call to the client that opened this connection, as a broker makes them."""
     return read_response(request, await connection.call(request_command(request, opaque=0), timeout_s))
 
 
 def notify_peer(connection: Connection, request: Request[Any]) -> None:
-    """A one-way call the other way. Dropped when the peer is gone: whoever needs to know asks again."""
+    """A one-way call to the client that opened this connection; dropped when it is gone."""
     connection.write(encode_frame(request_command(request, opaque=0, oneway=True)))

@@ -1,6 +1,7 @@
-"""Command to struct to handler to answer."""
+"""The dispatcher: from a command to its request struct, to its handler, to the response."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from ariane.rpc.failures import failure, unsupported
@@ -11,20 +12,37 @@ from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
 
 Guard = Callable[[Connection, Command, Request[Any]], None]
+FrameGuard = Callable[[Connection, Request[Any], bytes, bytes], bool]
+"""The guard of the fast path: the request, its whole header, its body. False leaves the frame to the general path."""
 
 
 class Dispatcher:
     """What a connection calls with each request; give `receive` to a server or a pool, and `fast_path` to a server."""
 
-    def __init__(self, table: HandlerTable, guard: Guard | None = None) -> None:
-        """`guard` sees every request that has a handler before the handler does; what it raises is the answer."""
+    def __init__(self, table: HandlerTable, guard: Guard | None = None, frame_guard: FrameGuard | None = None) -> None:
+        """`guard` sees every request that has a handler before the handler does; what it raises is the response.
+
+        `frame_guard` decides the same for frames on the fast path. A guard without it switches the fast path off.
+        """
         self._table = table
         self._guard = guard
+        self._frame_guard = frame_guard
 
     @property
     def fast_path(self) -> FastPath | None:
-        """The short way for frames. There is none past a guard, which wants to see each request."""
-        return self._table.fast_path if self._guard is None else None
+        """The handlers' fast path for frames, if there is one."""
+        take, guard = self._table.fast_path, self._frame_guard
+        if take is None or (self._guard is not None and guard is None):
+            return None
+
+        def unguarded(connection: Connection, data: bytes, position: int) -> int:
+            return take(connection, data, position, None)
+
+        def guarded(connection: Connection, data: bytes, position: int) -> int:
+            assert guard is not None
+            return take(connection, data, position, partial(guard, connection))
+
+        return unguarded if guard is None else guarded
 
     def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         route = self._table.get(command.code)

@@ -1,4 +1,4 @@
-"""The one place where exceptions become response codes."""
+"""Exceptions to response codes, for all handlers."""
 
 import logging
 from typing import Any
@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 
 
 def failure(connection: Connection, command: Command, error: Exception) -> Response:
-    """What a peer is told of `error`; our own mistakes are logged with their traceback and told without it."""
+    """The response to `error`. A bug is logged with its traceback, which the response does not contain."""
     if isinstance(error, RequestFailed):
         return Response(code=error.code, remark=error.remark)
     context: dict[str, Any] = {"peer": connection.peer, "request": request_name(command.code)}
     if isinstance(error, ArianeError):
         log.warning("request refused", extra=context | {"error": type(error).__name__, "reason": str(error)})
         return Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
-    # A mistake of ours: the log gets the traceback, the peer only what helps to find it there.
+    # A bug: the log gets the traceback, the peer only what helps to find it there.
     log.error("request failed", extra=context, exc_info=error)
     return Response(
         code=ResponseCode.SYSTEM_ERROR,

@@ -1,9 +1,9 @@
-"""Handlers: which method answers which request.
+"""Request handlers: which method serves which request.
 
-A handler group is an object whose methods carry `@handles(SomeRequest)`. A handler returns its answer, or awaits first:
-one that does not await is answered in the same turn of the loop, without a task. It may also return `LATER` and keep
-its `Call`: a parked pull then costs neither a task nor a place among the requests in flight, and is answered by
-`call.answer(...)`, from wherever its message arrives.
+A handler group is an object whose methods carry `@handles(SomeRequest)`. A handler returns its response, or is a
+coroutine: one that does not await is answered in the same event-loop iteration, without a task. It may also return
+`DEFERRED` and keep its `Call`: a long-polling pull then costs neither a task nor a slot among the requests in flight,
+and is answered by `call.respond(...)` when its message arrives.
 """
 
 import inspect
@@ -14,9 +14,10 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ariane.errors import WireError
-from ariane.transport.connection import Connection, FastPath
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import Declaration, declaration_of, response_command
+from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An answer whose body is already bytes: encoded once, sent to many."""
+    """A response whose body is already bytes: encoded once, sent to many."""
 
     response: Response
     body: bytes
@@ -36,27 +37,27 @@ class Deferred(Enum):
 
 
 DEFERRED: Final = Deferred.DEFERRED
-"""What a handler returns that has no answer now, and perhaps never: the caller of END_TRANSACTION may get none."""
+"""What a handler returns that has no response now, and perhaps never: a one-way END_TRANSACTION gets none."""
 
 HandlerResult = Response | Encoded | Deferred | bytes
-"""Bytes are the whole frame, for handlers that write the answers they give most often by themselves."""
+"""Bytes are the whole frame, for handlers that encode their most common responses themselves."""
 
 
 class Call(NamedTuple):
-    """Who asks: the connection, and the command as it came."""
+    """Where a request came from: the connection, and the command as it came."""
 
     connection: Connection
     command: Command
 
-    def answer(self, outcome: Response | Encoded | bytes) -> None:
-        """The answer to a request whose handler returned `LATER`; dropped when the asker is gone."""
+    def respond(self, outcome: Response | Encoded | bytes) -> None:
+        """The response to a request whose handler returned `DEFERRED`; dropped when the peer is gone."""
         data = encode_result(self.command, outcome)
         if data is not None:
             self.connection.write(data)
 
 
 def encode_result(command: Command, outcome: HandlerResult) -> bytes | None:
-    """The frame that answers `command`; None when it wants no answer, or not yet."""
+    """The response frame to `command`; None when it wants none, or not yet."""
     if command.is_oneway or isinstance(outcome, Deferred):
         return None
     if isinstance(outcome, bytes):
@@ -64,7 +65,7 @@ def encode_result(command: Command, outcome: HandlerResult) -> bytes | None:
     response, body = (outcome.response, outcome.body) if isinstance(outcome, Encoded) else (outcome, None)
     try:
         return encode_frame(response_command(command, response, body))
-    except WireError as error:  # our own answer breaks a limit, for example a body above 16 MiB
+    except WireError as error:  # the response exceeds a limit, for example a body above 16 MiB
         log.error("answer cannot be sent", extra={"code": command.code, "reason": str(error)})  # noqa: TRY400
         return encode_frame(response_command(command, Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error))))
 
@@ -86,8 +87,12 @@ def handles(request: type[Request[Any]]) -> Callable[[H], H]:
     return mark
 
 
+GroupFastPath = Callable[[Connection, bytes, int, FrameCheck | None], int]
+"""As `FastPath` (transport/connection.py), and with the check of access control for each frame."""
+
+
 def fast_path(method: H) -> H:
-    """Marks a method of a handler group as a short way for frames (transport/connection.py)."""
+    """Marks a method of a handler group as a fast path for frames: a `GroupFastPath`."""
     setattr(method, _FAST_PATH_MARK, True)
     return method
 
@@ -101,8 +106,8 @@ class Route:
 class HandlerTable:
     """Code to handler, built once at start."""
 
-    def __init__(self, routes: dict[int, Route], fast_path: FastPath | None = None) -> None:
-        """`fast_path` takes frames past the table."""
+    def __init__(self, routes: dict[int, Route], fast_path: GroupFastPath | None = None) -> None:
+        """`fast_path` handles frames without the table."""
         self._routes = routes
         self.fast_path = fast_path
         self.get = routes.get
@@ -121,14 +126,14 @@ class HandlerTable:
         return set(self._routes)
 
 
-def _combined(fast_paths: Sequence[FastPath]) -> FastPath | None:
-    """Each is asked in turn until one takes something; the connection comes again for what follows."""
+def _combined(fast_paths: Sequence[GroupFastPath]) -> GroupFastPath | None:
+    """Each is tried in turn until one takes something; the connection comes again for what follows."""
     if len(fast_paths) < 2:
         return fast_paths[0] if fast_paths else None
 
-    def take(connection: Connection, data: bytes, position: int) -> int:
+    def take(connection: Connection, data: bytes, position: int, check: FrameCheck | None) -> int:
         for fast_path in fast_paths:
-            end = fast_path(connection, data, position)
+            end = fast_path(connection, data, position, check)
             if end > position:
                 return end
         return position

@@ -173,7 +173,7 @@ async def test_a_connection_may_park_again_and_again(tmp_path: Path) -> None:
 async def test_a_broker_that_stops_answers_everybody_and_parks_no_more(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         pulls = [await pull_waiters(broker, number + 1, queue_id=number) for number in range(3)]
-        broker.pull_waiters.answer_all()
+        broker.pull_waiters.respond_all()
         assert [(await pull).code for pull in pulls] == [ResponseCode.PULL_NOT_FOUND] * 3
         assert (await broker.call(a_pull(sys_flag=SUSPEND))).code == ResponseCode.PULL_NOT_FOUND
 

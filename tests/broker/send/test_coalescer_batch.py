@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.send.coalescer import BATCH_BYTES_MAX
+from ariane.broker.send.sinks import BATCH_BYTES_MAX
 from ariane.errors import StoreFull
 from ariane.model.message import StoredMessage
 from ariane.store.settings import FlushDiskType

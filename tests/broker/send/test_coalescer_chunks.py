@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.broker.send.responses import SendResponses, asked_by
+from ariane.broker.send.responses import SendResponses, requester
 from ariane.broker.settings import BrokerSettings
 from ariane.rpc.handlers import encode_result
 from ariane.store.append.draft import Appended, Draft
@@ -26,20 +26,20 @@ DRAFT = Draft(topic=TOPIC, queue_id=3, body=b"", properties=b"", born_timestamp_
 @pytest.mark.parametrize("key", [None, "7F0000010001", "", 'a"b', "é", "50%", "a b"], ids=repr)
 @pytest.mark.parametrize("serialization", Serialization)
 @pytest.mark.parametrize("opaque", [0, -1, 2**31 - 1])
-def test_the_short_way_and_the_long_way_write_the_same_bytes(
+def test_the_template_and_the_general_encoder_write_the_same_bytes(
     key: str | None, serialization: Serialization, opaque: int
 ) -> None:
     for settings in (BrokerSettings(), BrokerSettings(region_id='R"%d', trace_on=False)):
         responses = SendResponses(settings, STORE_HOST)
         command = Command(code=310, opaque=opaque, serialization=serialization)
-        long_way = encode_result(command, responses.answer(ResponseCode.SUCCESS, (PLACE,), 3, key))
-        assert responses.stored([((asked_by(command, key), key, None, 3), DRAFT, PLACE)]) == long_way
+        general = encode_result(command, responses.response(ResponseCode.SUCCESS, (PLACE,), 3, key))
+        assert responses.stored([((requester(command, key), key, None, 3, DRAFT, False), PLACE)]) == general
 
 
 def test_who_asks_one_way_is_not_answered() -> None:
     responses = SendResponses(BrokerSettings(), STORE_HOST)
-    asked = asked_by(Command(code=310, flag=HeaderFlag.ONEWAY), None)
-    assert responses.stored([((asked, None, None, 3), DRAFT, PLACE)]) == b""
+    request = requester(Command(code=310, flag=HeaderFlag.ONEWAY), None)
+    assert responses.stored([((request, None, None, 3, DRAFT, False), PLACE)]) == b""
 
 
 async def in_one_chunk(broker: Wired, *asks: Request[SendResponse]) -> list[Command]:

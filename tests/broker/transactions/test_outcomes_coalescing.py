@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ariane.broker.transactions.outcomes import OutcomeCoalescer
+from ariane.broker.transactions.outcomes import OutcomeSink
 from ariane.broker.writer import MessageWriter
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
@@ -185,11 +185,11 @@ async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> 
     async with stage() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)
-        told = OutcomeCoalescer(broker.transactions, broker.store, writer_of(broker))
+        outcomes = OutcomeSink(broker.transactions, writer_of(broker))
         oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
         record = broker.transactions.queue.at(sent.queue_offset)
-        assert told.add(ending(sent, COMMIT), Call(connection, oneway), record)
+        assert outcomes.enqueue(ending(sent, COMMIT), Call(connection, oneway), record)
         assert delivered(broker) == []
         await broker.checks.round()
         assert delivered(broker) == [b"1"]

@@ -1,14 +1,18 @@
-"""Pulls: how every consumer gets its messages. One that finds nothing may wait (waiting.py)."""
+"""The pull handler: how every consumer gets its messages. A pull that finds nothing may wait (long_polling.py).
+
+This is the general path, which handles every pull and reports every error. Most pulls that find messages take the fast
+path (fast_path.py), which decodes to the same `Pull` and shares the checks, the reader and the responses.
+"""
 
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from ariane.broker.groups.offsets import ConsumerOffsets, can_be_committed
+from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.pull.checks import PullCheckCache, PullChecks
 from ariane.broker.pull.fast_path import PullFastPath
 from ariane.broker.pull.long_polling import PullWaiter, PullWaiters
-from ariane.broker.pull.reads import Reading, read, read_cached
+from ariane.broker.pull.reads import Reading, commit_offset_of, read, read_cached
 from ariane.broker.pull.responses import FoundResponses, offset_moved_event, pull_code, pull_response, suggested_broker
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import MessageWriter
@@ -19,6 +23,7 @@ from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
+from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.fields import Response
 from ariane.wire.requests.pull import LitePull, Pull, PullMessage, PullResponse, PullSysFlag
 
@@ -26,7 +31,6 @@ log = logging.getLogger(__name__)
 
 Pulled = PullResponse | bytes | Deferred
 
-_COMMIT_OFFSET = int(PullSysFlag.COMMIT_OFFSET)
 _SUSPEND = int(PullSysFlag.SUSPEND)
 _SUCCESS = ResponseCode.SUCCESS
 
@@ -42,15 +46,15 @@ class PullHandlers:
     clock: Clock
     store_host: bytes
     _found: FoundResponses = field(init=False, default_factory=FoundResponses)
-    _lane: PullFastPath = field(init=False)
+    _fast_path: PullFastPath = field(init=False)
 
     def __post_init__(self) -> None:
-        store, counters, admissions = self.service.store, self.writer.counters, PullCheckCache(self.checks)
-        self._lane = PullFastPath(self.settings, admissions, self.offsets, store, counters, self._found)
+        store, counters, checks = self.service.store, self.writer.counters, PullCheckCache(self.checks)
+        self._fast_path = PullFastPath(self.settings, checks, self.offsets, store, counters, self._found)
 
     @fast_path
-    def take_frames(self, connection: Connection, data: bytes, position: int) -> int:
-        return self._lane.take(connection, data, position)
+    def take_frames(self, connection: Connection, data: bytes, position: int, check: FrameCheck | None) -> int:
+        return self._fast_path.take(connection, data, position, check)
 
     @handles(PullMessage)
     def pull(self, request: PullMessage, call: Call) -> Pulled | Awaitable[Pulled]:
@@ -61,17 +65,13 @@ class PullHandlers:
         return self._pull(request, call)
 
     def _pull(self, request: Pull, call: Call) -> Pulled | Awaitable[Pulled]:
-        group, wanted = self.checks.admit(request)
-        if request.sys_flag & _COMMIT_OFFSET:
-            self._commit(request)
-        pull = PullWaiter(call, request, group, wanted, request.queue_offset, self._resume)
-        result = read_cached(self.service.store, self._reading(pull))
-        return self._pull_cold(pull) if result is None else self._conclude(pull, result)
-
-    def _commit(self, request: Pull) -> None:
+        group, message_filter = self.checks.admit(request)
         queue = self.service.store.components.queues.get(request.topic, request.queue_id)
-        if queue is not None and can_be_committed(request.commit_offset, queue.max_offset):
-            self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+        if queue is not None:
+            commit_offset_of(request, queue, self.offsets)
+        pull = PullWaiter(call, request, group, message_filter, request.queue_offset, self._resume)
+        result = read_cached(self.service.store, self._reading(pull))
+        return self._pull_cold(pull) if result is None else self._respond_or_wait(pull, result)
 
     async def _pull_cold(self, pull: PullWaiter) -> Pulled:
         began = self.clock.monotonic()
@@ -81,18 +81,18 @@ class PullHandlers:
         self.writer.counters.read_cold(
             pull.request.topic, pull.request.consumer_group, len(result.slices), size, waited_s
         )
-        return self._conclude(pull, result)
+        return self._respond_or_wait(pull, result)
 
-    def _conclude(self, pull: PullWaiter, result: ReadResult) -> Pulled:
+    def _respond_or_wait(self, pull: PullWaiter, result: ReadResult) -> Pulled:
         code = pull_code(result, pull.offset)
-        if code is ResponseCode.PULL_NOT_FOUND and self._parks(pull):
+        if code is ResponseCode.PULL_NOT_FOUND and self._starts_waiting(pull):
             self._count(pull, result, 0)
             return DEFERRED
-        return self._answer(pull, code, result)
+        return self._response(pull, code, result)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _parks(self, pull: PullWaiter) -> bool:
+    def _starts_waiting(self, pull: PullWaiter) -> bool:
         request = pull.request
         if not request.sys_flag & _SUSPEND or pull.call.command.is_oneway:
             return False
@@ -100,34 +100,34 @@ class PullHandlers:
         return wait_ms > 0 and self.pull_waiters.park(pull, wait_ms / 1000)
 
     def _resume(self, pull: PullWaiter, final: bool) -> None:
-        """A parked pull reads again. What arrived but is not wanted is passed over, and it waits on."""
+        """A waiting pull reads again. If what arrived does not match, it waits on."""
         try:
             result = read_cached(self.service.store, self._reading(pull))
-            if result is None:  # no longer in memory: a pull that comes anew may wait for the disk
-                pull.call.answer(self._come_again(pull))
+            if result is None:  # evicted from the page cache: another pull reads it in a thread
+                pull.call.respond(self._retry_response(pull))
                 return
             code = pull_code(result, pull.offset)
             if not final and code != ResponseCode.SUCCESS and self._waits_on(pull, result):
                 return
-            pull.call.answer(self._answer(pull, code, result))
+            pull.call.respond(self._response(pull, code, result))
         except RequestFailed as error:
-            pull.call.answer(Response(code=error.code, remark=error.remark))
+            pull.call.respond(Response(code=error.code, remark=error.remark))
         except ArianeError as error:
             log.warning("parked pull failed", extra={"peer": pull.call.connection.peer, "reason": str(error)})
-            pull.call.answer(Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error)))
+            pull.call.respond(Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error)))
 
     def _waits_on(self, pull: PullWaiter, result: ReadResult) -> bool:
-        """Only at the queue's end: in the middle nothing would wake it."""
+        """Only at the queue's end: elsewhere nothing would wake it."""
         if result.next_offset != result.max_offset or result.next_offset < pull.offset:
             return False
         pull.offset = result.next_offset
         return self.pull_waiters.park_again(pull)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------------------
 
-    def _answer(self, pull: PullWaiter, code: ResponseCode, result: ReadResult) -> PullResponse | bytes:
+    def _response(self, pull: PullWaiter, code: ResponseCode, result: ReadResult) -> PullResponse | bytes:
         if code is ResponseCode.PULL_OFFSET_MOVED:
-            self._tell_offset_moved(pull, result)
+            self._report_offset_moved(pull, result)
         broker_id = suggested_broker(result, pull.group, self.settings.slave_read)
         size = sum(map(len, result.slices))
         self._count(pull, result, size)
@@ -142,7 +142,7 @@ class PullHandlers:
         else:
             counters.got_nothing(request.topic, request.consumer_group, request.queue_id, result.next_offset)
 
-    def _come_again(self, pull: PullWaiter) -> PullResponse | bytes:
+    def _retry_response(self, pull: PullWaiter) -> PullResponse | bytes:
         queue = self.service.store.components.queues.get(pull.request.topic, pull.request.queue_id)
         result = ReadResult(
             status=ReadStatus.NO_MATCHED_MESSAGE,
@@ -150,9 +150,9 @@ class PullHandlers:
             min_offset=0 if queue is None else queue.min_offset,
             max_offset=0 if queue is None else queue.max_offset,
         )
-        return self._answer(pull, ResponseCode.PULL_RETRY_IMMEDIATELY, result)
+        return self._response(pull, ResponseCode.PULL_RETRY_IMMEDIATELY, result)
 
-    def _tell_offset_moved(self, pull: PullWaiter, result: ReadResult) -> None:
+    def _report_offset_moved(self, pull: PullWaiter, result: ReadResult) -> None:
         facts = {
             "group": pull.request.consumer_group,
             "topic": pull.request.topic,
@@ -166,7 +166,7 @@ class PullHandlers:
         )
         try:
             self.writer.put(event)
-        except StoreError as error:  # the answer does not depend on it
+        except StoreError as error:  # the response does not depend on it
             log.warning("offset moved: the event was not stored", extra={"reason": str(error)})
 
     def _reading(self, pull: PullWaiter) -> Reading:

@@ -70,12 +70,12 @@ class PullWaiters:
     async def open(
         cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
     ) -> AsyncIterator["PullWaiters"]:
-        """On exit nobody waits any more. Call `answer_all` before the server drains, or the answers find no peer."""
+        """On exit nobody waits any more. Call `respond_all` before the server drains, or the answers find no peer."""
         pull_waiters = cls(clock, pulls_max, pulls_per_connection_max)
         try:
             yield pull_waiters
         finally:
-            pull_waiters.answer_all()
+            pull_waiters.respond_all()
             pull_waiters._sleepers.cancel()
             await pull_waiters._sleepers.wait()
 
@@ -167,7 +167,7 @@ class PullWaiters:
             self._wake(pull, True)
         self._by_tick.pop(tick, None)
 
-    def answer_all(self) -> None:
+    def respond_all(self) -> None:
         """The broker stops: every pull is answered with what there is, and no more are parked."""
         self._closed = True
         for waiting in tuple(self._by_queue.values()):

@@ -1,24 +1,28 @@
-"""Reads for pulls that never make the event loop wait for the disk.
+"""Reads for pulls that never block the event loop on the disk.
 
-What is in the page cache is read at once. For the rest a thread reads ahead first, and only such a pull costs a task.
-Filters that look at the record (SQL92) go page by page: each page is looked up by its entries alone, brought into
-memory if need be, and only then shown to the filter.
+What is in the page cache is read at once, and as one span where that is possible (store/read/fast_reads.py). For the
+rest a thread reads ahead first, and only such a pull costs a task. Filters that look at the record (SQL92) go page by
+page: each page is looked up by its entries alone, brought into memory if need be, and only then given to the filter.
 """
 
 from typing import NamedTuple
 
+from ariane.broker.groups.offsets import ConsumerOffsets, can_be_committed
 from ariane.broker.pull.filters import MessageFilter
 from ariane.store.blocking_io import run_if_cached
+from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.store.read.reader import BYTES_ANY, RecordMatch, TagMatch
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
-from ariane.wire.requests.pull import Pull
+from ariane.wire.requests.pull import Pull, PullSysFlag
 
-SHOWN_RECORDS_MAX = 400
-"""A filter looks at no more records for one pull: some 4 ms, in which nobody else is served."""
+_COMMIT_OFFSET = int(PullSysFlag.COMMIT_OFFSET)
+
+FILTERED_RECORDS_MAX = 400
+"""A filter looks at no more records for one pull: some 4 ms, in which no other request is served."""
 _PAGED_BYTES_MAX = 256 * 1024
-"""Of an answer that is gathered from several pages. Once it has half of this, no further page is looked at."""
+"""Of a response that is collected from several pages. Once it has half of this, no further page is read."""
 
 
 class Reading(NamedTuple):
@@ -30,19 +34,29 @@ class Reading(NamedTuple):
     filter: MessageFilter
 
     @classmethod
-    def of(cls, request: Pull, offset: int, wanted: MessageFilter) -> "Reading":
-        """As much as was asked for, one message at least; the store has limits of its own."""
-        return cls(request.topic, request.queue_id, offset, max(1, request.max_msg_nums), bytes_wanted(request), wanted)
+    def of(cls, request: Pull, offset: int, message_filter: MessageFilter) -> "Reading":
+        return cls(request.topic, request.queue_id, offset, count_limit(request), bytes_limit(request), message_filter)
 
 
-def bytes_wanted(request: Pull) -> int:
-    """Only clients of 5.x say how many."""
+def count_limit(request: Pull) -> int:
+    """One message at least; the store has limits of its own."""
+    return max(1, request.max_msg_nums)
+
+
+def bytes_limit(request: Pull) -> int:
+    """Only clients of 5.x name one."""
     bytes_max = request.max_msg_bytes
     return BYTES_ANY if bytes_max is None or bytes_max <= 0 else bytes_max
 
 
+def commit_offset_of(request: Pull, queue: ConsumeQueue, offsets: ConsumerOffsets) -> None:
+    """Stores the consumer offset that came with a pull, if there is one."""
+    if request.sys_flag & _COMMIT_OFFSET and can_be_committed(request.commit_offset, queue.max_offset):
+        offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+
+
 def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:
-    """What there is; None when it has to come from the disk."""
+    """The result; None when it has to come from the disk."""
     scan = _Scan(reading)
     while True:
         request = scan.next_page()
@@ -64,12 +78,12 @@ async def read(service: StoreService, reading: Reading) -> ReadResult:
 
 
 class _Scan:
-    """Page after page, until enough messages match or enough were looked at."""
+    """Page after page, until enough messages match or enough were filtered."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._offset = reading.offset
-        self._shown = 0
+        self._filtered = 0
         self._slices: list[memoryview] = []
         self._ranges: list[tuple[int, int]] = []
         self._bytes = 0
@@ -81,7 +95,7 @@ class _Scan:
         return (reading.topic, reading.queue_id, self._offset, count, reading.bytes_max, reading.filter.tag_match)
 
     def take(self, page: ReadResult) -> ReadResult | None:
-        """The whole result; None when the next page is wanted."""
+        """The whole result; None when another page is needed."""
         match = self._reading.filter.record_match
         if match is None:
             return page
@@ -90,23 +104,23 @@ class _Scan:
         self._last = page
         self._offset = page.next_offset
         self._keep(page, match)
-        return None if self._wants_more(page) else self.so_far()
+        return None if self._needs_more(page) else self.so_far()
 
     def _keep(self, page: ReadResult, match: RecordMatch) -> None:
-        self._shown += len(page.slices)
-        for record, place in zip(page.slices, page.ranges, strict=True):
+        self._filtered += len(page.slices)
+        for record, span in zip(page.slices, page.ranges, strict=True):
             if match(record):
                 self._slices.append(record)
-                self._ranges.append(place)
+                self._ranges.append(span)
                 self._bytes += len(record)
 
-    def _wants_more(self, page: ReadResult) -> bool:
+    def _needs_more(self, page: ReadResult) -> bool:
         reading = self._reading
         return (
             page.status is ReadStatus.FOUND
             and page.next_offset < page.max_offset
             and len(self._slices) < reading.count_max
-            and self._shown < SHOWN_RECORDS_MAX
+            and self._filtered < FILTERED_RECORDS_MAX
             and self._bytes + _PAGED_BYTES_MAX // 2 < min(reading.bytes_max, _PAGED_BYTES_MAX)
         )
 

@@ -11,14 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ariane.broker.send.checks import decoded, encoded, read_property_text
-from ariane.broker.writer import CHECKSUM_PROPERTY, DEFERRING, keys_of
+from ariane.broker.writer import DEFERRING, keys_of
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.store.append.batch import BatchKeys, Bytes2D, DraftBatch, UniformBatch, UniformSizes
 from ariane.store.index.entries import Int64s, row_hashes
 from ariane.wire.hashes import tags_code
+from ariane.wire.properties import (
+    CHECKSUM_PROPERTY,
+    decode_text,
+    encode_text,
+    read_property_text,
+)
 from ariane.wire.record.batch import BatchColumns, split_batch
 from ariane.wire.requests.send import Send
 from ariane.wire.sys_flag import SysFlag
@@ -100,10 +105,10 @@ class BatchProperties:
         mended: list[bytes] = []
         self.tags_codes, every = [], []
         for came in self.texts:
-            text = decoded(came)
+            text = decode_text(came)
             properties, regular = read_property_text(text)
             check_no_single(properties)
-            mended.append(came if regular is text else encoded(regular))
+            mended.append(came if regular is text else encode_text(regular))
             self.tags_codes.append(tags_code(properties.get(_TAGS)))
             every.append(properties)
         self.texts = mended

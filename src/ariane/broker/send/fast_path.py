@@ -1,182 +1,97 @@
-"""The straight line for sends: from the bytes of a chunk to drafts, for messages that are stored as they came.
+"""The fast path for sends: from the bytes of a chunk to drafts and batches, for what is stored as it came.
 
-    chunk ─► send_frames ─► checks of the topic ─► shape of the properties ─► Draft ─► staged for one append
+    chunk ─► send_frames ─► topic entry ─► property pattern ─► build_draft ──┐
+                                       └─► sizes of the first item ──────────┴─► enqueued for one append
 
-What is not usual - a new topic, a batch, a delay, a transaction, a retry, an odd property text - ends the line before
-that frame: the connection hands it to the general way (handlers/send.py), which also tells what is wrong with it, and
-then comes back here. Both ways stage the same drafts, so only the CPU shows which one a message took
-(docs/decisions/send-path.md has the figures of each step).
+It stops before the first uncommon frame - a new topic, a delay, a transaction, a retry, an irregular property text -
+and the connection hands that frame to the general path (handler.py), which also reports errors, and then comes back
+here. Both enqueue the same drafts, so the only difference is the CPU time (docs/decisions/send-path.md has the figures
+of each step).
 
-Nothing here is asked twice: flow control and the broker's own state once a chunk, a topic's configuration once until
-any topic changes, the names of properties once a shape.
+What is the same for many messages is looked up once: flow control and the broker's own state once a chunk, a topic's
+configuration once until any topic changes, the names of properties once a pattern.
 """
 
-import re
-from collections.abc import Callable, Iterable
-from sys import intern
-from typing import NamedTuple
-
-from ariane.broker.send.checks import SendChecks, accepts_sends, born_host, read_property_text
-from ariane.broker.send.coalescer import SendCoalescer
+from ariane.broker.coalescer import Coalescer
+from ariane.broker.send.batch import check_no_single
+from ariane.broker.send.checks import SendChecks, accepts_sends, born_host
+from ariane.broker.send.drafts import NOT_PLAIN, TRANSACTION_BITS, PendingSend, TopicCache, TopicEntry, build_draft
 from ariane.broker.send.flow_control import FlowControl
-from ariane.broker.send.responses import Asked, is_plain
-from ariane.broker.writer import DEFERRING, index_keys
+from ariane.broker.send.responses import is_plain
+from ariane.broker.send.sinks import BatchKind, BatchSink, PendingBatch, SendSink
+from ariane.broker.writer import means_durable
 from ariane.errors import MessageRefused
-from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
-from ariane.model.topic import TopicConfig, TopicFilterType
-from ariane.store.append.draft import Draft
+from ariane.store.append.batch import uniform_sizes_of
 from ariane.transport.connection import Connection
-from ariane.wire.fast_frames import begins_with_send, send_frames
+from ariane.wire.fast_frames import FrameCheck, SendFrames, begins_with_send, send_frames
 from ariane.wire.frame import FrameLimits
-from ariane.wire.hashes import tags_code
-from ariane.wire.sys_flag import SysFlag
+from ariane.wire.properties import PAIR_END, PropertyPatternCache, read_property_text
+from ariane.wire.requests.send import Send
 
-# --- property_shapes ---
-#
-# Property texts that look like the one before: the same names in the same order, and other values.
-#
-# A producer writes the same few properties with each message. After some texts with the same names these names become a
-# pattern, which checks the next text and cuts out the four values that a broker looks at in one pass: 0.6 us, where a
-# dict of all pairs takes 1.7. Only names that leave the message as it came get a pattern (see `plain` in send_lane.py),
-# so a text that matches needs no further look: its separators alternate, no value is empty, no name comes twice, and
-# the unique key is one that an answer can repeat without escapes.
-
-VALUES = (Property.UNIQUE_KEY, Property.KEYS, Property.TAGS, Property.WAIT)
-"""What a shape finds, in this order; None for what is not there."""
-
-SEEN_BEFORE = 8
-"""Texts with the same names, before these get a pattern: compiling one takes a quarter of a millisecond."""
-
-_NAMES_MAX = 32
-_SHAPES_MAX = 512
-_SHARDING_KEY = Property.SHARDING_KEY
-
-
-class PropertyPattern(NamedTuple):
-    match: Callable[[str], "re.Match[str] | None"]
-    groups: tuple[int, int, int, int]
-    """The numbers of the pattern's groups that hold VALUES: `match(text).group(*groups)`."""
-    is_ordered: bool
-    """Whether there is a sharding key."""
-
-
-NO_SHAPE = PropertyPattern(re.compile("(?!)").match, (0, 0, 0, 0), False)
-"""Matches no text."""
-
-
-class PropertyPatternCache:
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, ...], int] = {}
-        self._shapes: dict[tuple[str, ...], PropertyPattern] = {}
-
-    def of(self, names: Iterable[str]) -> PropertyPattern:
-        """The shape of texts with these names; NO_SHAPE as long as they are new, or too many."""
-        key = tuple(names)
-        shape = self._shapes.get(key)
-        if shape is not None:
-            return shape
-        if len(self._seen) >= _SHAPES_MAX:  # somebody makes names up: forget them all, and the honest are soon back
-            self._seen.clear()
-            self._shapes.clear()
-        times = self._seen[key] = self._seen.get(key, 0) + 1
-        if times < SEEN_BEFORE or len(key) > _NAMES_MAX:
-            return NO_SHAPE
-        shape = self._shapes[key] = property_pattern_of(key)
-        return shape
-
-
-def property_pattern_of(names: tuple[str, ...]) -> PropertyPattern:
-    """The last 0x02 may be missing. Possessive (`++`): a text that does not match is given up at once."""
-    wanted = [name for name in names if name in VALUES]
-    pairs = [f"{re.escape(name)}\x01{_PATTERNS.get(name, _VALUE)}" for name in names]
-    compiled = re.compile("\x02".join(pairs) + (_END if names else "") + _NEVER)
-    unique_key, keys, tags, wait = (wanted.index(name) + 1 if name in wanted else len(wanted) + 1 for name in VALUES)
-    return PropertyPattern(compiled.fullmatch, (unique_key, keys, tags, wait), _SHARDING_KEY in names)
-
-
-_VALUE = "[^\x01\x02]++"
-# A unique key of letters and digits can stand in an answer as it is: matched here, it need not be looked at again,
-# which would take 0.2 us.
-_PATTERNS = dict.fromkeys(VALUES, f"({_VALUE})") | {Property.UNIQUE_KEY: "([0-9A-Za-z]++)"}
-_END = "\x02?"
-_NEVER = "(?:(?!)(.))?"  # a last group that holds nothing, for values that are not there
-
-
-# ---
-
-TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
-MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 _TAGS, _KEYS, _UNIQUE_KEY, _WAIT = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY, Property.WAIT
-
-NOT_PLAIN = DEFERRING | {Property.TRANSACTION_PREPARED, Property.CLUSTER, Property.MSG_REGION}
-"""A message with one of these properties is not stored as it came."""
-
-
-class _Place:
-    """What a send to one topic needs to know."""
-
-    __slots__ = ("groups", "is_ordered", "match", "queues", "sys_flag", "tags", "tags_code", "topic")
-
-    def __init__(self, config: TopicConfig) -> None:
-        self.topic = intern(config.topic_name)
-        """The very text that is the key of other tables: those that come behind need not compare it, nor load theirs
-        from memory, of which thousands of topics take more than a CPU's cache holds."""
-        self.queues = max(config.write_queue_nums, config.read_queue_nums)
-        self.sys_flag = 0 if config.topic_filter_type is TopicFilterType.SINGLE_TAG else MULTI_TAGS
-        self.tags: str | None = None
-        self.tags_code = 0
-        self.take(NO_SHAPE)
-
-    def take(self, shape: PropertyPattern) -> None:
-        """The shape of its last message: most likely also that of the next."""
-        self.match, self.groups, self.is_ordered = shape
-
-    def hashed(self, tags: str | None) -> int:
-        """The code of other tags than last time."""
-        self.tags, self.tags_code = tags, tags_code(tags)
-        return self.tags_code
+BatchOptions = tuple[str | None, bool]
+"""Unique key and WAIT of a batch, not of its messages."""
 
 
 class SendFastPath:
     def __init__(
-        self, checks: SendChecks, flow: FlowControl, stage: SendCoalescer, marks_text: str, limits: FrameLimits
+        self,
+        checks: SendChecks,
+        flow: FlowControl,
+        topics: TopicCache,
+        coalescer: Coalescer,
+        sends: SendSink,
+        batches: BatchSink,
+        broker_properties: str,
+        limits: FrameLimits,
+        frames: SendFrames = send_frames,
     ) -> None:
-        """`marks_text` is what the broker adds to the properties of each message."""
+        """`broker_properties` is the text that the broker adds to each message. `frames` decodes a chunk."""
         self._checks = checks
         self._flow = flow
-        self._stage = stage
-        self._marks, self._end_and_marks = marks_text, "\x02" + marks_text
+        self._topics = topics
+        self._coalescer = coalescer
+        self._sends = sends
+        self._batches = batches
+        self._added, self._end_and_added = broker_properties, PAIR_END + broker_properties
         self._limits = limits
-        self._places: dict[str, _Place] = {}
-        self._shapes = PropertyPatternCache()
-        checks.on_change(self._places.clear)
+        self._frames = frames
+        self._patterns = PropertyPatternCache()
+        self._last_options: tuple[str | None, BatchOptions] = None, (None, True)
 
-    def take(self, connection: Connection, data: bytes, position: int) -> int:
-        """Stages the sends in `data` from `position` on; where the first frame begins that it leaves to others."""
+    def take(self, connection: Connection, data: bytes, position: int, check: FrameCheck | None = None) -> int:
+        """Enqueues the sends in `data` from `position` on; returns where the first frame begins that it leaves.
+
+        `check` is access control: a frame that it does not admit is left, too.
+        """
         if not begins_with_send(data, position) or not accepts_sends(self._flow, self._checks):
             return position
-        places, began = self._places, position
+        entries, began = self._topics.entries, position
         host = born_host(connection.peer)
-        drafts: list[Draft] = []
-        asked: list[Asked] = []
-        ordered: list[int] = []
-        for end, opaque, fields, body_at in send_frames(data, position, self._limits):
-            topic, queue_id, sys_flag = fields.topic, fields.queue_id, fields.sys_flag
-            place = places.get(topic) or self._place(topic)
+        pending: list[PendingSend] = []
+        for end, opaque, fields, body_at in self._frames(data, position, self._limits, check):
+            entry = entries.get(fields.topic)
+            queue_id = fields.queue_id
             if (
-                place is None
-                or not 0 <= queue_id < place.queues
-                or sys_flag & TRANSACTION_BITS
-                or fields.batch is True
+                entry is None
+                or not 0 <= queue_id < entry.queues
+                or fields.sys_flag & TRANSACTION_BITS
                 or body_at == end
             ):
                 break
+            if fields.batch is True:
+                self._enqueue(connection, pending, position - began)
+                pending, began = [], end
+                if not self._take_batch(connection, opaque, fields, entry, host, memoryview(data)[body_at:end]):
+                    break
+                position = end
+                continue
             text = fields.properties or ""
-            found = place.match(text)
-            if found is not None:
-                unique_key, keys, tags, wait = found.group(*place.groups)
-            elif (properties := self._read(place, text)) is not None:
+            match = entry.match(text)
+            if match is not None:
+                unique_key, keys, tags, wait = match.group(*entry.groups)
+            elif (properties := self._read(entry, text)) is not None:
                 unique_key, keys = properties.get(_UNIQUE_KEY), properties.get(_KEYS)
                 tags, wait = properties.get(_TAGS), properties.get(_WAIT)
                 if not is_plain(unique_key):
@@ -184,51 +99,61 @@ class SendFastPath:
             else:
                 break
             try:
-                encoded = (text + (self._marks if not text or text[-1] == "\x02" else self._end_and_marks)).encode()
+                encoded = (text + (self._added if not text or text[-1] == PAIR_END else self._end_and_added)).encode()
             except UnicodeEncodeError:
                 break
-            if place.is_ordered:
-                ordered.append(len(drafts))
-            drafts.append(
-                Draft(
-                    topic=place.topic,
-                    queue_id=queue_id,
-                    body=data[body_at:end],
-                    properties=encoded,
-                    born_timestamp_ms=fields.born_timestamp,
-                    born_host=host,
-                    flag=fields.flag,
-                    sys_flag=sys_flag | place.sys_flag,
-                    reconsume_times=fields.reconsume_times or 0,
-                    tags_code=place.tags_code if tags == place.tags else place.hashed(tags),
-                    keys=(unique_key, keys)
-                    if keys and unique_key and " " not in keys
-                    else index_keys(unique_key, keys),
-                )
-            )
-            asked.append((opaque, unique_key, wait, queue_id))
+            draft = build_draft(fields, entry, queue_id, data[body_at:end], encoded, host, unique_key, keys, tags)
+            pending.append((opaque, unique_key, wait, queue_id, draft, entry.is_ordered))
             position = end
-        if drafts:
-            self._stage.add(connection, drafts, asked, ordered, position - began)
+        self._enqueue(connection, pending, position - began)
         return position
 
-    def _place(self, topic: str) -> _Place | None:
-        """None for a topic that has not passed its checks yet, and for retries, which may become dead letters."""
-        config = self._checks.passed(topic)
-        if config is None or topic.startswith(RETRY_PREFIX):
-            return None
-        place = _Place(config)
-        self._places[place.topic] = place
-        return place
+    def _enqueue(self, connection: Connection, pending: list[PendingSend], size: int) -> None:
+        if pending:
+            self._coalescer.enqueue(self._sends, None, connection, pending, size)
 
-    def _read(self, place: _Place, text: str) -> dict[str, str] | None:
-        """The properties of a text of another shape; None when the message cannot be stored as it came."""
+    def _read(self, entry: TopicEntry, text: str) -> dict[str, str] | None:
+        """The properties of a text with other names than the last; None when it cannot be stored as it came."""
         try:
-            properties, kept = read_property_text(text)
+            properties, regular = read_property_text(text)
         except MessageRefused:
             return None
-        if not NOT_PLAIN.isdisjoint(properties) or kept.rstrip("\x02") != text.rstrip("\x02"):
+        if not NOT_PLAIN.isdisjoint(properties) or regular.rstrip(PAIR_END) != text.rstrip(PAIR_END):
             return None
-        place.take(self._shapes.of(properties))
-        place.is_ordered = Property.SHARDING_KEY in properties
+        entry.use(self._patterns.of(properties))
+        entry.is_ordered = Property.SHARDING_KEY in properties
         return properties
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+    #
+    # A batch by itself spends most of its time on what is done once for it, so batches that came together are stored
+    # together (sinks.py).
+
+    def _take_batch(
+        self, connection: Connection, opaque: int, fields: Send, entry: TopicEntry, host: bytes, body: memoryview
+    ) -> bool:
+        options = self._options(fields.properties)
+        if options is None:
+            return False
+        batch = PendingBatch(opaque, *options, fields, fields.sys_flag | entry.sys_flag, host, body)
+        kind = BatchKind(entry.topic, uniform_sizes_of(body), len(host))
+        self._coalescer.enqueue(self._batches, kind, connection, [batch], len(body))
+        return True
+
+    def _options(self, text: str | None) -> BatchOptions | None:
+        """Mostly the same as of the last batch. None when the properties cannot be read, or ask for what a batch cannot
+        have."""
+        last_text, options = self._last_options
+        if text == last_text:
+            return options
+        try:
+            properties, _ = read_property_text(text or "")
+            check_no_single(properties)
+        except MessageRefused:
+            return None
+        unique_key = properties.get(_UNIQUE_KEY)
+        if not is_plain(unique_key):
+            return None
+        options = unique_key, means_durable(properties.get(_WAIT))
+        self._last_options = text, options
+        return options

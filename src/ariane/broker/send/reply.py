@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from ariane.broker.groups.members import Clients
-from ariane.broker.send.checks import SendChecks, born_host, queue_of, read_property_text
+from ariane.broker.send.checks import SendChecks, born_host, queue_of
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import InboundMessage, MessageWriter, store_error_response
 from ariane.clock import Clock
@@ -24,7 +24,7 @@ from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
 from ariane.wire.host import decode_host
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.properties import encode_properties
+from ariane.wire.properties import encode_properties, read_property_text
 from ariane.wire.requests.send import PushReply, Send, SendReply, SendReplyV2, SendResponse
 from ariane.wire.sys_flag import SysFlag
 

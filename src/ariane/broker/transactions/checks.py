@@ -167,7 +167,7 @@ class TransactionChecks:
         offset, steps = waiting.next_open(0, end), 0
         while offset is not None:
             await self._service.run(self._transactions.queue.finding(offset))
-            self._transactions.settle()  # an outcome that was told by now is taken: nobody is asked about it
+            self._transactions.flush()  # no check request for an outcome that has arrived
             asked = self._look_at(offset, end) if waiting.is_open(offset) else None
             if asked is not None:
                 await questions.ask(asked)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from ariane.broker.writer import CHECKSUM_PROPERTY, DEFERRING, InboundMessage, keys_of
+from ariane.broker.writer import DEFERRING, InboundMessage, keys_of
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
@@ -25,7 +25,7 @@ from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.store.append.draft import Appended, Draft
 from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.properties import encode_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties
 from ariane.wire.record.read import RecordView, decode, verify
 from ariane.wire.sys_flag import SysFlag
 
@@ -237,7 +237,7 @@ def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: d
 _COMMIT_BITS = int(SysFlag.TRANSACTION_COMMIT)
 _TAGS = Property.TAGS
 
-_REAL = f"{Property.REAL_TOPIC}\x01%b\x02{Property.REAL_QUEUE_ID}\x01%d\x02".encode()
+_REAL = join_properties([(Property.REAL_TOPIC, "%b"), (Property.REAL_QUEUE_ID, "%d")]).encode()
 
 _NOT_FROM_PRODUCERS = DEFERRING | {
     # Only the broker's word counts here: with these a producer could pass its message off as a copy of another's.
@@ -256,8 +256,7 @@ def producers_text(properties: dict[str, str], text: str) -> str:
     """A half message's property text without what its producer may not say: nearly always as it came."""
     if _NOT_FROM_PRODUCERS.isdisjoint(properties):
         return text
-    allowed = [(name, value) for name, value in properties.items() if name not in _NOT_FROM_PRODUCERS]
-    return "".join([f"{name}\x01{value}\x02" for name, value in allowed])
+    return join_properties((name, value) for name, value in properties.items() if name not in _NOT_FROM_PRODUCERS)
 
 
 def half(draft: Draft) -> Draft:

@@ -1,23 +1,28 @@
-"""The outcome of transactions: commit makes the real message, rollback makes nothing, and an op message says so.
+"""Outcomes of transactions (END_TRANSACTION): a commit delivers the message, a rollback does not; both write an op
+message.
 
-The order is the promise. The real message is in the log before the op message is: a broker that dies between the two
-asks the producer again and delivers twice. The other way round it would lose the message.
+The order matters. The delivered message is in the log before the op message is: a broker that dies between the two
+checks with the producer again and delivers twice. The other way round it would lose the message.
 
-    outcomes of one turn ──► append of all real messages ──► append of the op messages of those that are in the log
+    outcomes of one iteration ──► append of all delivered messages ──► append of the op messages of those in the log
 
-Two appends and not one: an append takes what it can, and would take an op message whose real message did not fit.
+Two appends and not one: an append stores what it can, and could store an op message whose delivered message did not
+fit.
 
-An outcome is taken once. Producers tell theirs again when they did not hear the answer, and when a question crosses
-their answer; Apache's broker delivers each time. Here the first outcome is final: what is over stays over.
+An outcome is accepted once. Producers send theirs again when the response was lost, and when a check request crosses
+their outcome; Apache's broker delivers each time. Here the first outcome is final.
+
+Apache's broker does not respond to an outcome of "unknown". Java sends all outcomes one-way and does not care; C++
+clients send them as requests and would wait until they time out. Here each request gets a response.
 """
 
-import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ariane.broker.coalescer import Coalescer, Sink
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real, real_to_defer, reopened
 from ariane.broker.transactions.pending import StoredQueue, half_queue, load_pending
@@ -35,6 +40,7 @@ from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Response
+from ariane.wire.frame import Command
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record.read import RecordView, verify
 from ariane.wire.requests.send import Decision, EndTransaction, ResumeTransactionChecks
@@ -48,7 +54,7 @@ _DECISIONS = {int(decision): decision for decision in Decision}
 
 
 class Outcome(NamedTuple):
-    """An outcome that fits, and is not written yet."""
+    """An outcome that fits its half message, and is not written yet."""
 
     half: HalfRecord
     newest: int
@@ -57,14 +63,14 @@ class Outcome(NamedTuple):
 
 
 Written = tuple[Appended, ...] | StoreError
-"""What was written for an outcome, one record at least; or why it was not taken."""
+"""What was written for an outcome, one record at least; or why it was not accepted."""
 
 
 class Transactions:
     """For the event loop alone; nothing here suspends, so two outcomes of one message cannot meet."""
 
     def __init__(self, store: MessageStore, writer: MessageWriter, offsets: ConsumerOffsets, clock: Clock) -> None:
-        """Reads both queues from the saved progress on: after recovery, before anybody is served."""
+        """Reads both queues from the saved progress on: after recovery, before the first request."""
         self._store = store
         self._writer = writer
         self._clock = clock
@@ -74,63 +80,63 @@ class Transactions:
         self.last_write: Appended | None = None
         """Progress may be saved when this is durable, and not before."""
 
-        self._settle_staged: Callable[[], None] = _nothing_staged
+        self._flush_enqueued: Callable[[], None] = _nothing_enqueued
 
-    def before_others(self, settle_staged: Callable[[], None]) -> None:
-        """What is called before anybody relies on what is open: who stages outcomes keeps that true so."""
-        self._settle_staged = settle_staged
+    def before_others(self, flush: Callable[[], None]) -> None:
+        """`flush` is called before anything relies on which transactions are open."""
+        self._flush_enqueued = flush
 
-    def settle(self) -> None:
-        """Takes the outcomes that were told and wait for the end of the turn."""
-        self._settle_staged()
+    def flush(self) -> None:
+        """Writes the outcomes that are enqueued until the end of this event-loop iteration."""
+        self._flush_enqueued()
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
     def judged(self, request: EndTransaction, record: memoryview | None) -> Outcome | None:
-        """What a producer's outcome asks to be written: nothing for "unknown", and for one that was told before.
+        """What a producer's outcome asks to be written: nothing for "unknown", and for one that was sent before.
 
-        `record` is what stands where the outcome says that its half message is. RequestFailed when it does not fit.
+        `record` is the record at the offset that the outcome names. RequestFailed when it does not fit.
         """
         decision = _decision(request.commit_or_rollback)
         if decision is Decision.UNKNOWN:
             return None
-        half = _asked_for(request, record)
+        half = _half_record_of(request, record)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
             return Outcome(half, newest, decision)
-        self._check_told_before(half.first_offset, decision)
+        self._check_repeated(half.first_offset, decision)
         return None
 
-    def write(self, endings: Sequence[Outcome]) -> list[Written]:
-        """Takes outcomes, each of another transaction; what became of each."""
-        reals = self._deliver(endings)
-        written: list[Written] = [one if isinstance(one, StoreError) else () for one in reals]
-        over = [number for number, one in enumerate(reals) if not isinstance(one, StoreError)]
+    def write(self, outcomes: Sequence[Outcome]) -> list[Written]:
+        """Writes outcomes, each of another transaction; the result of each."""
+        reals = self._deliver(outcomes)
+        written: list[Written] = [result if isinstance(result, StoreError) else () for result in reals]
+        over = [number for number, result in enumerate(reals) if not isinstance(result, StoreError)]
         now_ms = self._clock.now_ms()
         ops = self._writer.append_each(
-            [op_message(endings[number].newest, now_ms, endings[number].half.view.store_host) for number in over]
+            [op_message(outcomes[number].newest, now_ms, outcomes[number].half.view.store_host) for number in over]
         )
         for number, op in zip(over, ops, strict=True):
-            written[number] = self._finish(endings[number], reals[number], op)
+            written[number] = self._finish(outcomes[number], reals[number], op)
         return written
 
-    def _deliver(self, endings: Sequence[Outcome]) -> list[AppendResult | None]:
-        """The real message of each commit; None for a rollback."""
-        outcomes: list[AppendResult | None] = [None] * len(endings)
+    def _deliver(self, outcomes: Sequence[Outcome]) -> list[AppendResult | None]:
+        """Delivers the message of each commit; None for a rollback."""
+        results: list[AppendResult | None] = [None] * len(outcomes)
         drafts: dict[int, Draft] = {}
-        for number, ending in enumerate(endings):
-            if ending.decision is _COMMIT:
+        for number, outcome in enumerate(outcomes):
+            if outcome.decision is _COMMIT:
                 try:
-                    drafts[number] = self._real(ending.half)
+                    drafts[number] = self._real(outcome.half)
                 except StoreError as error:
-                    outcomes[number] = error
+                    results[number] = error
         if drafts:
-            for number, outcome in zip(drafts, self._writer.append_each(list(drafts.values())), strict=True):
-                outcomes[number] = outcome
-        return outcomes
+            for number, result in zip(drafts, self._writer.append_each(list(drafts.values())), strict=True):
+                results[number] = result
+        return results
 
     def _real(self, half: HalfRecord) -> Draft:
-        """A delay that the producer asked for begins now."""
+        """A delay that the producer asked for begins with the commit."""
         try:
             return (
                 real(half)
@@ -140,20 +146,19 @@ class Transactions:
         except RecordError as error:
             raise MessageRefused(str(error)) from None
 
-    def _finish(self, ending: Outcome, real: AppendResult | None, op: AppendResult) -> Written:
-        """Nothing has changed when a rollback's op message is not taken. But a real message must not be made once more,
-        so its transaction counts as over without one; only a crash before the next round of checks would forget that.
-        """
+    def _finish(self, outcome: Outcome, real: AppendResult | None, op: AppendResult) -> Written:
+        """Nothing has changed when a rollback's op message is not stored. But a message must not be delivered twice, so
+        its transaction counts as ended without one; only a crash before the next pass of checks would forget that."""
         if isinstance(op, StoreError):
             if real is None:
                 return op
-            log.warning("committed without an op message", extra={"offset": ending.newest, "reason": str(op)})
+            log.warning("committed without an op message", extra={"offset": outcome.newest, "reason": str(op)})
         else:
-            self.open.op_written(op.queue_offset, [ending.newest])
-        first = ending.half.first_offset
+            self.open.op_written(op.queue_offset, [outcome.newest])
+        first = outcome.half.first_offset
         self.open.ended(first)
-        self._remember(first, ending.decision)
-        writes = tuple([one for one in (real, op) if isinstance(one, Appended)])
+        self._remember(first, outcome.decision)
+        writes = tuple([record for record in (real, op) if isinstance(record, Appended)])
         self.last_write = writes[-1]
         return writes
 
@@ -162,12 +167,12 @@ class Transactions:
         if len(self._remembered) > _REMEMBERED_MAX:
             self._remembered.popitem(last=False)
 
-    def _check_told_before(self, first: int, decision: Decision) -> None:
-        """Success only for what is known to be so: the producer may be told that its commit came too late."""
-        known = self._remembered.get(first)
-        if known is decision:
+    def _check_repeated(self, first: int, decision: Decision) -> None:
+        """Success only for the same decision: otherwise the producer must learn that its commit came too late."""
+        earlier = self._remembered.get(first)
+        if earlier is decision:
             return
-        how = f"it was ended with {known.name}" if known is not None else "it was ended, or given up, some time ago"
+        how = f"it was ended with {earlier.name}" if earlier is not None else "it was ended, or given up, some time ago"
         raise _refused(
             f"half message {first} does not wait for an outcome: {how}. The first outcome is final; one that was given "
             f"up is in {TRANS_CHECK_MAX} and asked about again after RESUME_CHECK_HALF_MESSAGE"
@@ -176,15 +181,15 @@ class Transactions:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def keep(self, message: InboundMessage) -> Appended:
-        """Stores a message of the broker's own topics, whatever delay it asks for once it is delivered."""
+        """Stores a message of the broker's own topics, whatever delay it has once it is delivered."""
         self.last_write = self._writer.append(draft_of(message))
         return self.last_write
 
-    # --- given up and taken back --------------------------------------------------------------------------------------
+    # --- given up and reopened --------------------------------------------------------------------------------------
 
     def resume(self, message: HalfMessage) -> Appended | None:
-        """Opens a given-up message again; None when it still waits and is asked about anyway."""
-        self.settle()
+        """Opens a given-up message again; None when it is still open, and checked anyway."""
+        self.flush()
         fresh = reopened(message)
         first = fresh.properties.get(Property.TRANSACTION_PREPARED_QUEUE_OFFSET)
         if first is not None and self.open.newest(int(first)) is not None:
@@ -196,7 +201,7 @@ class Transactions:
         return appended
 
     def given_up(self, msg_id: str) -> IoSteps[HalfMessage]:
-        """The message, by its offset id. RequestFailed when it is none that can be opened again."""
+        """The message, by its offset id. RequestFailed when it cannot be opened again."""
         try:
             physical = decode_offset_message_id(msg_id).physical_offset
         except RecordError as error:
@@ -210,7 +215,7 @@ class Transactions:
         raise _refused(f"message {msg_id} is not in {TRANS_CHECK_MAX} or {TRANS_HALF} of this broker, or no longer")
 
 
-def _nothing_staged() -> None:
+def _nothing_enqueued() -> None:
     pass
 
 
@@ -221,7 +226,7 @@ def _decision(number: int) -> Decision:
     return decision
 
 
-def _asked_for(request: EndTransaction, record: memoryview | None) -> HalfRecord:
+def _half_record_of(request: EndTransaction, record: memoryview | None) -> HalfRecord:
     half = None if record is None else HalfRecord.of(record)
     if half is None or half.view.physical_offset != request.commit_log_offset:
         raise _refused(
@@ -241,108 +246,77 @@ def _refused(reason: str) -> RequestFailed:
     return RequestFailed(ResponseCode.SYSTEM_ERROR, reason)
 
 
-# --- staged_endings ---
-#
-# Outcomes of one turn of the event loop, of all connections, written together and answered together.
-#
-# As for sends (staged_sends.py): an append costs as much as several messages, so all outcomes of a turn share theirs.
+# --- written together -------------------------------------------------------------------------------------------------
 
-STAGED_BYTES_MAX = 1024 * 1024
-"""Of half messages: with more of them the turn does not wait for its end, which also bounds what is kept here."""
+OUTCOME_BYTES_MAX = 1024 * 1024
+"""Of half messages, which also bounds what is kept here."""
 
 
-class _Staged(NamedTuple):
-    ending: Outcome
+class PendingOutcome(NamedTuple):
+    outcome: Outcome
     request: EndTransaction
     call: Call
 
 
-class OutcomeCoalescer:
-    """For the event loop alone."""
+class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
+    """Outcomes of one event-loop iteration share their two appends, and are written after its sends."""
 
-    def __init__(self, transactions: Transactions, store: MessageStore, writer: MessageWriter) -> None:
+    bytes_max = OUTCOME_BYTES_MAX
+
+    def __init__(self, transactions: Transactions, writer: MessageWriter) -> None:
+        super().__init__(writer)
         self._transactions = transactions
-        self._store = store
-        self._writer = writer
-        self._staged: dict[int, _Staged] = {}  # by the first offset of the transaction
-        self._bytes = 0
-        transactions.before_others(self.settle)
+        self._coalescer = Coalescer(writer, before_others=False)
+        self._enqueued: set[int] = set()  # first offsets of the transactions
+        transactions.before_others(self._coalescer.flush)
 
-    def add(self, request: EndTransaction, call: Call, record: memoryview | None) -> bool:
-        """Whether it is staged; if not, it says nothing new. RequestFailed when it does not fit the half message."""
-        ending = self._transactions.judged(request, record)
-        if ending is not None and ending.half.first_offset in self._staged:
-            self.settle()  # the first one of this turn is final, or was not taken
-            ending = self._transactions.judged(request, record)
-        if ending is None:
+    def enqueue(self, request: EndTransaction, call: Call, record: memoryview | None) -> bool:
+        """Whether there is something to write; RequestFailed when the outcome does not fit the half message."""
+        outcome = self._transactions.judged(request, record)
+        if outcome is not None and outcome.half.first_offset in self._enqueued:
+            self._coalescer.flush()  # the first outcome of this iteration is final, or was not accepted
+            outcome = self._transactions.judged(request, record)
+        if outcome is None:
             return False
-        if not self._staged:
-            asyncio.get_running_loop().call_soon(self.settle)
-        self._staged[ending.half.first_offset] = _Staged(ending, request, call)
-        self._bytes += ending.half.view.size
-        if self._bytes >= STAGED_BYTES_MAX:
-            self.settle()
+        self._enqueued.add(outcome.half.first_offset)
+        pending = PendingOutcome(outcome, request, call)
+        self._coalescer.enqueue(self, None, call.connection, [pending], outcome.half.view.size)
         return True
 
-    def settle(self) -> None:
-        """Writes all that is staged, and answers what need not wait for a sync."""
-        if not self._staged:
-            return
-        staged, self._staged, self._bytes = list(self._staged.values()), {}, 0
-        by_connection: dict[Connection, list[tuple[_Staged, Any]]] = {}
-        for one, written in zip(staged, self._write(staged), strict=True):
-            by_connection.setdefault(one.call.connection, []).append((one, written))
-        for connection, settled in by_connection.items():
-            self._answer(connection, settled)
+    def write(self, key: Any, items: list[PendingOutcome]) -> Sequence[Written]:
+        self._enqueued.clear()
+        results = self._transactions.write([item.outcome for item in items])
+        for item, result in zip(items, results, strict=True):
+            if not isinstance(result, StoreError):
+                is_commit = item.outcome.decision is _COMMIT
+                self.writer.counters.ended(item.outcome.half.real_topic, is_commit=is_commit)
+        return results
 
-    def _write(self, staged: list[_Staged]) -> Sequence[Any]:
-        """What was written for each, or the mistake of ours that kept it from being so."""
-        try:
-            return self._transactions.write([one.ending for one in staged])
-        except Exception as error:  # those who wait are told, as by the dispatcher
-            return [error] * len(staged)
+    def command_of(self, item: PendingOutcome) -> Command:
+        return item.call.command
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    def wants_durable(self, item: PendingOutcome) -> bool:
+        return not item.call.command.is_oneway
 
-    def _answer(self, connection: Connection, settled: list[tuple[_Staged, Any]]) -> None:
-        responses: list[bytes | None] = []
-        waiting: list[tuple[Call, Appended]] = []
-        for (ending, request, call), written in settled:
-            if isinstance(written, Exception):
-                responses.append(self._refused(request, call, written))
-                continue
-            is_commit = ending.decision is Decision.COMMIT
-            self._writer.counters.ended(ending.half.real_topic, is_commit=is_commit)
-            if call.command.is_oneway:
-                continue
-            if self._writer.is_safe(written[-1]):
-                responses.append(encode_result(call.command, Response()))
-            else:
-                waiting.append((call, written[-1]))
-        if responses:
-            connection.write(_joined(responses))
-        if waiting:
-            connection.start_handler(self._answer_when_durable(waiting))
+    def appended(self, result: tuple[Appended, ...]) -> Sequence[Appended]:
+        """The last record: a sync that covers it covers all."""
+        return result[-1:]
 
-    async def _answer_when_durable(self, waiting: list[tuple[Call, Appended]]) -> bytes:
-        """With SYNC_FLUSH only when all of it is durable."""
-        try:
-            code = await self._writer.durable([last for _, last in waiting])
-            response = Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)
-        except StoreError as error:
-            refusal = store_error_response(error, self._store)
-            response = Response(code=refusal.code, remark=refusal.remark)
-        return _joined([encode_result(call.command, response) for call, _ in waiting])
+    def stored(self, stored: Iterable[tuple[PendingOutcome, tuple[Appended, ...]]]) -> bytes:
+        return b"".join([encode_result(item.call.command, Response()) or b"" for item, _ in stored])
 
-    def _refused(self, request: EndTransaction, call: Call, error: Exception) -> bytes | None:
+    def stored_with(self, code: ResponseCode, item: PendingOutcome, result: tuple[Appended, ...]) -> bytes | None:
+        return encode_result(item.call.command, Response(code=code, remark=code.name))
+
+    def failed(self, connection: Connection, item: PendingOutcome, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
-            error = store_error_response(error, self._store)
-            tell_refused(request, call, error.remark)
-        return encode_result(call.command, failure(call.connection, call.command, error))
+            error = store_error_response(error, self.writer.store)
+            log_refused(item.request, item.call, error.remark)
+        return encode_result(item.call.command, failure(connection, item.call.command, error))
 
 
-def tell_refused(request: EndTransaction, call: Call, reason: str) -> None:
-    """Most producers do not look at the answer: the log is where somebody will."""
+def log_refused(request: EndTransaction, call: Call, reason: str) -> None:
+    """Most producers do not look at the response, so the reason is logged."""
     log.warning(
         "outcome of a transaction not taken",
         extra={
@@ -356,18 +330,7 @@ def tell_refused(request: EndTransaction, call: Call, reason: str) -> None:
     )
 
 
-def _joined(responses: Sequence[bytes | None]) -> bytes:
-    """Without those that nobody wants."""
-    return b"".join(filter(None, responses))
-
-
-# --- transactions ---
-#
-# Outcomes of transactions, and the administrator's wish to ask about one again.
-#
-# Apache's broker does not answer an outcome of "unknown". Java sends all outcomes one-way and does not care; C++
-# clients send them as requests and would wait until they time out. Here each is answered; what is one-way gets no
-# answer anyway.
+# --- handlers ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -375,10 +338,10 @@ class TransactionHandlers:
     transactions: Transactions
     store: MessageStore
     writer: MessageWriter
-    _stage: OutcomeCoalescer = field(init=False)
+    _outcomes: OutcomeSink = field(init=False)
 
     def __post_init__(self) -> None:
-        self._stage = OutcomeCoalescer(self.transactions, self.store, self.writer)
+        self._outcomes = OutcomeSink(self.transactions, self.writer)
 
     @handles(EndTransaction)
     def end(self, request: EndTransaction, call: Call) -> Response | Deferred | Awaitable[Response | Deferred]:
@@ -386,15 +349,15 @@ class TransactionHandlers:
         return self._end_old(request, call) if record is None else self._end(request, call, record)
 
     async def _end_old(self, request: EndTransaction, call: Call) -> Response | Deferred:
-        """The producer took its time, or answers a question: a thread fetches the half message if need be."""
+        """The producer took its time, or answers a check request: a thread fetches the half message if need be."""
         record = await run_in_executor(self.transactions.queue.finding(request.tran_state_table_offset))
         return self._end(request, call, record)
 
     def _end(self, request: EndTransaction, call: Call, record: memoryview | None) -> Response | Deferred:
         try:
-            return DEFERRED if self._stage.add(request, call, record) else Response()
-        except RequestFailed as refused:
-            tell_refused(request, call, refused.remark)
+            return DEFERRED if self._outcomes.enqueue(request, call, record) else Response()
+        except RequestFailed as error:
+            log_refused(request, call, error.remark)
             raise
 
     @handles(ResumeTransactionChecks)

@@ -1,15 +1,21 @@
-"""PropertyPatternCache of property texts: what matches reads as the general way reads it."""
+"""Property patterns: a text that matches reads as `read_property_text` reads it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.send.checks import read_property_text
-from ariane.broker.send.fast_path import NO_SHAPE, SEEN_BEFORE, VALUES, PropertyPatternCache, property_pattern_of
 from ariane.broker.send.responses import is_plain
 from ariane.errors import MessageRefused
+from ariane.wire.properties import (
+    NO_PATTERN,
+    PATTERN_VALUES,
+    SEEN_BEFORE,
+    PropertyPatternCache,
+    property_pattern_of,
+    read_property_text,
+)
 
 plain = st.text("abc(.*[é ", min_size=1, max_size=4)
-names = st.lists(plain | st.sampled_from([*VALUES, "__SHARDINGKEY"]), unique=True, max_size=6).map(tuple)
+names = st.lists(plain | st.sampled_from([*PATTERN_VALUES, "__SHARDINGKEY"]), unique=True, max_size=6).map(tuple)
 any_text = st.text("ab\x01\x02é", max_size=20)
 
 
@@ -23,11 +29,11 @@ def test_the_four_values_are_found_whatever_stands_around_them(
 ) -> None:
     pairs = [(name, data.draw(st.text("aZ9", min_size=1) if name == "UNIQ_KEY" else plain)) for name in names]
     text = text_of(pairs)
-    shape = property_pattern_of(names)
-    match = shape.match(text[:-1] if is_open and text else text)
+    pattern = property_pattern_of(names)
+    match = pattern.match(text[:-1] if is_open and text else text)
     assert match is not None
-    assert match.group(*shape.groups) == tuple(dict(pairs).get(name) for name in VALUES)
-    assert shape.is_ordered == ("__SHARDINGKEY" in names)
+    assert match.group(*pattern.groups) == tuple(dict(pairs).get(name) for name in PATTERN_VALUES)
+    assert pattern.is_ordered == ("__SHARDINGKEY" in names)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "TAGS"]), unique=True, max_size=3).map(tuple), any_text)
@@ -40,7 +46,7 @@ def test_what_matches_is_a_regular_text_with_these_names(names: tuple[str, ...],
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.text("a\x01\x02", max_size=3)), max_size=3))
-def test_what_the_general_way_refuses_or_mends_does_not_match(pairs: list[tuple[str, str]]) -> None:
+def test_a_text_that_is_refused_or_repaired_does_not_match(pairs: list[tuple[str, str]]) -> None:
     text = text_of(pairs)
     try:
         properties, kept = read_property_text(text)
@@ -56,26 +62,26 @@ def test_a_unique_key_matches_if_an_answer_can_repeat_it_as_it_is(key: str) -> N
 
 
 def test_names_get_a_shape_when_they_have_come_often_enough() -> None:
-    shapes = PropertyPatternCache()
+    patterns = PropertyPatternCache()
     for _ in range(SEEN_BEFORE - 1):
-        assert shapes.of(["KEYS"]) is NO_SHAPE
-    shape = shapes.of(["KEYS"])
-    assert shape is not NO_SHAPE
-    assert shapes.of(["KEYS"]) is shape
+        assert patterns.of(["KEYS"]) is NO_PATTERN
+    pattern = patterns.of(["KEYS"])
+    assert pattern is not NO_PATTERN
+    assert patterns.of(["KEYS"]) is pattern
 
 
 def test_names_that_are_made_up_do_not_fill_the_memory() -> None:
-    shapes = PropertyPatternCache()
+    patterns = PropertyPatternCache()
     for number in range(10_000):
-        shapes.of([f"name-{number}"])
-    assert len(shapes._seen) < 1_000
+        patterns.of([f"name-{number}"])
+    assert len(patterns._seen) < 1_000
 
 
 def test_too_many_names_get_no_shape() -> None:
-    shapes = PropertyPatternCache()
-    assert all(shapes.of(map(str, range(100))) is NO_SHAPE for _ in range(2 * SEEN_BEFORE))
+    patterns = PropertyPatternCache()
+    assert all(patterns.of(map(str, range(100))) is NO_PATTERN for _ in range(2 * SEEN_BEFORE))
 
 
 def test_no_shape_matches_nothing() -> None:
-    assert NO_SHAPE.match("") is None
-    assert NO_SHAPE.match("KEYS\x01a\x02") is None
+    assert NO_PATTERN.match("") is None
+    assert NO_PATTERN.match("KEYS\x01a\x02") is None

@@ -1,0 +1,184 @@
+"""Group commit on the event loop: writes of one loop iteration, of all connections, appended and answered together.
+
+    chunk of connection 1 ─┐                                                     ┌─► one write to connection 1
+    chunk of connection 2 ─┼─► enqueue ──(the iteration ends)──► flush: append ──┼─► one write to connection 2
+    chunk of connection 3 ─┘                                                     └─► one write to connection 3
+
+An append costs as much as several messages, and so does a write to a socket. Clients with many messages in flight send
+dozens at once, so both are shared: 16 connections with 16 messages each pay for one append and 16 writes, and a message
+takes two thirds of what it takes with an append for each connection. With SYNC_FLUSH all messages of a connection wait
+for one sync in one task.
+
+What is written and what the response says depends on the kind of request, and is the job of a `Sink`: single sends and
+batches (send/sinks.py), outcomes of transactions (transactions/outcomes.py). Neighbours of one sink and one key form a
+group, which is one append; groups are written in the order of arrival.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ariane.broker.writer import MessageWriter, store_error_response
+from ariane.errors import StoreError
+from ariane.rpc.failures import failure
+from ariane.rpc.handlers import encode_result
+from ariane.store.append.draft import Appended
+from ariane.transport.connection import Connection
+from ariane.wire.codes import ResponseCode
+from ariane.wire.frame import Command
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Sink(ABC, Generic[Item, Result]):
+    """Writes the items of a group, and answers each."""
+
+    bytes_max: int
+    """With more bytes enqueued, the iteration does not wait for its end: larger appends are not cheaper."""
+
+    def __init__(self, writer: MessageWriter) -> None:
+        self.writer = writer
+
+    @abstractmethod
+    def write(self, key: Any, items: list[Item]) -> Sequence[Result | Exception]:
+        """Stores the items; one result or error for each. What it raises is the error of all."""
+
+    @abstractmethod
+    def command_of(self, item: Item) -> Command:
+        """The request, as far as a response depends on it."""
+
+    @abstractmethod
+    def wants_durable(self, item: Item) -> bool:
+        """Whether the response waits for a sync where the settings ask for one."""
+
+    @abstractmethod
+    def appended(self, result: Result) -> Sequence[Appended]:
+        """What a sync must cover; at least one record."""
+
+    @abstractmethod
+    def stored(self, stored: Iterable[tuple[Item, Result]]) -> bytes:
+        """The responses to what is stored; nothing for one-way requests."""
+
+    @abstractmethod
+    def stored_with(self, code: ResponseCode, item: Item, result: Result) -> bytes | None:
+        """The response to what is stored, but not synced in time."""
+
+    def failed(self, connection: Connection, item: Item, error: Exception) -> bytes | None:
+        """The response to what is not stored."""
+        if isinstance(error, StoreError):
+            error = store_error_response(error, self.writer.store)
+            self.writer.counters.rejected(error)
+        command = self.command_of(item)
+        return encode_result(command, failure(connection, command, error))
+
+
+class _Group:
+    """Items that are written by one append."""
+
+    __slots__ = ("items", "key", "senders", "sink")
+
+    def __init__(self, sink: Sink[Any, Any], key: Hashable) -> None:
+        self.sink = sink
+        self.key = key
+        self.items: list[Any] = []
+        self.senders: list[tuple[Connection, int]] = []
+        """Each connection with how many of the items are its own, in their order."""
+
+    def write(self) -> Sequence[Any]:
+        try:
+            return self.sink.write(self.key, self.items)
+        except Exception as error:  # senders get it as a response, as from the dispatcher
+            return [error] * len(self.items)
+
+
+class Coalescer:
+    """For the event loop alone."""
+
+    def __init__(self, writer: MessageWriter, *, before_others: bool = True) -> None:
+        """`before_others`: whatever else goes to the log waits for what is enqueued here, so the log keeps the order of
+        arrival."""
+        self._writer = writer
+        self._before_others = before_others
+        self._groups: list[_Group] = []
+        self._bytes = 0
+
+    def enqueue(
+        self, sink: Sink[Item, Any], key: Hashable, connection: Connection, items: list[Item], size: int
+    ) -> None:
+        """Items of one connection, in its order, of `size` bytes together. Batches of one key share an append."""
+        groups = self._groups
+        if not groups:
+            if self._before_others:
+                self._writer.flush_first(self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
+            group = _Group(sink, key)
+            groups.append(group)
+        else:
+            group = groups[-1]
+            if group.sink is not sink or group.key != key:
+                group = _Group(sink, key)
+                groups.append(group)
+        group.items += items
+        group.senders.append((connection, len(items)))
+        self._bytes += size
+        if self._bytes >= sink.bytes_max:
+            self.flush()
+
+    def flush(self) -> None:
+        """Stores all that is enqueued, and answers what need not wait for a sync. Does nothing when nothing is."""
+        if not self._groups:
+            return
+        groups, self._groups, self._bytes = self._groups, [], 0
+        responses: dict[Connection, list[bytes]] = {}
+        for group in groups:
+            results = group.write()
+            # One look at all of them: a check for each message and whether it must wait would take 0.2 us a message.
+            are_done = not self._writer.is_sync and not any(
+                issubclass(kind, Exception) for kind in set(map(type, results))
+            )
+            first = 0
+            for connection, count in group.senders:
+                last = first + count
+                pairs = zip(group.items[first:last], results[first:last], strict=True)
+                data = group.sink.stored(pairs) if are_done else self._respond(group.sink, connection, pairs)
+                responses.setdefault(connection, []).append(data)
+                first = last
+        for connection, parts in responses.items():
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            if data:
+                connection.write(data)
+
+    def _respond(self, sink: Sink[Any, Any], connection: Connection, pairs: Iterable[tuple[Any, Any]]) -> bytes:
+        """The responses that need not wait; those that wait for a sync do so in one task."""
+        errors: list[bytes | None] = []
+        stored: list[tuple[Any, Any]] = []
+        waiting: list[tuple[Any, Any]] = []
+        for item, result in pairs:
+            if isinstance(result, Exception):
+                errors.append(sink.failed(connection, item, result))
+            elif sink.wants_durable(item) and not self._writer.is_safe(sink.appended(result)[-1]):
+                waiting.append((item, result))
+            else:
+                stored.append((item, result))
+        if waiting:
+            connection.start_handler(self._respond_when_durable(sink, connection, waiting))
+        return _joined(errors) + sink.stored(stored)
+
+    async def _respond_when_durable(
+        self, sink: Sink[Any, Any], connection: Connection, waiting: list[tuple[Any, Any]]
+    ) -> bytes:
+        appended = [record for _, result in waiting for record in sink.appended(result)]
+        try:
+            code = await self._writer.durable(appended)
+        except StoreError as error:
+            return _joined(sink.failed(connection, item, error) for item, _ in waiting)
+        if code is ResponseCode.SUCCESS:
+            return sink.stored(waiting)
+        return _joined(sink.stored_with(code, item, result) for item, result in waiting)
+
+
+def _joined(responses: Iterable[bytes | None]) -> bytes:
+    """Without those of one-way requests."""
+    return b"".join(filter(None, responses))
