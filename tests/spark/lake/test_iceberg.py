@@ -257,9 +257,9 @@ def test_a_table_of_a_later_format_is_refused(lake: Lake, monkeypatch: pytest.Mo
     ("options", "fault"),
     [
         ({}, "no table is given: add the option table"),
-        ({"table": "orders"}, "table orders is no name with a namespace"),
-        ({"table": "lake..orders"}, "is no name with a namespace"),
-        ({"path": "/data/lake/orders"}, "is a place: give namespace and name"),
+        ({"table": "orders"}, "table orders has no namespace"),
+        ({"table": "lake..orders"}, "has no namespace"),
+        ({"path": "/data/lake/orders"}, "is a path: give namespace and name"),
         ({"table": "lake.orders", "txnVersion": "1"}, "belong together"),
         ({"table": "lake.orders", "compression": "rar"}, "option compression is 'rar'"),
         ({"tabel": "lake.orders"}, "option tabel is unknown: did you mean table"),

@@ -1,7 +1,7 @@
 """Options of a data source, declared once as a dataclass: names, types, ranges and docs, as for all settings.
 
-Spark hands options over as texts whose names have lost their case. An unknown one is an error that names the nearest:
-a misspelt `startingOffset` that reads a topic from its end would be noticed much later.
+Spark passes options as texts, with names in lower case. An unknown option is an error that suggests the nearest name: a
+misspelt `startingOffset`, if it were ignored, would read a topic from its end and be noticed much later.
 """
 
 import difflib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 O = TypeVar("O", bound="DataclassInstance")  # noqa: E741
 
-# Spark's own, which it hands to every source and sink.
+# Options of Spark itself, which it passes to every source and sink.
 _SPARKS_OWN = frozenset({"checkpointlocation", "outputmode", "queryname"})
 _BREAKS = re.compile(r"[\r\n\t]+")
 
@@ -27,8 +27,8 @@ def read_options(
 ) -> O:
     """`options` as a `kind`; SettingsError for an unknown name or a bad value.
 
-    Names in `other` are passed over, and so are those of a `family`, such as all that begin with `catalog.`: another
-    library declares them, and `family_members` has them.
+    Names in `other` are ignored, and so are those of a `family`, such as `catalog.`: another library
+    declares them, and `family_members` returns them.
     """
     by_name = {key.name.lower(): declared for declared in describe(kind) for key in declared.keys}
     values: dict[str, object] = {}
@@ -46,13 +46,13 @@ def read_options(
 
 
 def family_members(options: Mapping[str, str], family: str) -> dict[str, str]:
-    """The options of a family, by their names in it. Any of them may be a secret."""
+    """The options of a family, without its prefix. Any of them may be a secret."""
     lowered = {name.lower(): str(text).strip() for name, text in options.items()}
     return {name.removeprefix(family): text for name, text in lowered.items() if name.startswith(family)}
 
 
 def option_names(kind: "type[DataclassInstance]") -> list[str]:
-    """As users write them; the other names that are accepted are left out."""
+    """The names as users write them, without the aliases."""
     return [declared.keys[0].name for declared in describe(kind)]
 
 

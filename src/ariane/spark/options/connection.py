@@ -1,4 +1,4 @@
-"""Options that reading and writing share: how the cluster is reached. The same words as Apache's clients use."""
+"""Options for the connection to a cluster, shared by reads and writes. The names are those of Apache's clients."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,11 @@ class ConnectionOptions:
         key=("nameServer", "namesrvAddr"),
         doc="Nameservers as HOST:PORT, several separated by semicolons.",
     )
-    access_key: str | None = setting(None, key="accessKey", doc="Whose name requests are signed with.")
-    secret_key: Secret | None = setting(None, key="secretKey", doc="What requests are signed with.")
-    security_token: Secret | None = setting(None, key="securityToken", doc="A temporary token, where one is in use.")
+    access_key: str | None = setting(None, key="accessKey", doc="The account that signs requests.")
+    secret_key: Secret | None = setting(None, key="secretKey", doc="The key that signs requests.")
+    security_token: Secret | None = setting(None, key="securityToken", doc="A temporary token, if the account has one.")
     tls_enable: bool = setting(
-        False, key=("useTLS", "tls.enable"), doc="Whether every connection to nameservers and brokers is TLS."
+        False, key=("useTLS", "tls.enable"), doc="Whether all connections to nameservers and brokers use TLS."
     )
     tls_trust: Path | None = setting(
         None, key="tls.client.trustCertPath", doc="PEM file that servers are verified against, on every executor."
@@ -31,8 +31,8 @@ class ConnectionOptions:
         key="brokerWaitSeconds",
         minimum=0,
         maximum=3600,
-        doc="How long a task looks for a broker that does not answer, before it fails and Spark starts it anew. Longer "
-        "than a broker takes to come back.",
+        doc="How long a task retries when a broker does not respond, before it fails and Spark starts it again. Longer "
+        "than a broker takes to restart.",
     )
 
     def client_settings(self) -> ClientSettings:

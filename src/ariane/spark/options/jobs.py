@@ -37,13 +37,15 @@ class ArchiveOptions(ConnectionOptions):
         key="brokerName",
         doc="storePath: what the column brokerName says. Progress is kept under it, so that the store may be moved.",
     )
-    live: bool | None = setting(None, key="storeIsLive", doc="storePath: whether a broker writes there. Found out.")
-    compression: Compression = setting(Compression.ZSTD, key="compression", doc="How pages are packed.")
+    live: bool | None = setting(
+        None, key="storeIsLive", doc="storePath: whether a broker writes there. Default: by its lock."
+    )
+    compression: Compression = setting(Compression.ZSTD, key="compression", doc="Of the Parquet files.")
     bytes_per_file: int = setting(
         256 * 1024 * 1024,
         key="maxBytesPerFile",
         minimum=1024 * 1024,
-        doc="Messages of so many bytes, about, make one task and for each topic and day one file.",
+        doc="About how many bytes of messages one task archives, and puts into one file for each topic and day.",
     )
     fail_on_data_loss: bool = setting(
         True, key="failOnDataLoss", doc="Whether messages that are gone, or damaged, stop the job."
@@ -56,8 +58,8 @@ class ArchiveOptions(ConnectionOptions):
             raise SettingsError("give topic, topicPattern or storePath: what to archive")
 
     def reading(self, starting: str = "") -> ReadOptions:
-        """The same as options of a read, from these offsets on."""
-        connection = {one.name: getattr(self, one.name) for one in fields(ConnectionOptions)}
+        """The same as options of a read, from these offsets."""
+        connection = {option.name: getattr(self, option.name) for option in fields(ConnectionOptions)}
         return ReadOptions(
             **connection,
             topic=self.topic,
@@ -88,13 +90,13 @@ class RebuildOptions:
         doc="Whether the old ones are removed; else they are kept as consumequeue.old, index.old.",
     )
     delay_levels: str | None = setting(
-        None, key="messageDelayLevel", doc="The broker's own, when it is not Apache's default."
+        None, key="messageDelayLevel", doc="The setting of the broker, if it is not Apache's default."
     )
     index_slots: int | None = setting(
-        None, key="maxHashSlotNum", minimum=1, doc="Of the index, when its files are too damaged to tell."
+        None, key="maxHashSlotNum", minimum=1, doc="Of the index, if its files are too damaged to infer it."
     )
     bytes_per_task: int = setting(
-        64 * 1024 * 1024, key="maxBytesPerPartition", minimum=4096, doc="Of the log, that one task reads."
+        64 * 1024 * 1024, key="maxBytesPerPartition", minimum=4096, doc="How much of the log one task reads."
     )
 
     def __post_init__(self) -> None:
@@ -109,13 +111,13 @@ MAX = "max"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions(ConnectionOptions):
-    # --- from where
+    # --- source
     topic: str = setting("", key="topic", doc="The topic whose messages are sent again.")
     archive_path: str | None = setting(
-        None, key="archivePath", doc="Take them from this archive. Without: from the brokers."
+        None, key="archivePath", doc="Read them from this archive. Default: from the brokers."
     )
     source_nameservers: str | None = setting(
-        None, key="sourceNameServer", doc="The cluster that they are read from, when it is another one."
+        None, key="sourceNameServer", doc="The cluster to read from, if it is another one."
     )
     starting_timestamp: str | None = setting(
         None, key="startingTimestamp", doc="Messages stored at this time or later: ms since 1970, or ISO 8601."
@@ -128,37 +130,37 @@ class ReplayOptions(ConnectionOptions):
     fail_on_data_loss: bool = setting(
         True, key="failOnDataLoss", doc="Whether messages that are gone, or damaged, stop the job."
     )
-    # --- to where
+    # --- target
     to_topic: str = setting("", key="toTopic", doc="The topic that they are sent to, which must exist.")
     allow_same_topic: bool = setting(
         False, key="allowSameTopic", doc="Whether messages may be sent to the topic that they came from."
     )
-    group: str = setting("ariane-replay", key="producerGroup", doc="The producer group brokers are told.")
-    # --- how
+    group: str = setting("ariane-replay", key="producerGroup", doc="The producer group.")
+    # --- pace and progress
     speed: str = setting(
-        MAX, key="speed", doc="1.0: with the pauses there were between them; 10: ten times as fast; max: without."
+        MAX, key="speed", doc="1.0: with the original pauses; 10: ten times as fast; max: without pauses."
     )
     progress_path: str | None = setting(
         None,
         key="progressPath",
-        doc="A directory that every executor and the driver see, where progress is kept: run it again to go on.",
+        doc="A directory for the progress, which every executor and the driver see: run the job again to continue.",
     )
 
     def __post_init__(self) -> None:
         if not self.topic or not self.to_topic:
-            raise SettingsError("the job replay needs the options topic and toTopic: from where, and to where")
+            raise SettingsError("the job replay needs the options topic and toTopic: the source and the target")
         is_same = self.source_nameservers in (None, self.nameservers) and self.topic == self.to_topic
         if is_same and not self.allow_same_topic:
             raise SettingsError(
                 f"topic {self.topic} would be replayed into itself, and every consumer would see its messages twice: "
-                "give another toTopic, or say allowSameTopic=true"
+                "give another toTopic, or set allowSameTopic=true"
             )
         self.pace  # noqa: B018
         self.reading()
 
     @property
     def pace(self) -> float | None:
-        """How many times as fast as it was; None for as fast as it goes."""
+        """The speed as a multiple of the original; None for as fast as possible."""
         if self.speed.strip().lower() == MAX:
             return None
         try:
@@ -170,7 +172,7 @@ class ReplayOptions(ConnectionOptions):
         return pace
 
     def _connection(self) -> dict[str, object]:
-        return {one.name: getattr(self, one.name) for one in fields(ConnectionOptions)}
+        return {option.name: getattr(self, option.name) for option in fields(ConnectionOptions)}
 
     def reading(self) -> ReadOptions:
         read = ReadOptions(
@@ -192,7 +194,7 @@ class ReplayOptions(ConnectionOptions):
         return WriteOptions(**self._connection(), topic=self.to_topic, group=self.group)  # type: ignore[arg-type]
 
     def identity(self) -> dict[str, str | None]:
-        """What makes two runs the same replay: all that says which messages go where."""
+        """Two runs with the same values are the same replay: all options that select messages and their target."""
         names = (
             "topic", "archive_path", "source_nameservers", "starting_timestamp", "ending_timestamp", "starting",
             "ending", "tags", "keys", "to_topic",

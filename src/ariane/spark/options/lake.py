@@ -1,4 +1,4 @@
-"""Options of the sinks to Delta and Iceberg tables, and the name by which a table knows a batch."""
+"""Options of the sinks to Delta and Iceberg tables, and the identity of a batch in a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ariane.spark.options.base import family_members, read_options
 
 @dataclass(frozen=True)
 class Batch:
-    """Whose it is, and its number, which grows."""
+    """The application that writes it, and its number, which grows with each batch."""
 
     app_id: str
     version: int
@@ -23,7 +23,7 @@ class LakeOptions:
     app_id: str | None = setting(
         None,
         key="txnAppId",
-        doc="Batch: whose write this is. With txnVersion, a write that is repeated changes nothing. Streams have their "
+        doc="Batch: the application that writes. With txnVersion, a repeated write changes nothing. Streams have their "
         "own, from their checkpoint.",
     )
     app_version: int | None = setting(
@@ -38,7 +38,7 @@ class LakeOptions:
 
     @property
     def batch(self) -> Batch | None:
-        """Of a batch write, when it has a name."""
+        """Of a batch write with txnAppId and txnVersion."""
         return None if self.app_id is None or self.app_version is None else Batch(self.app_id, self.app_version)
 
 
@@ -60,23 +60,25 @@ class DeltaOptions(LakeOptions):
 
     @property
     def root(self) -> Path:
-        assert self.path is not None, "checked when it was made"
+        assert self.path is not None, "checked in __post_init__"
         return Path(self.path).absolute()
 
 
 _CATALOG = "catalog."
-"""How options begin that pyiceberg declares: properties of its catalogs, and those of whoever reaches their files."""
+"""The prefix of options that pyiceberg declares: properties of catalogs and of their file IO."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergOptions(LakeOptions):
     table: str | None = setting(
-        None, key=("table", "path"), doc="Its namespace and its name: lake.orders. Both are made when they are missing."
+        None,
+        key=("table", "path"),
+        doc="Namespace and name of the table: lake.orders. Both are created if they are missing.",
     )
     catalog: str = setting(
         "default",
         key="catalog",
-        doc="The catalog's name, under which pyiceberg's own configuration may say more. `catalog.uri`, "
+        doc="The catalog's name, under which pyiceberg's own configuration may have more properties. `catalog.uri`, "
         "`catalog.warehouse`, `catalog.type` and all other properties of catalogs are options, too.",
     )
 
@@ -86,15 +88,15 @@ class IcebergOptions(LakeOptions):
             raise SettingsError("no table is given: add the option table, or .save(table), or .start(table)")
         if "/" in self.table:
             raise SettingsError(
-                f"table {self.table[:200]} is a place: give namespace and name, such as lake.orders; the option "
+                f"table {self.table[:200]} is a path: give namespace and name, such as lake.orders; the option "
                 "catalog.warehouse says where tables are"
             )
         if "." not in self.table or not all(self.table.split(".")):
-            raise SettingsError(f"table {self.table[:200]} is no name with a namespace: such as lake.orders expected")
+            raise SettingsError(f"table {self.table[:200]} has no namespace: a name such as lake.orders expected")
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        assert self.table is not None, "checked when it was made"
+        assert self.table is not None, "checked in __post_init__"
         return tuple(self.table.split("."))
 
 
@@ -103,5 +105,5 @@ def read_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
 
 
 def catalog_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Under the names that pyiceberg has for them. Passwords and tokens are among them."""
+    """By pyiceberg's names. Passwords and tokens may be among them."""
     return family_members(options, _CATALOG)

@@ -1,4 +1,4 @@
-"""What `spark.read` and `spark.readStream` can be told. Names after an option's first are Apache's or Kafka's."""
+"""Options of `spark.read` and `spark.readStream`. The first name of an option is ours, the aliases are Apache's or Kafka's."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class BodyFormat(StrEnum):
 
 
 class BadBodies(StrEnum):
-    """What becomes of bodies that do not fit; Spark's words."""
+    """How bodies that do not fit the schema are handled, by Spark's names."""
 
     KEEP = "PERMISSIVE"
     DROP = "DROPMALFORMED"
@@ -35,7 +35,7 @@ class BadBodies(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(ConnectionOptions):
-    # --- what
+    # --- source
     topic: str | None = setting(None, key=("topic", "topics", "subscribe"), doc="One topic, or several with commas.")
     topic_pattern: str | None = setting(
         None, key=("topicPattern", "subscribePattern"), doc="A regular expression that whole topic names must match."
@@ -56,71 +56,81 @@ class ReadOptions(ConnectionOptions):
     live: bool | None = setting(
         None,
         key="storeIsLive",
-        doc="store: whether a broker is writing there. Then what it noted as indexed is read. Found out by its lock.",
+        doc="store: whether a broker writes there. Then the log is read as far as it is indexed. Default: by its lock.",
     )
     broker_name: str | None = setting(
-        None, key="brokerName", doc="store: what the column brokerName says, which no file of a store does."
+        None, key="brokerName", doc="store: the value of the column brokerName, which is not in the store."
     )
-    # --- from where to where
-    starting: str = setting("", key="startingOffsets", doc="earliest, latest or JSON. Batch: earliest; stream: latest.")
-    ending: str = setting("latest", key="endingOffsets", doc="Batch only: latest, or JSON with the first not to read.")
+    # --- start and end
+    starting: str = setting(
+        "", key="startingOffsets", doc="earliest, latest or JSON. Default: earliest for batch, latest for streams."
+    )
+    ending: str = setting(
+        "latest", key="endingOffsets", doc="Batch only: latest, or JSON with the first offset not to read."
+    )
     starting_timestamp: str | None = setting(
         None, key="startingTimestamp", doc="Messages stored at this time or later: ms since 1970, or ISO 8601."
     )
     ending_timestamp: str | None = setting(None, key="endingTimestamp", doc="Messages stored before this time.")
     as_of: str | None = setting(
-        None, key="asOfTimestamp", doc="The topic as it was at this time: up to it, and including it."
+        None, key="asOfTimestamp", doc="The topic as it was at this time: messages up to and including it."
     )
-    # --- which
+    # --- filters
     tags: str | None = setting(None, key=("tags", "subExpression"), doc="Tags, as in a subscription: A || B.")
-    sql_filter: str | None = setting(None, key="sqlFilter", doc="A SQL92 expression over properties, for brokers.")
+    sql_filter: str | None = setting(
+        None, key="sqlFilter", doc="A SQL92 expression over properties, evaluated by brokers."
+    )
     keys: str | None = setting(None, key="keys", doc="Messages with any of these keys, separated by commas.")
-    # --- how the group is seen
+    # --- consumer group
     group: str | None = setting(
         None,
         key=("consumerGroup", "group"),
-        doc="Streams: the group under which progress is shown, and the start of a stream from latest is kept.",
+        doc="Streams: the group whose offsets show the progress, and keep the start of a stream from latest.",
     )
-    # --- how much at a time
+    # --- limits
     offsets_per_trigger: int | None = setting(
-        None, key="maxOffsetsPerTrigger", minimum=1, doc="Most messages in a micro-batch, over all queues."
+        None, key="maxOffsetsPerTrigger", minimum=1, doc="The most messages in a micro-batch, over all queues."
     )
     bytes_per_trigger: int | None = setting(
-        None, key="maxBytesPerTrigger", minimum=1, doc="Most bytes in a micro-batch, by the mean size of messages."
+        None, key="maxBytesPerTrigger", minimum=1, doc="The most bytes in a micro-batch, by the mean size of messages."
     )
     offsets_per_trigger_min: int | None = setting(
         None,
         key="minOffsetsPerTrigger",
         minimum=1,
-        doc="Wait for so many messages, but no longer than maxTriggerDelay.",
+        doc="Wait for this many messages, but no longer than maxTriggerDelay.",
     )
-    trigger_delay: str = setting("15m", key="maxTriggerDelay", doc="A time such as 500ms, 30s, 15m or 1h.")
+    trigger_delay: str = setting("15m", key="maxTriggerDelay", doc="A duration such as 500ms, 30s, 15m or 1h.")
     partitions_min: int | None = setting(
-        None, key="minPartitions", minimum=1, maximum=100_000, doc="At least so many partitions, if there are messages."
+        None,
+        key="minPartitions",
+        minimum=1,
+        maximum=100_000,
+        doc="The least number of partitions, if there are messages.",
     )
     records_per_partition: int | None = setting(
-        None, key="maxRecordsPerPartition", minimum=1, doc="Most messages in one partition."
+        None, key="maxRecordsPerPartition", minimum=1, doc="The most messages in one partition."
     )
     bytes_per_partition: int | None = setting(
         None,
         key="maxBytesPerPartition",
         minimum=1,
-        doc="Most bytes in one partition: by the mean size of messages from brokers, exactly from a store (128 MiB).",
+        doc="The most bytes in one partition: estimated for brokers, exact for a store (128 MiB).",
     )
     pull_count: int = setting(
         256,
         key="pullBatchSize",
         minimum=1,
         maximum=1024,
-        doc="Most messages of one pull. A broker gives 32 unless its maxTransferCountOnMessageInMemory says otherwise.",
+        doc="The most messages of one pull. A broker returns 32 unless maxTransferCountOnMessageInMemory is set.",
     )
     pull_timeout_ms: int = setting(
-        10_000, key="pullTimeout", minimum=100, maximum=600_000, doc="Time for the answer to one pull."
+        10_000, key="pullTimeout", minimum=100, maximum=600_000, doc="Time for the response to one pull, in ms."
     )
     route_refresh_s: float = setting(
         10.0, key="routeRefreshSeconds", minimum=0.05, maximum=3600, doc="Streams: how often new queues are looked for."
     )
-    # --- what comes out
+    # --- rows
     fail_on_data_loss: bool = setting(
         True,
         key="failOnDataLoss",
@@ -144,7 +154,7 @@ class ReadOptions(ConnectionOptions):
     bad_bodies: BadBodies | None = setting(
         None,
         key="mode",
-        doc="json: what becomes of bodies that do not fit. PERMISSIVE: a row with the text in the column below. "
+        doc="json: how bodies that do not fit are handled. PERMISSIVE: a row with the text in the column below. "
         "DROPMALFORMED: no row, and a warning that counts them. FAILFAST: the query stops. Unless given: PERMISSIVE if "
         "the schema has that column, else FAILFAST.",
     )
@@ -156,13 +166,14 @@ class ReadOptions(ConnectionOptions):
     bad_records_path: str | None = setting(
         None,
         key="badRecordsPath",
-        doc="A directory of Parquet files for bodies that do not fit, and for damaged records: where they are, what "
-        "they hold, and why. They are no rows then, and stop nothing.",
+        doc="A directory of Parquet files for bodies that do not fit, and for damaged records: their position, "
+        "their content, and the reason. They do not become rows, and do not stop the query.",
     )
     pushdown: bool = setting(
         False,
         key="pushdown",
-        doc="Whether conditions of the query reach the source. Off: Spark 4.3 lets them leak into later queries.",
+        doc="Whether conditions of the query are pushed to the source. Off, because Spark 4.3 keeps them for later "
+        "queries on the same data frame.",
     )
 
     def __post_init__(self) -> None:
@@ -175,7 +186,9 @@ class ReadOptions(ConnectionOptions):
         if self.mode is ReadMode.ARCHIVE and self.archive_path is None:
             raise SettingsError("readMode=archive needs the option archivePath: the directory of an archive")
         if self.archive_path is not None and (self.store_path is not None or not self.reads_archive):
-            raise SettingsError("archivePath is for readMode=archive: leave it out, or leave out what contradicts it")
+            raise SettingsError(
+                "archivePath is for readMode=archive: leave it out, or leave out the options that contradict it"
+            )
         if self.mode is ReadMode.BROKER and self.store_path is not None:
             raise SettingsError("storePath is for readMode=store or auto: leave it out, or change readMode")
         if self.tags is not None and self.sql_filter is not None:
@@ -189,7 +202,7 @@ class ReadOptions(ConnectionOptions):
         if self.starting and self.starting_timestamp is not None:
             raise SettingsError("startingOffsets and startingTimestamp both say where to start: leave one out")
         if self.bad_bodies is not None and self.bad_records_path is not None:
-            raise SettingsError("mode and badRecordsPath both say what becomes of bad records: leave one out")
+            raise SettingsError("mode and badRecordsPath both say how bad records are handled: leave one out")
         if self.format is not BodyFormat.JSON and (self.infer_schema or self.bad_bodies is not None):
             raise SettingsError("inferSchema and mode are for bodies that are JSON: add format=json, or leave them out")
         self.time_range()
@@ -222,14 +235,14 @@ class ReadOptions(ConnectionOptions):
         return None if "*" in tags else [tag for tag in tags if tag]
 
     def assigned(self) -> Offsets:
-        """The queues of the option `queues`; the numbers mean nothing."""
+        """The queues of the option `queues`; the offsets have no meaning."""
         import json
 
         try:
-            wanted = json.loads(self.queues or "{}")
+            selected = json.loads(self.queues or "{}")
             nested = {
                 topic: {name: dict.fromkeys(map(str, ids), 0) for name, ids in brokers.items()}
-                for topic, brokers in wanted.items()
+                for topic, brokers in selected.items()
             }
         except (ValueError, AttributeError, TypeError):
             raise SettingsError('option queues must look like {"orders": {"broker-a": [0, 1]}}') from None
@@ -245,18 +258,18 @@ class ReadOptions(ConnectionOptions):
         return position
 
     def time_range(self) -> tuple[int | None, int | None]:
-        """Stored from, and before, in ms since 1970."""
+        """The earliest store time, and the first that is too late, in ms since 1970."""
         start = None if self.starting_timestamp is None else to_ms(self.starting_timestamp, "startingTimestamp")
         end = None if self.ending_timestamp is None else to_ms(self.ending_timestamp, "endingTimestamp")
         if self.as_of is not None:
             end = to_ms(self.as_of, "asOfTimestamp") + 1
         if start is not None and end is not None and start > end:
-            raise SettingsError("startingTimestamp lies behind endingTimestamp: exchange them")
+            raise SettingsError("startingTimestamp is after endingTimestamp: exchange them")
         return start, end
 
 
 def to_ms(text: str, option: str) -> int:
-    """A time without a zone is in UTC: the same job means the same everywhere."""
+    """A time without a zone is in UTC, so that a job means the same on every machine."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -273,10 +286,10 @@ _DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def delay_s(text: str) -> float:
-    found = _DELAY.fullmatch(text.strip().lower())
-    if found is None:
+    match = _DELAY.fullmatch(text.strip().lower())
+    if match is None:
         raise SettingsError(f"option maxTriggerDelay is {text[:40]!r}: a time such as 500ms, 30s, 15m or 1h expected")
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 def _words(text: str | None) -> list[str]:

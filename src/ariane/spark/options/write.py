@@ -1,4 +1,4 @@
-"""What `df.write` and `df.writeStream` can be told."""
+"""Options of `df.write` and `df.writeStream`."""
 
 import re
 from dataclasses import dataclass
@@ -19,30 +19,28 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(ConnectionOptions):
-    topic: str | None = setting(
-        None, key="topic", doc="Where rows go that have no topic of their own, in a column `topic`."
-    )
-    group: str = setting("ariane-spark", key=("producerGroup", "group"), doc="The producer group brokers are told.")
+    topic: str | None = setting(None, key="topic", doc="The topic of rows that have none in a column `topic`.")
+    group: str = setting("ariane-spark", key=("producerGroup", "group"), doc="The producer group.")
     delivery: Delivery = setting(
         Delivery.AT_LEAST_ONCE,
         key="delivery",
         doc="at-least-once: a task that Spark repeats sends its messages again, under the same unique keys. "
-        "exactly-once: by transactions and a ledger.",
+        "exactly-once: with transactions and a ledger.",
     )
     batch_count: int = setting(
-        500, key="sendBatchSize", minimum=1, maximum=500, doc="Most messages that travel in one request."
+        500, key="sendBatchSize", minimum=1, maximum=500, doc="The most messages in one request."
     )
     batch_bytes: int = setting(
-        1024 * 1024, key="sendBatchBytes", minimum=1024, maximum=4 * 1024 * 1024, doc="Most bytes in one request."
+        1024 * 1024, key="sendBatchBytes", minimum=1024, maximum=4 * 1024 * 1024, doc="The most bytes in one request."
     )
     send_timeout_ms: int = setting(
-        10_000, key="sendTimeout", minimum=100, maximum=600_000, doc="Time for the answer to one request."
+        10_000, key="sendTimeout", minimum=100, maximum=600_000, doc="Time for the response to one request, in ms."
     )
 
     ledger_topic: str = setting(
         "SPARK_LEDGER",
         key="ledgerTopic",
-        doc="exactly-once: the topic that keeps which micro-batches were written. One queue; made when it is missing.",
+        doc="exactly-once: the topic that records which micro-batches were written. One queue; created if it is missing.",
     )
     transaction_id: str | None = setting(
         None,
@@ -54,8 +52,8 @@ class WriteOptions(ConnectionOptions):
         key="transactionTimeoutSeconds",
         minimum=1,
         maximum=7 * 86_400,
-        doc="exactly-once: how long brokers wait before they ask about a message that is not ended. Longer than a "
-        "micro-batch takes, and than a driver may be away in the middle of one.",
+        doc="exactly-once: how long brokers wait before they check an open transaction. Longer than a micro-batch takes, "
+        "and than a driver may be down in the middle of one.",
     )
 
     def __post_init__(self) -> None:
