@@ -40,7 +40,7 @@ class WriteOptions(ConnectionOptions):
     ledger_topic: str = setting(
         "SPARK_LEDGER",
         key="ledgerTopic",
-        doc="exactly-once: the topic that records which micro-batches were written. One queue; created if it is missing.",
+        doc="exactly-once: the topic that records which micro-batches were written. One queue; created if missing.",
     )
     transaction_id: str | None = setting(
         None,
@@ -52,8 +52,8 @@ class WriteOptions(ConnectionOptions):
         key="transactionTimeoutSeconds",
         minimum=1,
         maximum=7 * 86_400,
-        doc="exactly-once: how long brokers wait before they check an open transaction. Longer than a micro-batch takes, "
-        "and than a driver may be down in the middle of one.",
+        doc="exactly-once: how long brokers wait before they check an open transaction. Longer than a micro-batch "
+        "takes, and than a driver may be down in the middle of one.",
     )
 
     def __post_init__(self) -> None:
