@@ -9,14 +9,14 @@ from pathlib import Path
 from ariane.client.settings import ClientSettings
 from ariane.spark.cluster import Cluster
 from tests.cluster.processes import ServerProcess, properties
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 
 @dataclass
 class BrokerProcesses:
     root: Path
     nameserver: str
-    stage: Stage
+    stage: ClusterFixture
     _loop: asyncio.Runner
     _brokers: dict[str, ServerProcess] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ def broker_processes(root: Path, *names: str) -> Iterator[BrokerProcesses]:
         nameserver = ServerProcess(root / "namesrv.log", "namesrv", "--listen", "127.0.0.1:0")
         loop.run(nameserver.start())
         cluster = Cluster(ClientSettings(nameservers=nameserver.address))
-        stage = Stage(nameserver.address, {}, {}, cluster)
+        stage = ClusterFixture(nameserver.address, {}, {}, cluster)
         servers = BrokerProcesses(root, nameserver.address, stage, loop)
         try:
             for name in names:

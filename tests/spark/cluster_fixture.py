@@ -1,4 +1,4 @@
-"""A cluster beside a Spark session: brokers on an event loop in a thread, used by tests without one."""
+"""A cluster for Spark tests: brokers on an event loop in a thread, so that the tests need no event loop."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ _START_TIMEOUT_S = 30
 
 
 @dataclass
-class Stage:
+class ClusterFixture:
     nameserver: str
     brokers: dict[str, str]
     """Addresses by name."""
@@ -43,7 +43,7 @@ class Stage:
         return topic
 
     def create(self, topic: str, queues: int, brokers: Sequence[str] | None = None) -> None:
-        wanted = sorted(self.brokers) if brokers is None else brokers
+        selected = sorted(self.brokers) if brokers is None else brokers
         request = UpdateTopic(
             topic=topic,
             default_topic="TBW102",
@@ -52,10 +52,10 @@ class Stage:
             perm=6,
             topic_filter_type="SINGLE_TAG",
         )
-        for name in wanted:
+        for name in selected:
             self.cluster.calls.call(self.brokers[name], request)
-        while len(self.known_queues(topic)) < queues * len(wanted):
-            sleep(0.01)  # the nameserver tells nobody
+        while len(self.known_queues(topic)) < queues * len(selected):
+            sleep(0.01)  # the nameserver sends no notification
 
     def known_queues(self, topic: str) -> list[Any]:
         try:
@@ -74,7 +74,7 @@ class Stage:
         born_ms: int | None = None,
     ) -> None:
         """One message after the other, to one queue."""
-        asks = [
+        requests = [
             SendMessageV2(
                 producer_group="tests",
                 topic=topic,
@@ -89,21 +89,21 @@ class Stage:
             )
             for body in bodies
         ]
-        for start in range(0, len(asks), 100):
-            responses = self.cluster.calls.call_all(self.brokers[broker], asks[start : start + 100], 30.0)
+        for start in range(0, len(requests), 100):
+            responses = self.cluster.calls.call_all(self.brokers[broker], requests[start : start + 100], 30.0)
             assert {response.code for response in responses} == {0}, responses[0].remark
 
     def spread(self, topic: str, messages: int, queues: int = 2, **properties: str) -> list[bytes]:
         """Messages over all queues of both brokers, numbered from 0."""
-        places = [(broker, queue) for broker in sorted(self.brokers) for queue in range(queues)]
+        queues_of_all = [(broker, queue) for broker in sorted(self.brokers) for queue in range(queues)]
         bodies = [b"%d" % number for number in range(messages)]
-        for number, (broker, queue) in enumerate(places):
-            mine = bodies[number :: len(places)]
-            self.send(topic, mine, broker=broker, queue_id=queue, properties=properties)
+        for number, (broker, queue) in enumerate(queues_of_all):
+            of_queue = bodies[number :: len(queues_of_all)]
+            self.send(topic, of_queue, broker=broker, queue_id=queue, properties=properties)
         return bodies
 
     def spread_over(self, topic: str, counts: Mapping[int, int]) -> None:
-        """So many messages to each of these queues of broker-a."""
+        """Sends the given number of messages to each of these queues of broker-a."""
         for queue, messages in counts.items():
             self.send(topic, [b"%d" % number for number in range(messages)], queue_id=queue)
 
@@ -126,22 +126,22 @@ class Stage:
 
 @asynccontextmanager
 async def _running(root: Path, brokers: int, **settings: Any) -> AsyncIterator[RunningCluster]:
-    """With `tls` the nameserver speaks it, too."""
+    """With `tls` the nameserver uses it, too."""
     async with AsyncExitStack() as stack:
         tls = settings.get("tls", TlsSettings())
         address = await stack.enter_async_context(nameserver(NameserverSettings(port=0, tls=tls)))
         started = []
         for letter in "abcd"[:brokers]:
             name = f"broker-{letter}"
-            one = running_broker(root / name, [address], **{"name": name, **settings})
-            started.append(await stack.enter_async_context(one))
+            broker = running_broker(root / name, [address], **{"name": name, **settings})
+            started.append(await stack.enter_async_context(broker))
         yield RunningCluster(address, started)
 
 
 @contextmanager
-def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator[Stage]:
+def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator[ClusterFixture]:
     """A real cluster, on real sockets."""
-    started: Future[Stage] = Future()
+    started: Future[ClusterFixture] = Future()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -150,7 +150,7 @@ def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator
             addresses = {one.settings.name: one.address for one in cluster.brokers}
             stores = {one.settings.name: one.settings.store.root for one in cluster.brokers}
             client = Cluster(ClientSettings(nameservers=cluster.nameserver))
-            started.set_result(Stage(cluster.nameserver, addresses, stores, client))
+            started.set_result(ClusterFixture(cluster.nameserver, addresses, stores, client))
             await stop.wait()
 
     def serve() -> None:

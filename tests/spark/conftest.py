@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ariane.spark import session
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFixture]:
     """Two brokers and their nameserver."""
     with cluster_in_thread(tmp_path_factory.mktemp("brokers"), brokers=2) as stage:
         yield stage

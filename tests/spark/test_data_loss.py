@@ -15,7 +15,7 @@ from ariane.spark.offsets import QueueRange
 from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import DeleteExpiredCommitLog
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 from tests.spark.read.test_stream import PATIENCE_S, Rows, available, running, until
 
 _MESSAGES = 500
@@ -39,7 +39,7 @@ def numbers(bodies: list[bytes]) -> list[int]:
     return sorted(int(body) for body in bodies)
 
 
-def checked(stage: Stage, wanted: QueueRange, *, fail: bool) -> list[int]:
+def checked(stage: ClusterFixture, wanted: QueueRange, *, fail: bool) -> list[int]:
     pull = RangePull(stage.cluster, wanted, PullSettings(group="g", fail_on_data_loss=fail))
     return [message.queue_offset for body in pull for message in decode_all(body)]
 
@@ -105,7 +105,7 @@ class Held(Rows):
         assert self.goes_on.wait(PATIENCE_S)
 
 
-def retention_strikes(stage: Stage, queue: MessageQueue) -> int:
+def retention_strikes(stage: ClusterFixture, queue: MessageQueue) -> int:
     """The broker removes its first file, which has become old. Where the queue begins then."""
     os.utime(min((stage.stores[queue.broker_name] / "commitlog").iterdir()), (0, 0))
     while (first := stage.cluster.ends(queue.topic, queue.broker_name)[queue].first) == 0:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.examples.snippets import ADDRESS, blocks
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 FIRST_WORDS = "from ariane.spark import session"
 
@@ -20,7 +20,7 @@ FIRST_WORDS = "from ariane.spark import session"
     ],
 )
 def test_the_first_snippet_of_the_page_prints_what_it_should(
-    page: str, printed: str, spark: SparkSession, stage: Stage, capsys: pytest.CaptureFixture[str]
+    page: str, printed: str, spark: SparkSession, stage: ClusterFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (program,) = [text for text, _ in blocks(page) if text.startswith(FIRST_WORDS)]
     found = re.search(r'"topic", "([a-z]+)"', program)

@@ -15,7 +15,7 @@ import pytest
 
 import ariane
 from tests.spark import spark_job
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.read.test_store import until_noted
 from tests.spark.spark_servers import environment, standalone_cluster
 
@@ -37,7 +37,7 @@ def packed(root: Path) -> Path:
 
 
 @pytest.mark.long
-def test_executors_use_the_environment_that_came_with_the_job(stage: Stage, tmp_path: Path) -> None:
+def test_executors_use_the_environment_that_came_with_the_job(stage: ClusterFixture, tmp_path: Path) -> None:
     topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
     stage.spread_over(topic, {0: 40, 1: 40})
     store = stage.stores["broker-a"]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ariane.model.route import MessageQueue
 from tests.examples.snippets import ADDRESS, ROOT
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 from tests.spark.read.test_store import until_noted
 from tests.spark.read.test_stream import until
 from tests.spark.write.test_sender import everything
@@ -47,7 +47,7 @@ class Desk:
     """Where a reader sits: a cluster with the page's topics, a directory for all paths, and names that blocks share."""
 
     spark: SparkSession
-    stage: Stage
+    stage: ClusterFixture
     root: Path
     names: dict[str, Any] = field(default_factory=dict)
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.read.test_store import until_noted
 from tests.spark.spark_servers import connect_server, run_job
 
 
 @pytest.mark.long
-def test_the_same_program_runs_through_a_connect_server(stage: Stage, tmp_path: Path) -> None:
+def test_the_same_program_runs_through_a_connect_server(stage: ClusterFixture, tmp_path: Path) -> None:
     topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
     stage.spread_over(topic, {0: 60, 1: 60})
     until_noted(stage.stores["broker-a"], topic, 120)

@@ -56,6 +56,6 @@ def test_the_script_leaves_out_the_module_that_the_bundled_java_lacks(tmp_path: 
     assert home is not None
     java = home / "bin" / "java"
     asked = [str(java), "--add-modules=jdk.incubator.vector", "-Dname=two words", "-version"]
-    told = subprocess.run(asked, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
+    process = subprocess.run(asked, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert version_of(java) == 21

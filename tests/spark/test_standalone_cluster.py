@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.jobs.test_archive import visible
 from tests.spark.pipeline_commands import run_to_its_end
 from tests.spark.read.test_store import until_noted
@@ -15,7 +15,7 @@ from tests.spark.write.test_sender import everything
 
 
 @pytest.fixture
-def filled(stage: Stage) -> tuple[str, list[str]]:
+def filled(stage: ClusterFixture) -> tuple[str, list[str]]:
     """A topic of broker-a, and its bodies as the job prints them."""
     topic = stage.topic(queues=4, brokers=["broker-a"], name="job")
     stage.spread_over(topic, dict.fromkeys(range(4), 50))
@@ -25,7 +25,7 @@ def filled(stage: Stage) -> tuple[str, list[str]]:
 
 @pytest.mark.long
 def test_reads_streams_stores_and_sinks_run_on_a_standalone_cluster(
-    stage: Stage, filled: tuple[str, list[str]], tmp_path: Path
+    stage: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     topic, sent = filled
     out = stage.topic(queues=2)
@@ -57,7 +57,7 @@ sinks:
 
 @pytest.mark.long
 def test_pipelines_and_jobs_run_on_a_standalone_cluster(
-    stage: Stage, filled: tuple[str, list[str]], tmp_path: Path
+    stage: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     topic, sent = filled
     out = stage.topic(queues=2)

@@ -65,5 +65,5 @@ def test_a_driver_is_left_alone() -> None:
 def test_a_log_is_planned_and_read_without_pandas(tmp_path: Path) -> None:
     """Half a second of each process that a session's first read starts; pyarrow imports it for what it need not."""
     fill(tmp_path)
-    told = subprocess.run([sys.executable, "-c", _READS, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["150", "False"]
+    process = subprocess.run([sys.executable, "-c", _READS, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["150", "False"]

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from ariane.arrow.schema import COLUMNS
 from ariane.spark.jobs import archive
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 _ALL = ",".join(COLUMNS)
 
@@ -19,7 +19,7 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def archived(spark: SparkSession, stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def archived(spark: SparkSession, stage: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A topic, and the archive that holds it and another."""
     topic, other = stage.topic(queues=2), stage.topic(queues=1)
     for number in range(60):
@@ -32,7 +32,7 @@ def archived(spark: SparkSession, stage: Stage, tmp_path_factory: pytest.TempPat
     stage.send(other, [b"noise"])
     path = str(tmp_path_factory.mktemp("archive"))
     options = {"nameServer": stage.nameserver, "topics": f"{topic},{other}", "archivePath": path}
-    assert archive.run(spark, options, lambda told: None)["rows"] == 62
+    assert archive.run(spark, options, lambda progress: None)["rows"] == 62
     return topic, path
 
 
@@ -47,7 +47,7 @@ def archived(spark: SparkSession, stage: Stage, tmp_path_factory: pytest.TempPat
     ids=str,
 )
 def test_an_archive_gives_the_rows_of_the_broker(
-    spark: SparkSession, stage: Stage, archived: tuple[str, str], options: dict[str, str]
+    spark: SparkSession, stage: ClusterFixture, archived: tuple[str, str], options: dict[str, str]
 ) -> None:
     topic, path = archived
     plain = options if {"columns", "includeProperties"} & options.keys() else {"columns": _ALL, **options}
@@ -60,7 +60,7 @@ def test_an_archive_gives_the_rows_of_the_broker(
 
 
 def test_times_and_offsets_choose_as_at_the_broker(
-    spark: SparkSession, stage: Stage, archived: tuple[str, str]
+    spark: SparkSession, stage: ClusterFixture, archived: tuple[str, str]
 ) -> None:
     topic, path = archived
     everything = rows(stage.read(spark, topic).load())
@@ -97,7 +97,7 @@ def test_other_programs_read_the_files_by_topic_and_day(spark: SparkSession, arc
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reason"),
     [
         ({"readMode": "archive"}, "needs the option archivePath"),
         ({"topic": "nothing"}, "is not in the archive"),
@@ -107,14 +107,14 @@ def test_other_programs_read_the_files_by_topic_and_day(spark: SparkSession, arc
     ],
 )
 def test_what_cannot_be_read_is_told(
-    spark: SparkSession, archived: tuple[str, str], options: dict[str, str], told: str, tmp_path: Path
+    spark: SparkSession, archived: tuple[str, str], options: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
     reader = spark.read.format("rocketmq")
-    if "needs" not in told:
+    if "needs" not in reason:
         reader = reader.option("archivePath", archived[1])
     for name, value in options.items():
         reader = reader.option(name, str(tmp_path / value) if name == "archivePath" else value)
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=reason):
         reader.load().collect()
 
 

@@ -1,4 +1,4 @@
-"""The job `archive`: every message once, whatever happens to the runs."""
+"""The Spark job `archive`: every message is archived once, even if runs fail or are killed."""
 
 import os
 from collections import Counter
@@ -14,23 +14,25 @@ from ariane.errors import SettingsError, StoreCorrupt, StoreInUse
 from ariane.spark.archive.commits import ArchiveLayout, partition_directory, read_commits
 from ariane.spark.archive.read import archived_files
 from ariane.spark.jobs import archive
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.store.golden_stores import flip, held_by_another_process, unpack
 
 
 def run(spark: SparkSession, path: Path, **options: object) -> dict[str, object]:
     texts = {name: str(value) for name, value in options.items()}
-    return archive.run(spark, {"archivePath": str(path), **texts}, lambda told: None)
+    return archive.run(spark, {"archivePath": str(path), **texts}, lambda progress: None)
 
 
 def visible(path: Path) -> list[tuple[str, int, int]]:
-    """Topic, queue and offset of every message that another program sees, which knows of no commits."""
-    found = []
+    """Topic, queue and offset of every message that a program sees which does not read the commits."""
+    positions = []
     for file in path.glob("topic=*/day=*/*.parquet"):
         table = pq.read_table(file, columns=["queueId", "queueOffset"])
         topic = file.parent.parent.name.removeprefix("topic=").replace("%25", "%")
-        found += [(topic, *place) for place in zip(*(column.to_pylist() for column in table.columns), strict=True)]
-    return sorted(found)
+        positions += [
+            (topic, *position) for position in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        ]
+    return sorted(positions)
 
 
 def in_store(root: Path) -> list[tuple[str, int, int]]:
@@ -39,7 +41,7 @@ def in_store(root: Path) -> list[tuple[str, int, int]]:
     return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
-def test_runs_through_the_broker_add_what_is_new(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_runs_through_the_broker_add_what_is_new(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=2)
     stage.spread(topic, 40)
     options = {"nameServer": stage.nameserver, "topic": topic, "compression": "none"}
@@ -48,9 +50,9 @@ def test_runs_through_the_broker_add_what_is_new(spark: SparkSession, stage: Sta
     stage.spread(topic, 10)
     done = run(spark, tmp_path, **options)
     assert (done["rows"], done["commit"]) == (10, 2)
-    found = Counter(visible(tmp_path))
-    assert len(found) == 26  # both brokers have queues 0 and 1, with the same offsets
-    assert sum(found.values()) == 50
+    messages = Counter(visible(tmp_path))
+    assert len(messages) == 26  # both brokers have queues 0 and 1, with the same offsets
+    assert sum(messages.values()) == 50
     with pytest.raises(SettingsError, match="made from a broker"):
         run(spark, tmp_path, storePath=stage.stores["broker-a"])
 
@@ -61,7 +63,7 @@ def test_a_whole_store_is_archived_in_runs_of_which_any_may_be_killed(spark: Spa
     options = {"storePath": store, "brokerName": "broker-a", "maxBytesPerFile": 1 << 20}
     assert run(spark, path, **options)["rows"] == len(in_store(store))
     assert visible(path) == in_store(store)
-    # Killed behind the commit, and before its files were moved; and an earlier one while its tasks wrote.
+    # One run killed after the commit and before its files were moved, and an earlier one while its tasks wrote.
     for file in archived_files(layout):
         layout.inside(file.staged).parent.mkdir(parents=True, exist_ok=True)
         os.replace(layout.inside(file.path), layout.inside(file.staged))
@@ -77,7 +79,7 @@ def test_a_whole_store_is_archived_in_runs_of_which_any_may_be_killed(spark: Spa
     assert not layout.staged.exists()
 
 
-def test_a_store_that_grew_is_gone_on_with_where_its_archive_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_that_grew_is_archived_from_where_its_archive_ends(spark: SparkSession, tmp_path: Path) -> None:
     layout, path = unpack("clean", tmp_path), tmp_path / "archive"
     expected = in_store(layout.root)
     last = sorted(layout.commit_log.iterdir())[-1]
@@ -100,7 +102,9 @@ def test_a_store_that_grew_is_gone_on_with_where_its_archive_ends(spark: SparkSe
         run(spark, path, topic="GoldenNormal", **options)
 
 
-def test_a_damaged_message_stops_the_job_and_nothing_of_its_round_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_message_stops_the_job_and_nothing_of_its_round_is_visible(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     layout, path = unpack("clean", tmp_path), tmp_path / "archive"
     flip(layout.commit_log / "00000000000000000000", 0, bit=3)  # a size
     with pytest.raises(Exception, match="failOnDataLoss"):
@@ -122,9 +126,12 @@ def test_what_a_commit_says_is_not_trusted(tmp_path: Path) -> None:
         with pytest.raises(StoreCorrupt, match="not inside"):
             layout.inside(outside)
     layout.commits.mkdir(parents=True)
-    for content, told in ((b"half", "not a commit"), (b'{"number": 1, "source": "store", "version": 9}', "version 9")):
+    for content, reason in (
+        (b"half", "not a commit"),
+        (b'{"number": 1, "source": "store", "version": 9}', "version 9"),
+    ):
         layout.commit(1).write_bytes(content)
-        with pytest.raises(StoreCorrupt, match=told):
+        with pytest.raises(StoreCorrupt, match=reason):
             read_commits(layout)
     layout.commit(1).rename(layout.commit(2))
     layout.commit(2).write_bytes(b'{"number": 2, "source": "store"}')
@@ -138,15 +145,15 @@ def test_directories_are_named_as_hive_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reason"),
     [
         ({}, "give topic, topicPattern or storePath"),
         ({"topic": "a", "topicPattern": "b"}, "give topic, topicPattern or storePath"),
         ({"topic": "a", "compresion": "zstd"}, "did you mean compression"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, str], told: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=told):
-        archive.run(None, {"archivePath": str(tmp_path), **options}, lambda told: None)  # type: ignore[arg-type]
+def test_invalid_options_are_refused_with_a_reason(options: dict[str, str], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        archive.run(None, {"archivePath": str(tmp_path), **options}, lambda progress: None)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="needs the option archivePath"):
-        archive.run(None, {"topic": "a"}, lambda told: None)  # type: ignore[arg-type]
+        archive.run(None, {"topic": "a"}, lambda progress: None)  # type: ignore[arg-type]

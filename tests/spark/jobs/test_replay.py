@@ -1,4 +1,4 @@
-"""Messages sent once more, from an archive or from a topic's past."""
+"""The Spark job `replay`: messages of an archive or of a topic are sent again."""
 
 import json
 from collections import defaultdict
@@ -15,12 +15,12 @@ from ariane.errors import SettingsError
 from ariane.spark.jobs import archive, replay
 from ariane.spark.jobs.replay import Tempo
 from ariane.spark.options.jobs import ReplayOptions
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
-_SILENT: Any = lambda told: None  # noqa: E731
+_SILENT: Any = lambda progress: None  # noqa: E731
 
 
-def filled(stage: Stage, messages: int = 80) -> str:
+def filled(stage: ClusterFixture, messages: int = 80) -> str:
     """A topic with two queues on each broker; every other message has a sharding key of its queue."""
     topic = stage.topic(queues=2)
     for number in range(messages):
@@ -41,10 +41,10 @@ def filled(stage: Stage, messages: int = 80) -> str:
     return topic
 
 
-def rows(spark: SparkSession, stage: Stage, topic: str) -> list[Row]:
+def rows(spark: SparkSession, stage: ClusterFixture, topic: str) -> list[Row]:
     columns = "brokerName,queueId,queueOffset,body,tags,keys,uniqueKey,properties,storeTimestamp"
-    found = stage.read(spark, topic, columns=columns).load().collect()
-    return sorted(found, key=lambda row: (row.brokerName, row.queueId, row.queueOffset))
+    messages = stage.read(spark, topic, columns=columns).load().collect()
+    return sorted(messages, key=lambda row: (row.brokerName, row.queueId, row.queueOffset))
 
 
 def user_part(row: Row) -> tuple[Any, ...]:
@@ -52,39 +52,39 @@ def user_part(row: Row) -> tuple[Any, ...]:
     return bytes(row.body), row.tags, tuple(row.keys), tuple(sorted(kept.items()))
 
 
-def by_key(found: list[Row]) -> dict[str, list[int]]:
+def by_key(messages: list[Row]) -> dict[str, list[int]]:
     """The numbers of the messages of each sharding key, in the order of their queue."""
     order = defaultdict(list)
-    for row in found:
+    for row in messages:
         key = row.properties.get("__SHARDINGKEY")
         if key is not None:
             order[key].append(int(row.body))
     return dict(order)
 
 
-def options(stage: Stage, topic: str, to_topic: str, **more: object) -> dict[str, str]:
+def options(stage: ClusterFixture, topic: str, to_topic: str, **more: object) -> dict[str, str]:
     texts = {name: str(value) for name, value in more.items()}
     return {"nameServer": stage.nameserver, "topic": topic, "toTopic": to_topic, **texts}
 
 
 @pytest.mark.parametrize("source", ["broker", "archive"])
 def test_a_replay_keeps_keys_tags_properties_and_order(
-    spark: SparkSession, stage: Stage, tmp_path: Path, source: str
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, source: str
 ) -> None:
     topic, target = filled(stage), stage.topic(queues=3)
     more = {}
     if source == "archive":
         more["archivePath"] = str(tmp_path / "archive")
         archive.run(spark, {"nameServer": stage.nameserver, "topic": topic, **more}, _SILENT)
-    told: list[dict[str, object]] = []
-    done = replay.run(spark, options(stage, topic, target, **more), told.append)
+    reports: list[dict[str, object]] = []
+    done = replay.run(spark, options(stage, topic, target, **more), reports.append)
     assert done == {"rows": 80, "lanes": 4, "skipped": 0}
-    assert told[-1] == {"rows": 80}
+    assert reports[-1] == {"rows": 80}
     before, after = rows(spark, stage, topic), rows(spark, stage, target)
     assert sorted(map(user_part, after)) == sorted(map(user_part, before))
     assert by_key(after) == by_key(before)
-    plain = [[int(row.body) for row in after if "__SHARDINGKEY" not in row.properties and int(row.body) % 4 == lane]
-             for lane in range(4)]  # fmt: skip
+    plain = [[int(row.body) for row in after if "__SHARDINGKEY" not in row.properties and int(row.body) % 4 == queue]
+             for queue in range(4)]  # fmt: skip
     assert all(numbers == sorted(numbers) for numbers in plain)
     assert all(len({(row.brokerName, row.queueId) for row in after if int(row.body) in mine}) == 1 for mine in plain)
     kept = {row.uniqueKey for row in before if row.uniqueKey}
@@ -92,25 +92,29 @@ def test_a_replay_keeps_keys_tags_properties_and_order(
     assert not any({"DELAY", "CLUSTER"} & row.properties.keys() for row in after)
 
 
-def test_a_replay_that_failed_goes_on_where_it_was(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_a_replay_that_failed_continues_where_it_was(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     topic, target = filled(stage, 40), stage.topic(queues=2)
     progress = tmp_path / "progress"
-    told = options(stage, topic, target, progressPath=progress)
-    assert replay.run(spark, told, _SILENT)["rows"] == 40
-    stage.spread(topic, 8)  # not part of the replay, which is what was there when it began
-    assert replay.run(spark, told, _SILENT) == {"rows": 0, "lanes": 4, "skipped": 40}
-    lane = progress / "lane-1.json"
-    reached = json.loads(lane.read_bytes())
-    lane.write_text(json.dumps({"next": reached["next"] - 3, "sent": reached["sent"] - 3}))  # killed before it noted
-    assert replay.run(spark, told, _SILENT) == {"rows": 3, "lanes": 4, "skipped": 37}
-    found = rows(spark, stage, target)
-    assert len(found) == 43
-    assert len({row.uniqueKey for row in found}) == 40
+    settings = options(stage, topic, target, progressPath=progress)
+    assert replay.run(spark, settings, _SILENT)["rows"] == 40
+    stage.spread(topic, 8)  # not part of the replay, which has the messages that existed when it began
+    assert replay.run(spark, settings, _SILENT) == {"rows": 0, "lanes": 4, "skipped": 40}
+    saved = progress / "lane-1.json"
+    reached = json.loads(saved.read_bytes())
+    saved.write_text(
+        json.dumps({"next": reached["next"] - 3, "sent": reached["sent"] - 3})
+    )  # killed before it was saved
+    assert replay.run(spark, settings, _SILENT) == {"rows": 3, "lanes": 4, "skipped": 37}
+    sent = rows(spark, stage, target)
+    assert len(sent) == 43
+    assert len({row.uniqueKey for row in sent}) == 40
     with pytest.raises(SettingsError, match="another replay, with other tags"):
-        replay.run(spark, {**told, "tags": "A"}, _SILENT)
+        replay.run(spark, {**settings, "tags": "A"}, _SILENT)
 
 
-def test_times_tags_and_keys_choose_what_is_replayed(spark: SparkSession, stage: Stage) -> None:
+def test_times_tags_and_keys_select_what_is_replayed(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = filled(stage, 20)
     middle = rows(spark, stage, topic)[10].storeTimestamp
     for chosen, expected in (
@@ -120,16 +124,16 @@ def test_times_tags_and_keys_choose_what_is_replayed(spark: SparkSession, stage:
     ):
         target = stage.topic(queues=1)
         replay.run(spark, options(stage, topic, target, speed="1000", **chosen), _SILENT)
-        wanted = sorted(user_part(row) for row in rows(spark, stage, topic) if expected(row))
-        assert sorted(map(user_part, rows(spark, stage, target))) == wanted
+        selected = sorted(user_part(row) for row in rows(spark, stage, topic) if expected(row))
+        assert sorted(map(user_part, rows(spark, stage, target))) == selected
 
 
-def test_the_tempo_stretches_or_shortens_the_pauses() -> None:
+def test_the_tempo_lengthens_or_shortens_the_pauses() -> None:
     tempo = Tempo(origin_us=5_000_000, pace=10.0)
     assert [tempo.due_s(at, 100.0) for at in (5_000_000, 6_000_000, 25_000_000)] == [100.0, 100.1, 102.0]
 
 
-def test_no_message_is_sent_before_its_time_has_come(spark: SparkSession, stage: Stage) -> None:
+def test_no_message_is_sent_before_it_is_due(spark: SparkSession, stage: ClusterFixture) -> None:
     topic, target = stage.topic(queues=1), stage.topic(queues=1)
     for number in range(4):
         stage.send(topic, [b"%d" % number], broker=sorted(stage.brokers)[number % 2])
@@ -146,7 +150,7 @@ def test_no_message_is_sent_before_its_time_has_come(spark: SparkSession, stage:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reason"),
     [
         ({"toTopic": "a"}, "into itself"),
         ({"toTopic": "b", "speed": "fast"}, "above 0"),
@@ -155,12 +159,12 @@ def test_no_message_is_sent_before_its_time_has_come(spark: SparkSession, stage:
         ({"toTopic": "b", "startingTimestamp": "yesterday"}, "milliseconds since 1970"),
     ],
 )
-def test_what_makes_no_sense_is_told(changes: dict[str, str], told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_invalid_options_are_refused_with_a_reason(changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
         replay.run(None, {"topic": "a", **changes}, _SILENT)  # type: ignore[arg-type]
 
 
-def test_the_same_topic_is_taken_when_it_is_meant_or_is_another_clusters() -> None:
+def test_the_same_topic_is_allowed_if_requested_or_in_another_cluster() -> None:
     assert ReplayOptions(topic="a", to_topic="a", allow_same_topic=True).pace is None
     assert (
         ReplayOptions(topic="a", to_topic="a", source_nameservers="elsewhere:9876").reading().nameservers
@@ -168,6 +172,6 @@ def test_the_same_topic_is_taken_when_it_is_meant_or_is_another_clusters() -> No
     )
 
 
-def test_a_target_that_does_not_exist_is_told_before_anything_is_sent(spark: SparkSession, stage: Stage) -> None:
+def test_a_missing_target_topic_is_reported_before_anything_is_sent(spark: SparkSession, stage: ClusterFixture) -> None:
     with pytest.raises((PySparkException, Exception), match="no route for topic"):
         replay.run(spark, options(stage, filled(stage, 4), "nowhere"), _SILENT)

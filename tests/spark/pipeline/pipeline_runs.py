@@ -11,7 +11,7 @@ from ariane.spark.pipeline.dataframes import resolve_topics
 from ariane.spark.pipeline.load import load_pipeline
 from ariane.spark.pipeline.progress import MetricsFile, SinkProgress
 from ariane.spark.pipeline.run import PipelineRun
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 
 class Recorder:
@@ -36,7 +36,7 @@ class Recorder:
 
 def run_file(
     spark: SparkSession,
-    stage: Stage,
+    stage: ClusterFixture,
     file: Path,
     given: Mapping[str, str],
     screen: Recorder,

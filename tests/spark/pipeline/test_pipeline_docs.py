@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.cli.command_line import ENVIRONMENT, HANG_S, PROGRAM, Outcome
 from tests.examples.snippets import ROOT
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.pipeline.pipeline_runs import Recorder, run_file
 
 PAGE = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def ariane(directory: Path, *words: str) -> Outcome:
 
 
 @pytest.mark.long
-def test_the_file_runs_and_keeps_what_does_not_fit(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_the_file_runs_and_keeps_what_does_not_fit(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     file = tmp_path / "orders.yaml"
     file.write_text(FILE.replace("    topic: orders\n", f"    topic: {topic}\n"))

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ariane.spark.pipeline.project import write_project
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 HANG_S = 1200
 
@@ -22,7 +22,7 @@ needs_pipelines = pytest.mark.long
 
 @needs_pipelines
 def test_spark_pipelines_runs_the_project_and_goes_on_where_it_ended(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     pytest.importorskip("grpc_status")
     topic, paid = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])

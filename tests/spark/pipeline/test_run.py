@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from ariane.errors import ArianeError, NoRoute, SettingsError
 from ariane.spark.pipeline.progress import SinkProgress
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.pipeline.pipeline_runs import Recorder, run_file
 
 SCHEMA = "id INT, price DOUBLE"
@@ -73,7 +73,7 @@ def written(directory: Path, text: str, name: str = "some.yaml") -> Path:
 
 @pytest.mark.long
 def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic, bad, again = (stage.topic(queues=1, brokers=["broker-a"]) for _ in range(3))
     stage.send(topic, GOOD + BAD, properties={"TAGS": "t"})
@@ -114,7 +114,7 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
 
 @pytest.mark.long
 def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     file = written(tmp_path, STREAM)
@@ -139,7 +139,9 @@ def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
 
 
 @pytest.mark.long
-def test_a_stream_shows_windows_and_stops_when_it_is_told_to(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_a_stream_shows_windows_and_stops_when_it_is_told_to(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, GOOD)
     text = STREAM[: STREAM.index("    schema:")] + (
@@ -174,7 +176,7 @@ def test_a_stream_shows_windows_and_stops_when_it_is_told_to(spark: SparkSession
     ],
 )
 def test_what_only_spark_knows_is_told_with_the_line_before_anything_is_written(
-    spark: SparkSession, stage: Stage, tmp_path: Path, old: str, new: str, told: str
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, old: str, new: str, told: str
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     written(tmp_path, "def times(rows, factor):\n    return rows\n", "pipeline_batch_steps.py")
@@ -186,7 +188,7 @@ def test_what_only_spark_knows_is_told_with_the_line_before_anything_is_written(
 
 
 def test_without_a_place_for_dead_letters_a_bad_body_stops_the_pipeline(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, GOOD + BAD[:1])
@@ -198,7 +200,7 @@ def test_without_a_place_for_dead_letters_a_bad_body_stops_the_pipeline(
     assert screen.seen[-1].state == "failed"
 
 
-def test_a_topic_that_does_not_exist_is_told_before_spark_is_needed(stage: Stage, tmp_path: Path) -> None:
+def test_a_topic_that_does_not_exist_is_told_before_spark_is_needed(stage: ClusterFixture, tmp_path: Path) -> None:
     from ariane.spark.pipeline.dataframes import resolve_topics
     from ariane.spark.pipeline.load import load_pipeline
 

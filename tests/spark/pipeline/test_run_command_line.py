@@ -9,7 +9,7 @@ import pytest
 from pyarrow import dataset
 
 from ariane.cli.up.demo_orders import OrderStream
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 from tests.spark.jobs.test_rebuild import content
 from tests.spark.pipeline.trace_samples import a_send_of_m1
 from tests.spark.pipeline_commands import left_behind, run_to_its_end, under_way
@@ -19,7 +19,7 @@ from tests.store.golden_stores import unpack
 pytestmark = pytest.mark.long
 
 
-def test_orders_once_and_once_more(stage: Stage, tmp_path: Path) -> None:
+def test_orders_once_and_once_more(stage: ClusterFixture, tmp_path: Path) -> None:
     topic, to = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     stream = OrderStream(seed=2)
     stage.send(topic, [stream.next(1_800_000_000_000 + 100 * number).body for number in range(600)])
@@ -35,7 +35,7 @@ def test_orders_once_and_once_more(stage: Stage, tmp_path: Path) -> None:
     assert dataset.dataset(tmp_path / "work" / "turnover", format="parquet").count_rows() == lake
 
 
-def test_stats_of_topics_and_of_a_store_of_apaches(stage: Stage, tmp_path: Path) -> None:
+def test_stats_of_topics_and_of_a_store_of_apaches(stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"], name="counted")
     for queue, count in ((0, 6), (1, 2)):
         stage.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue}"})
@@ -49,7 +49,7 @@ def test_stats_of_topics_and_of_a_store_of_apaches(stage: Stage, tmp_path: Path)
     assert sum(row["messages"] for row in of_store.rows("minutes")) > 100
 
 
-def test_dead_letters_and_traces(stage: Stage, tmp_path: Path) -> None:
+def test_dead_letters_and_traces(stage: ClusterFixture, tmp_path: Path) -> None:
     stage.create("%DLQ%shipping", 1, ["broker-a"])
     stage.send("%DLQ%shipping", [b'{"id": 1}', b'{"id": 2}'], properties={"RETRY_TOPIC": "orders"})
     letters = run_to_its_end(stage.nameserver, tmp_path, "dlq", "--set", "group=shipping", "--set", "to=letters")
@@ -63,7 +63,7 @@ def test_dead_letters_and_traces(stage: Stage, tmp_path: Path) -> None:
     assert [(row["message"], row["send_ms"]) for row in traces.rows("waterfall")] == [("M1", 20)]
 
 
-def test_an_archive_is_made_added_to_and_replayed(stage: Stage, tmp_path: Path) -> None:
+def test_an_archive_is_made_added_to_and_replayed(stage: ClusterFixture, tmp_path: Path) -> None:
     topic, to = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2, brokers=["broker-a"])
     archive = ("archive", "--set", f"topic={topic}", "--set", "archive=kept")
     stage.send(topic, [b"%d" % number for number in range(100)])
@@ -137,7 +137,7 @@ sinks:
 """
 
 
-def test_an_interval_of_the_command_line_wins_and_ctrl_c_ends_a_stream(stage: Stage, tmp_path: Path) -> None:
+def test_an_interval_of_the_command_line_wins_and_ctrl_c_ends_a_stream(stage: ClusterFixture, tmp_path: Path) -> None:
     (tmp_path / "lines.yaml").write_text(STREAM)
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"first"])
@@ -156,7 +156,7 @@ def test_an_interval_of_the_command_line_wins_and_ctrl_c_ends_a_stream(stage: St
     assert once.rows("table") == []
 
 
-def test_ctrl_c_ends_a_job_with_130_and_leaves_nobody_behind(stage: Stage, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_job_with_130_and_leaves_nobody_behind(stage: ClusterFixture, tmp_path: Path) -> None:
     """A replay that makes hours of milliseconds would go on for hours."""
     topic, to = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"x"])

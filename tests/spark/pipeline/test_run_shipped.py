@@ -8,13 +8,13 @@ from pyspark.sql import SparkSession
 from ariane.cli.up.demo_orders import OrderStream
 from ariane.client.core.trace_format import ContextCode, after_consumption, before_consumption
 from ariane.spark.pipeline.load import shipped
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.pipeline.pipeline_runs import Recorder, run_file
 from tests.spark.pipeline.trace_samples import a_send_of_m1
 
 
 @pytest.mark.long
-def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"], name="stats")
     for queue, count in ((0, 6), (1, 2)):
         stage.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue} all"}, born_ms=1)
@@ -31,7 +31,7 @@ def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: 
 
 
 @pytest.mark.long
-def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSession, stage: Stage) -> None:
+def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSession, stage: ClusterFixture) -> None:
     stage.create("%DLQ%billing", 1, ["broker-a"])
     again = stage.topic(queues=1, brokers=["broker-a"])
     properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "0A", "TAGS": "paid", "KEYS": "o-1"}
@@ -50,13 +50,13 @@ def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSes
     assert sorted(bytes(row.body) for row in sent) == sorted(bodies)
 
 
-def test_a_cluster_without_dead_letters_has_an_empty_report(spark: SparkSession, stage: Stage) -> None:
+def test_a_cluster_without_dead_letters_has_an_empty_report(spark: SparkSession, stage: ClusterFixture) -> None:
     screen = Recorder()
     run_file(spark, stage, shipped()["dlq"], {"group": "nobody-ever"}, screen)
     assert screen.tables["shapes"] == []
 
 
-def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: Stage) -> None:
+def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"], name="trace")
     sent = a_send_of_m1()
     begun = before_consumption(
@@ -86,7 +86,7 @@ def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: 
 
 @pytest.mark.long
 def test_orders_of_the_demo_become_turnover_in_a_topic_and_in_parquet(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic, to = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     stream = OrderStream(seed=2)

@@ -17,7 +17,7 @@ from ariane.errors import RecordError
 from ariane.model.route import MessageQueue
 from ariane.spark.read.columns import check_nulls
 from ariane.wire.record.layout import encode
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.wire.sample_records import MESSAGE
 
 
@@ -30,14 +30,14 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["rocketmq", "ariane"])
-def test_both_names_are_found_without_registration(spark: SparkSession, stage: Stage, name: str) -> None:
+def test_both_names_are_found_without_registration(spark: SparkSession, stage: ClusterFixture, name: str) -> None:
     topic = stage.topic()
     stage.send(topic, [b"hello"])
     frame = spark.read.format(name).option("nameServer", stage.nameserver).option("topic", topic).load()
     assert bodies(frame) == [b"hello"]
 
 
-def test_a_topic_is_read_whole_from_all_brokers(spark: SparkSession, stage: Stage) -> None:
+def test_a_topic_is_read_whole_from_all_brokers(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.spread(topic, 1000)
     frame = stage.read(spark, topic).load()
@@ -48,7 +48,7 @@ def test_a_topic_is_read_whole_from_all_brokers(spark: SparkSession, stage: Stag
     }
 
 
-def test_a_row_tells_what_the_message_has(spark: SparkSession, stage: Stage) -> None:
+def test_a_row_tells_what_the_message_has(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     began_ms = int(time() * 1000)
     properties = {"TAGS": "A", "KEYS": "k1 k2", "UNIQ_KEY": "7F00000100", "colour": "red"}
@@ -62,7 +62,9 @@ def test_a_row_tells_what_the_message_has(spark: SparkSession, stage: Stage) -> 
 
 
 @pytest.mark.parametrize("columns", [None, list(COLUMNS), ["queueOffset"], ["properties", "keys"]])
-def test_the_spark_schema_is_the_arrow_schema(spark: SparkSession, stage: Stage, columns: list[str] | None) -> None:
+def test_the_spark_schema_is_the_arrow_schema(
+    spark: SparkSession, stage: ClusterFixture, columns: list[str] | None
+) -> None:
     topic = stage.topic()
     stage.send(topic, [b"x"], properties={"a": "b"})
     options = {} if columns is None else {"columns": ",".join(columns)}
@@ -72,7 +74,7 @@ def test_the_spark_schema_is_the_arrow_schema(spark: SparkSession, stage: Stage,
     assert len(frame.collect()) == 1
 
 
-def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage: Stage) -> None:
+def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.send(topic, [b"x"])
     every = stage.read(spark, topic).schema("topic STRING, body BINARY NOT NULL, tags STRING").load()
@@ -91,7 +93,7 @@ def test_a_time_that_no_broker_writes_ends_the_query_and_says_how_to_read_on() -
         check_nulls(batch, pa.schema([batch.schema.field(0).with_nullable(False)]))
 
 
-def test_a_users_schema_chooses_columns(spark: SparkSession, stage: Stage) -> None:
+def test_a_users_schema_chooses_columns(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.send(topic, [b"x"])
     frame = stage.read(spark, topic).schema("queueOffset BIGINT, body BINARY").load()
@@ -100,7 +102,7 @@ def test_a_users_schema_chooses_columns(spark: SparkSession, stage: Stage) -> No
         stage.read(spark, topic).schema("queueOffset INT").load().collect()
 
 
-def test_offsets_choose_a_part_of_each_queue(spark: SparkSession, stage: Stage) -> None:
+def test_offsets_choose_a_part_of_each_queue(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"])
     for queue in (0, 1):
         stage.send(topic, [b"%d" % number for number in range(queue * 10, queue * 10 + 10)], queue_id=queue)
@@ -110,7 +112,7 @@ def test_offsets_choose_a_part_of_each_queue(spark: SparkSession, stage: Stage) 
     assert numbers(stage.read(spark, topic, startingOffsets="latest").load()) == []
 
 
-def test_times_choose_by_store_time(spark: SparkSession, stage: Stage) -> None:
+def test_times_choose_by_store_time(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     moments = []
     for number in range(3):
@@ -126,7 +128,7 @@ def test_times_choose_by_store_time(spark: SparkSession, stage: Stage) -> None:
     assert numbers(stage.read(spark, topic, asOfTimestamp=iso).load()) == [0]
 
 
-def test_as_of_includes_the_very_moment(spark: SparkSession, stage: Stage) -> None:
+def test_as_of_includes_the_very_moment(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"0"])
     (row,) = stage.read(spark, topic).load().collect()
@@ -136,7 +138,7 @@ def test_as_of_includes_the_very_moment(spark: SparkSession, stage: Stage) -> No
     assert numbers(stage.read(spark, topic, startingTimestamp=at_ms).load()) == [0]
 
 
-def test_tags_sql_and_keys_choose_messages(spark: SparkSession, stage: Stage) -> None:
+def test_tags_sql_and_keys_choose_messages(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     for number in range(30):
         properties = {"TAGS": "ABC"[number % 3], "KEYS": f"k{number} all", "price": str(number)}
@@ -150,7 +152,7 @@ def test_tags_sql_and_keys_choose_messages(spark: SparkSession, stage: Stage) ->
     assert numbers(stage.read(spark, topic, keys="k3,k17,nobody").load()) == [3, 17]
 
 
-def test_partitions_follow_the_options(spark: SparkSession, stage: Stage) -> None:
+def test_partitions_follow_the_options(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"%d" % number for number in range(200)])
     for options, partitions in (
@@ -164,7 +166,7 @@ def test_partitions_follow_the_options(spark: SparkSession, stage: Stage) -> Non
         assert frame.rdd.getNumPartitions() == partitions or (partitions is None and frame.rdd.getNumPartitions() > 2)
 
 
-def test_topics_by_list_pattern_and_queue(spark: SparkSession, stage: Stage) -> None:
+def test_topics_by_list_pattern_and_queue(spark: SparkSession, stage: ClusterFixture) -> None:
     one, two = stage.topic(queues=2, brokers=["broker-a"], name="listed"), stage.topic(queues=2, brokers=["broker-a"])
     stage.send(one, [b"1"])
     stage.send(two, [b"2"], queue_id=1)
@@ -174,7 +176,7 @@ def test_topics_by_list_pattern_and_queue(spark: SparkSession, stage: Stage) -> 
     assert numbers(stage.read(spark, None, queues=queues).load()) == [2]
 
 
-def test_an_empty_topic_has_no_rows(spark: SparkSession, stage: Stage) -> None:
+def test_an_empty_topic_has_no_rows(spark: SparkSession, stage: ClusterFixture) -> None:
     assert stage.read(spark, stage.topic()).load().count() == 0
 
 
@@ -188,19 +190,19 @@ def test_an_empty_topic_has_no_rows(spark: SparkSession, stage: Stage) -> None:
     ],
 )
 def test_bad_options_are_told_in_one_sentence(
-    spark: SparkSession, stage: Stage, options: dict[str, str], fault: str
+    spark: SparkSession, stage: ClusterFixture, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException, match=fault):
         stage.read(spark, stage.topic(), **options).load().collect()
 
 
-def test_a_topic_that_does_not_exist_is_told_with_similar_ones(spark: SparkSession, stage: Stage) -> None:
+def test_a_topic_that_does_not_exist_is_told_with_similar_ones(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(name="similar")
     with pytest.raises(PySparkException, match=f"no route for topic {topic}x .* similar topics: {topic}"):
         stage.read(spark, f"{topic}x").load().collect()
 
 
-def test_offsets_outside_the_queue_obey_fail_on_data_loss(spark: SparkSession, stage: Stage) -> None:
+def test_offsets_outside_the_queue_obey_fail_on_data_loss(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"0", b"1"])
     ending = json.dumps({topic: {"broker-a": {"0": 9}}})
@@ -209,7 +211,7 @@ def test_offsets_outside_the_queue_obey_fail_on_data_loss(spark: SparkSession, s
     assert numbers(stage.read(spark, topic, endingOffsets=ending, failOnDataLoss="false").load()) == [0, 1]
 
 
-def test_a_plain_reader_gets_every_row_in_every_query_on_one_frame(spark: SparkSession, stage: Stage) -> None:
+def test_a_plain_reader_gets_every_row_in_every_query_on_one_frame(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"])
     stage.spread_over(topic, {0: 3, 1: 4})
     frame = stage.read(spark, topic).load()
@@ -218,7 +220,7 @@ def test_a_plain_reader_gets_every_row_in_every_query_on_one_frame(spark: SparkS
     assert frame.count() == 7
 
 
-def test_pushed_conditions_read_less_and_leak_into_later_queries(spark: SparkSession, stage: Stage) -> None:
+def test_pushed_conditions_read_less_and_leak_into_later_queries(spark: SparkSession, stage: ClusterFixture) -> None:
     """The leak is Spark 4.3.0's. When this fails because all 7 rows come, pushdown can become the default."""
     topic = stage.topic(queues=2, brokers=["broker-a"])
     stage.spread_over(topic, {0: 3, 1: 4})
@@ -228,7 +230,7 @@ def test_pushed_conditions_read_less_and_leak_into_later_queries(spark: SparkSes
     assert stage.read(spark, topic, pushdown="true").load().where("queueOffset >= 2 AND queueId IN (0, 1)").count() == 3
 
 
-def test_json_bodies_become_columns_and_bad_ones_stay_visible(spark: SparkSession, stage: Stage) -> None:
+def test_json_bodies_become_columns_and_bad_ones_stay_visible(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     good = b'{"id": 7, "name": "x", "at": "2026-01-01T00:00:00Z", "tags": ["a"], "more": {"n": 1.5}}'
     stage.send(topic, [good, b"no json", b'{"id": "text"}', b'{"name": null}'])
@@ -245,7 +247,7 @@ def test_json_bodies_become_columns_and_bad_ones_stay_visible(spark: SparkSessio
         stage.read(spark, topic, format="json").load()
 
 
-def test_a_range_of_many_messages_of_all_sizes_is_read_in_order(stage: Stage) -> None:
+def test_a_range_of_many_messages_of_all_sizes_is_read_in_order(stage: ClusterFixture) -> None:
     from ariane.spark.offsets import QueueRange
     from ariane.spark.read.range_pull import PullSettings, RangePull
     from ariane.wire.record.read import decode_all

@@ -20,7 +20,7 @@ from ariane.spark.read.columns import Columns
 from ariane.spark.read.json import reader_for
 from ariane.spark.read.json_inference import infer_schema
 from ariane.spark.read.output import BadRows, Output
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.read.test_store import until_noted
 from tests.spark.read.test_stream import Rows, available, running
 from tests.store.golden_stores import overwrite, unpack
@@ -31,7 +31,7 @@ SCHEMA = "id BIGINT, name STRING"
 
 
 @pytest.fixture(scope="module")
-def mixed(stage: Stage) -> str:
+def mixed(stage: ClusterFixture) -> str:
     """A topic with good and bad bodies in two queues."""
     topic = stage.topic(queues=2, brokers=["broker-a"], name="mixed")
     stage.send(topic, [GOOD[0], BAD[0]], queue_id=0)
@@ -91,7 +91,7 @@ def test_every_body_of_a_sample_fits_the_schema_that_it_gave(bodies: list[dict[s
         assert read(json.loads(json.dumps(body))).keys() == set(schema.names)
 
 
-def test_a_topic_is_read_without_a_schema(spark: SparkSession, stage: Stage, mixed: str) -> None:
+def test_a_topic_is_read_without_a_schema(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
     options = {"format": "json", "inferSchema": "true", "columns": "queueId,queueOffset"}
     frame = stage.read(spark, mixed, **options).load()
     kinds = "struct<id:string,name:string,price:double,queueId:int,queueOffset:bigint,_corrupt_record:string>"
@@ -101,7 +101,7 @@ def test_a_topic_is_read_without_a_schema(spark: SparkSession, stage: Stage, mix
     assert [place for place, row in rows.items() if row._corrupt_record is not None] == [(0, 1)]
 
 
-def test_the_newest_messages_are_the_sample(spark: SparkSession, stage: Stage) -> None:
+def test_the_newest_messages_are_the_sample(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b'{"old": 1}'] * 5 + [b'{"new": 1}'] * 2)
     options = {"format": "json", "inferSchema": "true", "mode": "FAILFAST"}
@@ -113,7 +113,7 @@ def test_the_newest_messages_are_the_sample(spark: SparkSession, stage: Stage) -
     assert stage.read(spark, topic, samplingSize=2, **store).load().columns == ["new"]
 
 
-def test_nothing_to_look_at_is_told(spark: SparkSession, stage: Stage) -> None:
+def test_nothing_to_look_at_is_told(spark: SparkSession, stage: ClusterFixture) -> None:
     with pytest.raises(PySparkException, match="found no JSON object among the newest messages"):
         stage.read(spark, stage.topic(), format="json", inferSchema="true").load()
 
@@ -121,7 +121,7 @@ def test_nothing_to_look_at_is_told(spark: SparkSession, stage: Stage) -> None:
 # --- bodies that do not fit ---------------------------------------------------------------------------------------
 
 
-def test_the_mode_says_what_becomes_of_bad_bodies(spark: SparkSession, stage: Stage, mixed: str) -> None:
+def test_the_mode_says_what_becomes_of_bad_bodies(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
     def read(schema: str, **options: str) -> list[Any]:
         return sorted(stage.read(spark, mixed, format="json", **options).schema(schema).load().collect(), key=str)
 
@@ -150,7 +150,9 @@ def test_dropped_bodies_are_counted_in_the_log(caplog: pytest.LogCaptureFixture)
     )
 
 
-def test_bad_bodies_are_kept_apart_once_each(spark: SparkSession, stage: Stage, mixed: str, tmp_path: Path) -> None:
+def test_bad_bodies_are_kept_apart_once_each(
+    spark: SparkSession, stage: ClusterFixture, mixed: str, tmp_path: Path
+) -> None:
     apart = tmp_path / "bad"
     reader = stage.read(spark, mixed, format="json", badRecordsPath=str(apart)).schema(SCHEMA)
     frame = reader.load()
@@ -166,7 +168,7 @@ def test_bad_bodies_are_kept_apart_once_each(spark: SparkSession, stage: Stage, 
 
 @pytest.mark.long
 def test_a_micro_batch_that_is_repeated_keeps_its_bad_bodies_once(
-    spark: SparkSession, stage: Stage, mixed: str, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, mixed: str, tmp_path: Path
 ) -> None:
     apart = tmp_path / "bad"
     options = {"format": "json", "startingOffsets": "earliest", "badRecordsPath": str(apart), "columns": "body"}

@@ -41,17 +41,19 @@ def offsets(responses: Iterator[PullBuffers], *, fail: str = "true") -> list[int
         ReadOptions, {"nameServer": "h:1", "topic": MESSAGE.topic, "columns": "queueOffset", "failOnDataLoss": fail}
     )
     with Output(options, columns_of(options, spark_schema(options)), "here") as output:
-        found = [batch for some in responses for batch in output.batches(some, QueueRange(QUEUE, 0, 100), Selection())]
-    return [offset for batch in found for offset in batch.column("queueOffset").to_pylist()]
+        batches = [
+            batch for some in responses for batch in output.batches(some, QueueRange(QUEUE, 0, 100), Selection())
+        ]
+    return [offset for batch in batches for offset in batch.column("queueOffset").to_pylist()]
 
 
-def test_answers_of_one_memory_are_one_call_of_the_decoder() -> None:
+def test_responses_in_one_buffer_are_one_call_of_the_decoder() -> None:
     here, there = received(b"a", b"b", b"c"), received(b"d")
     assert [some.joined() for some in grouped_by_buffer([*here, *there])] == [b"abc", b"d"]
     assert list(grouped_by_buffer([])) == []
 
 
-def test_answers_that_came_before_their_turn_are_given_in_their_turn() -> None:
+def test_responses_that_arrived_out_of_order_are_returned_in_order() -> None:
     second, first, third = received(record(2), record(0) + record(1), record(3))
     assert offsets(grouped_by_buffer([first, second, third])) == [0, 1, 2, 3]
 

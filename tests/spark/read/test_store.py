@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from ariane.arrow.log.plan import plan_log
 from ariane.arrow.log.read import read_split
 from ariane.store.settings import StoreSettings
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 from tests.store.golden_stores import overwrite, unpack
 
 _ALL = (
@@ -24,7 +24,9 @@ def rows(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda row: (row.topic, row.queueId, row.queueOffset))
 
 
-def both(spark: SparkSession, stage: Stage, store: Path, topic: str, **options: object) -> tuple[list[Row], list[Row]]:
+def both(
+    spark: SparkSession, stage: ClusterFixture, store: Path, topic: str, **options: object
+) -> tuple[list[Row], list[Row]]:
     """What the broker gives, and what the files hold."""
     options = {"columns": _ALL, **options}
     through = stage.read(spark, topic, readMode="broker", **options).load()
@@ -44,7 +46,7 @@ def until_noted(store: Path, topic: str, messages: int) -> None:
 
 
 @pytest.mark.long
-def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, stage: Stage) -> None:
+def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, stage: ClusterFixture) -> None:
     store = stage.stores["broker-a"]
     topic, other = stage.topic(queues=3, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     for number in range(120):
@@ -92,7 +94,9 @@ def test_a_store_that_apache_wrote_gives_the_same_rows(spark: SparkSession, tmp_
     assert [row.asDict() | {"brokerName": None} for row in through] == [row.asDict() for row in alone]
 
 
-def test_a_store_is_split_by_bytes_into_as_many_partitions_as_wanted(spark: SparkSession, stage: Stage) -> None:
+def test_a_store_is_split_by_bytes_into_as_many_partitions_as_wanted(
+    spark: SparkSession, stage: ClusterFixture
+) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"])
     stage.send(topic, [b"x" * 1000] * 400)
     until_noted(stage.stores["broker-a"], topic, 400)
@@ -101,7 +105,7 @@ def test_a_store_is_split_by_bytes_into_as_many_partitions_as_wanted(spark: Spar
     assert frame.select("queueOffset").distinct().count() == frame.count() == 400
 
 
-def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: Stage) -> None:
+def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.spread(topic, 40)
     for store in stage.stores.values():
@@ -111,7 +115,7 @@ def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: Stage)
     assert sorted(int(row.body) for row in frame.collect()) == list(range(40))
 
 
-def test_what_is_not_there_is_told(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_what_is_not_there_is_told(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     store = str(stage.stores["broker-a"])
     for options, fault in (
         ({"storePath": str(tmp_path)}, "is not a directory: give the root directory of the store"),

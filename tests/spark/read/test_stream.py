@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ariane.model.route import MessageQueue
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 PATIENCE_S = 120
 
@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool], query: StreamingQuery) -> None:
 
 
 def test_available_now_reads_what_is_there_once_and_goes_on_from_the_checkpoint(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic()
     first = stage.spread(topic, 300)
@@ -77,7 +77,9 @@ def test_available_now_reads_what_is_there_once_and_goes_on_from_the_checkpoint(
 
 
 @pytest.mark.long
-def test_a_limit_cuts_what_is_there_into_micro_batches(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_a_limit_cuts_what_is_there_into_micro_batches(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     topic = stage.topic()
     bodies = stage.spread(topic, 400)
     rows = Rows()
@@ -87,7 +89,7 @@ def test_a_limit_cuts_what_is_there_into_micro_batches(spark: SparkSession, stag
     assert [len(batch) for batch in rows.batches.values()] == [148, 148, 104]
 
 
-def test_bytes_limit_a_micro_batch_too(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_bytes_limit_a_micro_batch_too(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"x" * 1000] * 30)
     rows = Rows()
@@ -99,7 +101,7 @@ def test_bytes_limit_a_micro_batch_too(spark: SparkSession, stage: Stage, tmp_pa
 
 
 def test_a_stream_from_latest_begins_where_the_group_was_first_seen(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"before"] * 5)
@@ -115,7 +117,7 @@ def test_a_stream_from_latest_begins_where_the_group_was_first_seen(
 
 
 def test_progress_is_shown_as_the_offsets_of_the_group_and_in_the_query(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
@@ -136,7 +138,7 @@ def _end_offset(progress: Any) -> object:
 
 
 def test_new_queues_and_new_brokers_are_read_from_their_beginning(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     rows = Rows()
@@ -151,7 +153,9 @@ def test_new_queues_and_new_brokers_are_read_from_their_beginning(
 
 
 @pytest.mark.long
-def test_too_few_messages_wait_for_more_but_not_for_ever(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_too_few_messages_wait_for_more_but_not_for_ever(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     rows = Rows()
     options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
@@ -162,7 +166,9 @@ def test_too_few_messages_wait_for_more_but_not_for_ever(spark: SparkSession, st
         until(lambda: len(rows.bodies) == 11, query)
 
 
-def test_a_micro_batch_that_fails_is_read_again_whole(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_a_micro_batch_that_fails_is_read_again_whole(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     topic = stage.topic()
     bodies = stage.spread(topic, 100)
     frame = stage.stream(spark, topic, startingOffsets="earliest").load()
@@ -188,7 +194,7 @@ def test_a_micro_batch_that_fails_is_read_again_whole(spark: SparkSession, stage
     ],
 )
 def test_options_that_make_no_stream_are_refused(
-    spark: SparkSession, stage: Stage, tmp_path: Path, options: dict[str, str], fault: str
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, options: dict[str, str], fault: str
 ) -> None:
     frame = stage.stream(spark, stage.topic(), **options).load()
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()

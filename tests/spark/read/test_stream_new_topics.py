@@ -5,12 +5,12 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.read.test_stream import Rows, running, until
 
 
 def test_a_pattern_finds_topics_that_are_made_while_the_stream_runs(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     name = f"grown{uuid4().hex[:8]}"
     first = stage.topic(queues=1, brokers=["broker-a"], name=name)

@@ -17,7 +17,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.write.crashing_driver import VARIABLE
 from tests.spark.write.test_sender import everything
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 class Driver:
     """`steps` has the target of each query, and where it is to be killed; in its first batch."""
 
-    stage: Stage
+    stage: ClusterFixture
     source: Path
     root: Path
     steps: Mapping[str, str]
@@ -101,7 +101,7 @@ def kill_session(leader: int) -> None:
             continue
 
 
-def crash_and_start_again(stage: Stage, root: Path, steps: Sequence[str]) -> None:
+def crash_and_start_again(stage: ClusterFixture, root: Path, steps: Sequence[str]) -> None:
     source = root / "source"
     source.mkdir()
     bodies = [b"%d" % number for number in range(ROWS_PER_BATCH * 2)]
@@ -131,13 +131,13 @@ pytestmark = [
 ]
 
 
-def test_a_driver_killed_between_any_two_steps_writes_each_row_once(stage: Stage, tmp_path: Path) -> None:
+def test_a_driver_killed_between_any_two_steps_writes_each_row_once(stage: ClusterFixture, tmp_path: Path) -> None:
     crash_and_start_again(stage, tmp_path, STEPS)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_driver_killed_with_many_queries_at_one_step_writes_each_row_once(
-    stage: Stage, tmp_path: Path, step: str
+    stage: ClusterFixture, tmp_path: Path, step: str
 ) -> None:
     """A task dies in the batch that is killed, or in the one after."""
     crash_and_start_again(stage, tmp_path, [step] * 2)

@@ -7,14 +7,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ariane.wire.requests.topics import UpdateTopic
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.write.test_sender import everything, save
 
 ONCE: dict[str, str | int] = {"delivery": "exactly-once", "brokerWaitSeconds": 30}
 PATIENCE_S = 300
 
 
-def test_a_write_that_is_repeated_under_its_name_sends_nothing(spark: SparkSession, stage: Stage) -> None:
+def test_a_write_that_is_repeated_under_its_name_sends_nothing(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     frame = spark.range(300).selectExpr("cast(id AS string) AS body", "'A' AS tags")
     for _ in range(2):
@@ -24,7 +24,7 @@ def test_a_write_that_is_repeated_under_its_name_sends_nothing(spark: SparkSessi
     assert {message.tags for message in messages} == {"A"}
 
 
-def test_a_write_that_fails_in_one_task_shows_nothing_of_the_others(spark: SparkSession, stage: Stage) -> None:
+def test_a_write_that_fails_in_one_task_shows_nothing_of_the_others(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     frame = spark.range(100).repartition(2).selectExpr("if(id = 99, '', cast(id AS string)) AS body")
     with pytest.raises(PySparkException, match="body is empty"):
@@ -33,7 +33,7 @@ def test_a_write_that_fails_in_one_task_shows_nothing_of_the_others(spark: Spark
 
 
 def test_a_micro_batch_that_is_replayed_is_found_in_the_ledger(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     source, checkpoint, topic = tmp_path / "source", tmp_path / "checkpoint", stage.topic()
     source.mkdir()
@@ -62,13 +62,13 @@ def test_a_micro_batch_that_is_replayed_is_found_in_the_ledger(
     ],
 )
 def test_what_cannot_be_sent_once_is_refused_before_anything_is_sent(
-    spark: SparkSession, stage: Stage, query: str, options: dict[str, str], fault: str
+    spark: SparkSession, stage: ClusterFixture, query: str, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException, match=fault):
         save(stage, spark.sql(query), {**ONCE, "brokerWaitSeconds": 0, **options})
 
 
-def test_a_topic_that_is_read_only_is_refused(spark: SparkSession, stage: Stage) -> None:
+def test_a_topic_that_is_read_only_is_refused(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     request = UpdateTopic(
         topic=topic,

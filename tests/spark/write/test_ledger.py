@@ -1,4 +1,4 @@
-"""The ledger, and what brokers are told from it: real brokers, and no Spark."""
+"""The ledger of the exactly-once sink and the outcomes that brokers get from it: real brokers, no Spark."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,24 +20,26 @@ from ariane.spark.write.outcomes import CheckResponder, LedgerOutcomes, Outcomes
 from ariane.spark.write.rows import OutboundMessage
 from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.send import Decision
-from tests.spark.cluster_fixture import Stage, cluster_in_thread
+from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
 from tests.spark.write.test_sender import everything
 
 _OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 
-def options_for(stage: Stage, topic: str, **more: object) -> WriteOptions:
-    given: dict[str, object] = {"nameservers": stage.nameserver, "topic": topic, "delivery": Delivery.EXACTLY_ONCE}
-    return WriteOptions(**{**given, "ledger_topic": f"{topic}-ledger", **more})  # type: ignore[arg-type]
+def options_for(stage: ClusterFixture, topic: str, **more: object) -> WriteOptions:
+    defaults: dict[str, object] = {"nameservers": stage.nameserver, "topic": topic, "delivery": Delivery.EXACTLY_ONCE}
+    return WriteOptions(**{**defaults, "ledger_topic": f"{topic}-ledger", **more})  # type: ignore[arg-type]
 
 
-def ledger_of(stage: Stage, options: WriteOptions) -> Ledger:
+def ledger_of(stage: ClusterFixture, options: WriteOptions) -> Ledger:
     return open_ledger(stage.cluster, options)
 
 
-def send_halves(stage: Stage, options: WriteOptions, tag: HalfMessageOrigin, bodies: list[bytes]) -> list[Winners]:
+def send_half_messages(
+    stage: ClusterFixture, options: WriteOptions, origin: HalfMessageOrigin, bodies: list[bytes]
+) -> list[Winners]:
     assert options.topic is not None
-    sender = HalfSender(stage.cluster, options, tag)
+    sender = HalfSender(stage.cluster, options, origin)
     rows = (
         OutboundMessage(options.topic, body, b"UNIQ_KEY\x01" + body + b"\x02", None, None, None, False)
         for body in bodies
@@ -46,7 +48,7 @@ def send_halves(stage: Stage, options: WriteOptions, tag: HalfMessageOrigin, bod
     return sender.winners()
 
 
-def bodies(stage: Stage, topic: str) -> list[bytes]:
+def bodies(stage: ClusterFixture, topic: str) -> list[bytes]:
     return sorted(message.body for message in everything(stage, topic))
 
 
@@ -72,14 +74,14 @@ def test_damaged_winners_are_an_error(packed: bytes) -> None:
         Winners(attempt="a", partition=0, broker="b", count=2, packed=packed).entries()
 
 
-def test_what_is_no_record_is_an_error() -> None:
+def test_bytes_that_are_not_a_record_are_an_error() -> None:
     with pytest.raises(RecordError, match="cannot be read"):
         decode_record(b'{"query": 5}')
 
 
-def test_a_half_message_says_where_it_comes_from() -> None:
-    tag = HalfMessageOrigin("LEDGER", "query", 7, 2, "attempt", 12)
-    assert parse_origin(str(tag)) == tag
+def test_a_half_message_names_its_origin() -> None:
+    origin = HalfMessageOrigin("LEDGER", "query", 7, 2, "attempt", 12)
+    assert parse_origin(str(origin)) == origin
     with pytest.raises(RecordError, match="not sent by Spark"):
         parse_origin("LEDGER query seven 2 attempt 12")
 
@@ -87,7 +89,7 @@ def test_a_half_message_says_where_it_comes_from() -> None:
 # --- the ledger
 
 
-def test_the_first_record_of_a_batch_counts(stage: Stage) -> None:
+def test_the_first_record_of_a_batch_counts(stage: ClusterFixture) -> None:
     options = options_for(stage, stage.topic())
     first = pack("first", 0, "broker-a", [HalfEntry(0, 1, 2)])
     second = pack("second", 0, "broker-a", [HalfEntry(0, 3, 4)])
@@ -98,17 +100,17 @@ def test_the_first_record_of_a_batch_counts(stage: Stage) -> None:
     assert not ledger_of(stage, options).state("another").is_recorded(0)
 
 
-def test_a_batch_that_does_not_fit_one_message_is_kept_in_parts(stage: Stage) -> None:
+def test_a_batch_that_does_not_fit_one_message_is_kept_in_parts(stage: ClusterFixture) -> None:
     options = options_for(stage, stage.topic())
-    chance = Random(7)
-    scattered = [HalfEntry(number, chance.getrandbits(30), chance.getrandbits(40)) for number in range(110_000)]
+    random = Random(7)
+    scattered = [HalfEntry(number, random.getrandbits(30), random.getrandbits(40)) for number in range(110_000)]
     winners = pack("attempt", 0, "broker-a", scattered)
     record = ledger_of(stage, options).record("query", 0, "group", winners)
     assert len(record.parts) > 1
     assert ledger_of(stage, options).winners_of(record) == winners
 
 
-def test_a_ledger_of_several_queues_is_refused(stage: Stage) -> None:
+def test_a_ledger_of_several_queues_is_refused(stage: ClusterFixture) -> None:
     options = options_for(stage, stage.topic(), ledger_topic=stage.topic(queues=2))
     with pytest.raises(NoRoute, match="must have one"):
         ledger_of(stage, options)
@@ -123,18 +125,18 @@ def test_a_ledger_of_several_queues_is_refused(stage: Stage) -> None:
         ({"group": "no/group"}, "option producerGroup"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(more: dict[str, object], fault: str) -> None:
+def test_invalid_options_are_refused(more: dict[str, object], fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         WriteOptions(**{"delivery": Delivery.EXACTLY_ONCE, **more})  # type: ignore[arg-type]
 
 
-# --- ends
+# --- outcomes
 
 
-def test_outcomes_told_twice_deliver_once(stage: Stage) -> None:
+def test_outcomes_sent_twice_deliver_once(stage: ClusterFixture) -> None:
     options = options_for(stage, stage.topic())
     rows = [b"%d" % number for number in range(700)]
-    winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), rows)
+    winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), rows)
     assert options.topic is not None
     assert bodies(stage, options.topic) == []
     for _ in range(2):
@@ -142,11 +144,11 @@ def test_outcomes_told_twice_deliver_once(stage: Stage) -> None:
     assert bodies(stage, options.topic) == sorted(rows)
 
 
-def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: Stage) -> None:
+def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: ClusterFixture) -> None:
     """The driver knows only the ledger's route when rows have their topics in a column."""
     options = options_for(stage, stage.topic(brokers=["broker-b"]), ledger_topic=stage.topic(1, ["broker-a"]))
     assert options.topic is not None
-    winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+    winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
     cluster = Cluster(options.client_settings())
     try:
         Outcomes(cluster, options.ledger_topic, options.group, 10).commit(winners)
@@ -155,69 +157,69 @@ def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: Stage) -> None:
     assert bodies(stage, options.topic) == [b"1", b"2"]
 
 
-def test_an_end_that_a_broker_has_forgotten_is_known_by_the_message_itself(tmp_path: Path) -> None:
+def test_an_outcome_that_a_broker_has_forgotten_is_recognised_by_the_message(tmp_path: Path) -> None:
     with cluster_in_thread(tmp_path) as stage:
         options = options_for(stage, stage.topic())
         assert options.topic is not None
-        winners = send_halves(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+        winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
         Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
         queues = stage.known_queues(options.topic)
-    with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, and not how they ended
+    with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, but not their outcomes
         while len(stage.known_queues(options.topic)) < len(queues):
             sleep(0.01)
         Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
         assert bodies(stage, options.topic) == [b"1", b"2"]
 
 
-# --- questions
+# --- check requests
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> Iterator[Stage]:
-    """A broker that asks soon and often."""
+def checking_broker(tmp_path: Path) -> Iterator[ClusterFixture]:
+    """A broker that checks transactions soon and often."""
     with cluster_in_thread(tmp_path, transaction_check_interval_s=1.0, transaction_check_max=1000) as stage:
         yield stage
 
 
-def test_a_broker_that_asks_gets_its_answer_from_the_ledger(asking: Stage) -> None:
-    options = options_for(asking, asking.topic(queues=1), transaction_timeout_s=1)
+def test_a_check_request_is_answered_from_the_ledger(checking_broker: ClusterFixture) -> None:
+    options = options_for(checking_broker, checking_broker.topic(queues=1), transaction_timeout_s=1)
     assert options.topic is not None
-    ledger = ledger_of(asking, options)
-    tag = HalfMessageOrigin(options.ledger_topic, "query", 0, 0, "winner", 0)
-    winners = send_halves(asking, options, tag, [b"1", b"2", b"3"])
-    send_halves(asking, options, replace(tag, attempt="loser"), [b"1", b"2"])
-    send_halves(asking, options, replace(tag, batch=1, attempt="later"), [b"4"])
+    ledger = ledger_of(checking_broker, options)
+    origin = HalfMessageOrigin(options.ledger_topic, "query", 0, 0, "winner", 0)
+    winners = send_half_messages(checking_broker, options, origin, [b"1", b"2", b"3"])
+    send_half_messages(checking_broker, options, replace(origin, attempt="loser"), [b"1", b"2"])
+    send_half_messages(checking_broker, options, replace(origin, batch=1, attempt="later"), [b"4"])
     ledger.record("query", 0, options.group, winners)
-    responses = CheckResponder(options)
-    responses.start()
+    responder = CheckResponder(options)
+    responder.start()
     try:
-        wait_for_ops(asking, 5)  # three commits and two rollbacks; batch 1 is not decided
-        assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
+        wait_for_ops(checking_broker, 5)  # three commits and two rollbacks; batch 1 is not decided
+        assert bodies(checking_broker, options.topic) == [b"1", b"2", b"3"]
         ledger.record("query", 1, options.group, pack("other", 0, "broker-a", [HalfEntry(0, 0, 0)]))
-        wait_for_ops(asking, 6)
+        wait_for_ops(checking_broker, 6)
     finally:
-        responses.close()
-    assert bodies(asking, options.topic) == [b"1", b"2", b"3"]
+        responder.close()
+    assert bodies(checking_broker, options.topic) == [b"1", b"2", b"3"]
 
 
-def wait_for_ops(stage: Stage, count: int) -> None:
-    """An op message for each outcome that the broker has taken; it tells nobody."""
+def wait_for_ops(stage: ClusterFixture, count: int) -> None:
+    """Polls: the broker stores an op message for each outcome, and sends no notification."""
     request = GetMaxOffset(_OPS, 0)
     while stage.cluster.calls.call(stage.brokers["broker-a"], request).offset < count:
         sleep(0.05)
 
 
-def test_winners_of_a_batch_that_is_over_are_copies(stage: Stage) -> None:
+def test_winners_of_a_batch_that_is_over_are_copies(stage: ClusterFixture) -> None:
     options = options_for(stage, stage.topic())
     ledger = ledger_of(stage, options)
     winner = HalfMessageOrigin(options.ledger_topic, "query", 3, 0, "winner", 0)
-    responses = LedgerOutcomes(options.client_settings())
-    assert responses.decide(winner) is Decision.UNKNOWN
+    outcomes = LedgerOutcomes(options.client_settings())
+    assert outcomes.decide(winner) is Decision.UNKNOWN
     ledger.record("query", 3, options.group, pack("winner", 0, "broker-a", [HalfEntry(0, 1, 2)]))
-    assert responses.decide(winner) is Decision.COMMIT
-    assert responses.decide(replace(winner, serial=1)) is Decision.ROLLBACK
+    assert outcomes.decide(winner) is Decision.COMMIT
+    assert outcomes.decide(replace(winner, serial=1)) is Decision.ROLLBACK
     ledger.note_ended("query", 3)
-    assert responses.decide(winner) is Decision.ROLLBACK
-    assert responses.decide(replace(winner, batch=2)) is Decision.ROLLBACK
-    assert responses.decide(replace(winner, batch=4)) is Decision.UNKNOWN
-    responses.close()
+    assert outcomes.decide(winner) is Decision.ROLLBACK
+    assert outcomes.decide(replace(winner, batch=2)) is Decision.ROLLBACK
+    assert outcomes.decide(replace(winner, batch=4)) is Decision.UNKNOWN
+    outcomes.close()

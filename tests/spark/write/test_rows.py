@@ -1,4 +1,4 @@
-"""Rows packed column by column are the very bytes that packing them one by one gives."""
+"""The fast path of the sink encodes rows to the same bytes as the general path."""
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,7 @@ def keys() -> TaskKeys:
 
 
 def one_by_one(batch: pa.RecordBatch, task: TaskKeys) -> bytes:
-    return encode_batch(BatchItem(one.body, one.properties) for one in messages_of(batch, "topic", task))
+    return encode_batch(BatchItem(message.body, message.properties) for message in messages_of(batch, "topic", task))
 
 
 def whole(rows: EncodedRows) -> bytes:
@@ -34,7 +34,7 @@ def whole(rows: EncodedRows) -> bytes:
 
 @settings(deadline=None)  # the first example pays for imports
 @given(st.lists(st.tuples(st.binary(max_size=20), _WORDS, _WORDS), min_size=1, max_size=20))
-def test_both_ways_give_the_same_bytes_or_leave_it_to_the_slower_one(
+def test_the_fast_path_gives_the_same_bytes_or_leaves_the_rows_to_the_general_path(
     rows: list[tuple[bytes, str | None, str | None]],
 ) -> None:
     bodies, tags, words = zip(*rows, strict=True)
@@ -61,7 +61,7 @@ def test_a_slice_of_a_batch_of_texts_is_encoded_as_well() -> None:
     assert whole(encoded) == one_by_one(batch, keys())
 
 
-def test_keys_go_on_over_batches_and_blocks() -> None:
+def test_unique_keys_continue_over_batches_and_blocks() -> None:
     batch = pa.record_batch({"body": pa.array([b"x"] * 1000)})
     fast, slow = keys(), keys()
     for _ in range(KEYS_PER_PREFIX // 1000 + 2):
@@ -70,7 +70,7 @@ def test_keys_go_on_over_batches_and_blocks() -> None:
         assert whole(encoded) == one_by_one(batch, slow)
 
 
-def test_pieces_are_as_large_as_they_may_be() -> None:
+def test_batches_are_as_large_as_allowed() -> None:
     encoded = encode_rows(pa.record_batch({"body": pa.array([b"x" * 100] * 10)}), keys())
     assert encoded is not None
     each = len(encoded.data) // 10
@@ -80,9 +80,9 @@ def test_pieces_are_as_large_as_they_may_be() -> None:
 
 
 @pytest.mark.parametrize("column", ["shardingKey", "queueId", "properties", "topic"])
-def test_other_columns_go_message_by_message(column: str) -> None:
+def test_other_columns_take_the_general_path(column: str) -> None:
     assert not can_encode(pa.schema([("body", pa.binary()), (column, pa.string())]))
 
 
-def test_an_array_of_keys_goes_message_by_message() -> None:
+def test_an_array_of_keys_takes_the_general_path() -> None:
     assert not can_encode(pa.schema([("body", pa.binary()), ("keys", pa.list_(pa.string()))]))

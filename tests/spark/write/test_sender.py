@@ -15,10 +15,10 @@ from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.spark.write.rows import TaskIdentity, TaskKeys
 from ariane.wire.message_id import unique_key_time_ms
 from ariane.wire.record.read import decode_all
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 
 
-def stored(stage: Stage, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
+def stored(stage: ClusterFixture, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
     """Everything that is in the topic, by queue."""
     found = {}
     for broker in {queue.broker_name for queue in stage.known_queues(topic)}:
@@ -28,18 +28,18 @@ def stored(stage: Stage, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
     return found
 
 
-def everything(stage: Stage, topic: str) -> list[StoredMessage]:
+def everything(stage: ClusterFixture, topic: str) -> list[StoredMessage]:
     return [message for messages in stored(stage, topic).values() for message in messages]
 
 
-def save(stage: Stage, frame: DataFrame, options: Mapping[str, object]) -> None:
+def save(stage: ClusterFixture, frame: DataFrame, options: Mapping[str, object]) -> None:
     writer = frame.write.format("rocketmq").option("nameServer", stage.nameserver).mode("append")
     for name, value in options.items():
         writer = writer.option(name, value)  # type: ignore[arg-type]
     writer.save()
 
 
-def test_every_row_becomes_one_message(spark: SparkSession, stage: Stage) -> None:
+def test_every_row_becomes_one_message(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     save(stage, spark.range(3000).selectExpr("cast(id as string) as body"), {"topic": topic})
     messages = everything(stage, topic)
@@ -47,7 +47,7 @@ def test_every_row_becomes_one_message(spark: SparkSession, stage: Stage) -> Non
     assert len({message.unique_key for message in messages}) == 3000
 
 
-def test_columns_become_the_fields_of_a_message(spark: SparkSession, stage: Stage) -> None:
+def test_columns_become_the_fields_of_a_message(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     frame = spark.sql(
         f"SELECT '{topic}' AS topic, cast('hello' AS binary) AS body, 'A' AS tags, array('k1', 'k2') AS keys, "
@@ -59,7 +59,7 @@ def test_columns_become_the_fields_of_a_message(spark: SparkSession, stage: Stag
     assert message.properties["colour"] == "red"
 
 
-def test_a_sharding_key_keeps_its_rows_in_one_queue_and_in_order(spark: SparkSession, stage: Stage) -> None:
+def test_a_sharding_key_keeps_its_rows_in_one_queue_and_in_order(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=4)
     frame = (
         spark.range(2000).coalesce(1).selectExpr("cast(id AS string) AS body", "cast(id % 7 AS string) AS shardingKey")
@@ -75,7 +75,7 @@ def test_a_sharding_key_keeps_its_rows_in_one_queue_and_in_order(spark: SparkSes
     assert {len(queues) for queues in places.values()} == {1}
 
 
-def test_a_queue_can_be_named_with_its_broker(spark: SparkSession, stage: Stage) -> None:
+def test_a_queue_can_be_named_with_its_broker(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     frame = spark.sql("SELECT 'x' AS body, 1 AS queueId, 'broker-b' AS brokerName")
     save(stage, frame, {"topic": topic})
@@ -83,13 +83,13 @@ def test_a_queue_can_be_named_with_its_broker(spark: SparkSession, stage: Stage)
     assert [message.body for message in stored(stage, topic)[queue]] == [b"x"]
 
 
-def test_a_queue_that_several_brokers_have_needs_the_name_of_one(spark: SparkSession, stage: Stage) -> None:
+def test_a_queue_that_several_brokers_have_needs_the_name_of_one(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     with pytest.raises(PySparkException, match="is on several brokers"):
         save(stage, spark.sql("SELECT 'x' AS body, 1 AS queueId"), {"topic": topic})
 
 
-def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: Stage) -> None:
+def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     soon = datetime.now(UTC) + timedelta(milliseconds=300)
     frame = spark.createDataFrame([(b"later", soon)], "body binary, deliverTimestamp timestamp")
@@ -112,18 +112,18 @@ def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: Stage) -
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_reason(
-    spark: SparkSession, stage: Stage, query: str, options: dict[str, str], fault: str
+    spark: SparkSession, stage: ClusterFixture, query: str, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException, match=fault):
         save(stage, spark.sql(query), {"brokerWaitSeconds": 0, **options})
 
 
-def test_an_empty_body_names_the_reason(spark: SparkSession, stage: Stage) -> None:
+def test_an_empty_body_names_the_reason(spark: SparkSession, stage: ClusterFixture) -> None:
     with pytest.raises(PySparkException, match="body is empty"):
         save(stage, spark.sql("SELECT '' AS body"), {"topic": stage.topic()})
 
 
-def test_overwriting_is_refused(spark: SparkSession, stage: Stage) -> None:
+def test_overwriting_is_refused(spark: SparkSession, stage: ClusterFixture) -> None:
     writer = spark.sql("SELECT 'x' AS body").write.format("rocketmq").option("topic", "t").mode("overwrite")
     with pytest.raises(PySparkException, match="cannot be overwritten"):
         writer.save()

@@ -8,18 +8,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.broker_processes import broker_processes
-from tests.spark.cluster_fixture import Stage
+from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.read.test_stream import PATIENCE_S
 from tests.spark.write.test_sender import everything
 
 
-def copy(frame: DataFrame, stage: Stage, target: str, checkpoint: Path) -> StreamingQuery:
+def copy(frame: DataFrame, stage: ClusterFixture, target: str, checkpoint: Path) -> StreamingQuery:
     writer = frame.writeStream.format("rocketmq").option("nameServer", stage.nameserver).option("topic", target)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
 @pytest.mark.long
-def test_a_stream_from_topic_to_topic_brings_every_message(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_a_stream_from_topic_to_topic_brings_every_message(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+) -> None:
     source, target = stage.topic(), stage.topic()
     bodies = stage.spread(source, 200, TAGS="A")
     frame = stage.stream(spark, source, startingOffsets="earliest", maxOffsetsPerTrigger=80).load()
@@ -33,7 +35,7 @@ def test_a_stream_from_topic_to_topic_brings_every_message(spark: SparkSession, 
 
 
 def test_a_micro_batch_that_is_written_twice_has_the_same_unique_keys(
-    spark: SparkSession, stage: Stage, tmp_path: Path
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     source, target = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     stage.send(source, [b"%d" % number for number in range(50)])

@@ -1,4 +1,4 @@
-"""Options of `spark.read` and `spark.readStream`. Aliases of an option are the names in Apache's or Kafka's connectors."""
+"""Options of `spark.read` and `spark.readStream`. Their aliases are the names in Apache's or Kafka's connectors."""
 
 import re
 from dataclasses import dataclass
