@@ -1,3 +1,5 @@
+"""Generated pages are up to date, and pages name files that exist."""
+
 import re
 import subprocess
 import sys
@@ -57,7 +59,7 @@ def test_every_file_that_a_guide_or_a_decision_names_exists() -> None:
 def test_a_lesson_names_the_same_files_in_each_language() -> None:
     for page in (ROOT / "docs" / "internals").glob("[0-9]*.md"):
         english, chinese = (
-            set(_SOURCE.findall(one.read_text(encoding="utf-8"))) for one in (page, page.parent / "zh" / page.name)
+            set(_SOURCE.findall(text.read_text(encoding="utf-8"))) for text in (page, page.parent / "zh" / page.name)
         )
         assert english == chinese, page.name
 

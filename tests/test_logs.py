@@ -1,3 +1,5 @@
+"""Log lines: text and JSON form, escaping of untrusted values, and configuration."""
+
 import io
 import json
 import logging
@@ -107,12 +109,12 @@ def test_any_event_stays_on_one_printable_line(event: str) -> None:
     assert as_json(event)["event"] == event
 
 
-def test_a_long_value_is_cut() -> None:
+def test_a_long_value_is_truncated() -> None:
     cut = as_json("e", value="x" * (VALUE_LENGTH_MAX + 1))["value"]
     assert cut == "x" * VALUE_LENGTH_MAX + f"... ({VALUE_LENGTH_MAX + 1} characters)"
 
 
-def test_a_traceback_is_indented_so_that_its_message_cannot_pass_for_a_line() -> None:
+def test_a_traceback_is_indented_so_that_its_message_cannot_look_like_a_log_line() -> None:
     try:
         raise ValueError("bad\n1970-01-01T00:00:00.125Z ERROR   ariane.test: forged\x1b[2J")
     except ValueError as error:
@@ -129,7 +131,7 @@ def test_a_field_cannot_replace_a_part_of_the_line() -> None:
     assert decoded["time_"] == "never"
 
 
-def test_numbers_that_json_does_not_know_are_text() -> None:
+def test_numbers_without_a_json_form_are_text() -> None:
     assert as_json("e", value=float("nan"))["value"] == "nan"
 
 
@@ -137,7 +139,7 @@ def test_a_secret_does_not_show() -> None:
     assert "hunter2" not in text("e", password=Secret("hunter2")) + str(as_json("e", password=Secret("hunter2")))
 
 
-def test_both_forms_tell_the_request_they_belong_to() -> None:
+def test_both_forms_include_the_request_context() -> None:
     token = request_context.set(RequestContext(peer="10.0.0.7:50122", code=105))
     try:
         assert text("topic unknown", topic="t").endswith("topic unknown peer=10.0.0.7:50122 code=105 topic=t")
@@ -163,6 +165,6 @@ def test_configuring_twice_does_not_write_twice(stream: io.StringIO) -> None:
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["once"]
 
 
-def test_used_as_a_library_nothing_is_written_anywhere() -> None:
+def test_as_a_library_nothing_is_written() -> None:
     handlers = logging.getLogger("ariane").handlers
     assert [type(handler) for handler in handlers] == [logging.NullHandler]

@@ -1,4 +1,4 @@
-"""Mutants of real bytes, without end: what a fuzzer without coverage can do well is start from good input.
+"""Random mutations of real bytes: a fuzzer without coverage feedback works best from valid input.
 
 ARIANE_FUZZ_SECONDS is the time for each target (`make fuzz` gives more), ARIANE_FUZZ_SEED the start of the sequence. A
 failure prints the seed and the number of the mutant, so it can be run again.

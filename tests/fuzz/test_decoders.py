@@ -1,4 +1,4 @@
-"""Every decoder that meets bytes from outside, against mutants of real bytes."""
+"""Every decoder of untrusted bytes, against mutations of real bytes."""
 
 import random
 from functools import cache
@@ -32,7 +32,7 @@ def commands() -> list[Command]:
 @cache
 def records() -> list[bytes]:
     log = golden_store("clean").commit_log[:FILE_BYTES]
-    views = [found for found in walk(log) if isinstance(found, RecordView)]
+    views = [view for view in walk(log) if isinstance(view, RecordView)]
     return [log[view.position : view.position + view.size] for view in views]
 
 
@@ -41,9 +41,9 @@ def header_of(frame: bytes) -> bytes:
 
 
 def bodies(*codes: RequestCode) -> list[bytes]:
-    """The bodies of answers to, or requests with, these codes, as far as they are JSON."""
-    found = [golden.command.body for golden in whole_frames() if golden.declaration.code in codes]
-    return [body for body in found if body.startswith(b"{")]
+    """The JSON bodies of requests with these codes and of responses to them."""
+    recorded = [golden.command.body for golden in whole_frames() if golden.declaration.code in codes]
+    return [body for body in recorded if body.startswith(b"{")]
 
 
 def test_frame_decoder_fed_in_pieces() -> None:
@@ -67,7 +67,7 @@ def test_header_decoder(kind: Serialization) -> None:
     assert survives(lambda data: decode_header(kind, data, b"").ext, headers)
 
 
-def test_every_request_struct_takes_or_refuses_any_header_and_body() -> None:
+def test_every_request_struct_accepts_or_refuses_any_header_and_body() -> None:
     rng = random.Random(2)
     declarations = list(REQUESTS.values())
     headers = [header_of(frame) for frame in raw_frames() if frame[4] == Serialization.JSON]
@@ -80,7 +80,7 @@ def test_every_request_struct_takes_or_refuses_any_header_and_body() -> None:
     assert survives(read, headers)
 
 
-def test_every_request_struct_takes_or_refuses_any_body() -> None:
+def test_every_request_struct_accepts_or_refuses_any_body() -> None:
     rng = random.Random(3)
     requests = [command for command in commands() if not command.is_response and command.code in REQUESTS]
 
@@ -107,8 +107,8 @@ def test_cluster_parser() -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_registration_body(compressed: bool) -> None:
-    asks = [c for c in commands() if c.code == RequestCode.REGISTER_BROKER and not c.is_response]
-    right = [c.body for c in asks if (c.ext.get("compressed") == "true") == compressed and c.body]
+    requests = [c for c in commands() if c.code == RequestCode.REGISTER_BROKER and not c.is_response]
+    right = [c.body for c in requests if (c.ext.get("compressed") == "true") == compressed and c.body]
 
     def read(data: bytes) -> None:
         request = RegisterBroker(

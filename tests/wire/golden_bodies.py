@@ -31,14 +31,14 @@ _FRAMES = Path(__file__).parent.parent / "golden" / "frames.jsonl"
 class GoldenBody(NamedTuple):
     client: str
     code: int
-    """The request code: of the request itself, or of the one that this body answers."""
-    is_answer: bool
+    """The request code: of the request, or of the request that this response belongs to."""
+    is_response: bool
     data: bytes
 
 
 @cache
 def golden_bodies() -> tuple[GoldenBody, ...]:
-    """The bodies that are JSON and whole: the recording cuts a long one short."""
+    """The JSON bodies that are complete: the recording truncates long ones."""
     frames = [json.loads(line) for line in _FRAMES.read_text(encoding="utf-8").splitlines()]
     return tuple(
         GoldenBody(frame["client"], _code(frame), "answers_code" in frame, frame["body"].encode())
@@ -47,11 +47,11 @@ def golden_bodies() -> tuple[GoldenBody, ...]:
     )
 
 
-def bodies_of(code: int, *, is_answer: bool, client: str | None = None) -> list[bytes]:
+def bodies_of(code: int, *, is_response: bool, client: str | None = None) -> list[bytes]:
     return [
         body.data
         for body in golden_bodies()
-        if body.code == code and body.is_answer == is_answer and client in (None, body.client)
+        if body.code == code and body.is_response == is_response and client in (None, body.client)
     ]
 
 

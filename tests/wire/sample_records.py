@@ -1,4 +1,4 @@
-"""Stored messages for tests: one plain example, and Hypothesis strategies for all of them and for damaged records."""
+"""Stored messages for tests: an example, and Hypothesis strategies for valid and damaged records."""
 
 from ipaddress import IPv4Address, IPv6Address
 
@@ -35,7 +35,7 @@ _int32 = st.integers(-(2**31), 2**31 - 1)
 _int64 = st.integers(-(2**63), 2**63 - 1)
 _nasty_bytes = st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
 _names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=12)
-# A mapped address is left out: it comes back as IPv4, which has a test of its own.
+# Mapped addresses are excluded: they are decoded as IPv4, which has a test of its own.
 _addresses = st.ip_addresses().filter(lambda ip: isinstance(ip, IPv4Address) or ip.ipv4_mapped is None)
 _hosts = st.builds(HostPort, _addresses, st.integers(0, 65535))
 _topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.integers(120, 300).map("t".__mul__)

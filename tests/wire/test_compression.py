@@ -1,3 +1,5 @@
+"""Compression of bodies: round trips, and limits that no decompression bomb passes."""
+
 import random
 import zlib
 
@@ -27,7 +29,7 @@ def test_bodies_survive_the_round_trip(body: bytes, kind: Compression, level: in
     assert decompress(compress(body, kind, level), flag_of(kind), limit=len(body)) == body
 
 
-def test_a_body_that_is_not_compressed_comes_back_as_it_is() -> None:
+def test_a_body_that_is_not_compressed_is_returned_unchanged() -> None:
     body = b"plain"
     assert decompress(body, 0x300, limit=1) is body
 
@@ -60,7 +62,7 @@ def test_a_zstd_bomb_without_a_declared_size_ends_at_the_limit() -> None:
         decompress(packed, flag_of(Compression.ZSTD), LIMIT)
 
 
-def test_a_zstd_frame_that_wants_a_giant_window_is_refused() -> None:
+def test_a_zstd_frame_that_needs_a_giant_window_is_refused() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     packed = stream.compress(NOISE) + stream.flush()
@@ -81,21 +83,21 @@ def test_the_limit_is_exact(kind: Compression, excess: int) -> None:
 
 @kinds
 @pytest.mark.parametrize("missing", [1, 5, 4990, 5000])
-def test_a_stream_that_is_cut_short_is_refused(kind: Compression, missing: int) -> None:
+def test_a_truncated_stream_is_refused(kind: Compression, missing: int) -> None:
     packed = compress(NOISE, kind)
     with pytest.raises(RecordError, match="truncated"):
         decompress(packed[:-missing], flag_of(kind), LIMIT)
 
 
 @kinds
-def test_nothing_at_all_is_refused(kind: Compression) -> None:
+def test_an_empty_body_is_refused(kind: Compression) -> None:
     with pytest.raises(RecordError):
         decompress(b"", flag_of(kind), LIMIT)
 
 
 @kinds
 @pytest.mark.parametrize("garbage", [b"x", b"\x00" * 50])
-def test_bytes_behind_the_end_are_refused(kind: Compression, garbage: bytes) -> None:
+def test_bytes_after_the_end_are_refused(kind: Compression, garbage: bytes) -> None:
     with pytest.raises(RecordError):
         decompress(compress(NOISE, kind) + garbage, flag_of(kind), LIMIT)
 

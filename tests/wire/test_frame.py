@@ -1,3 +1,5 @@
+"""Framing: any split of the bytes, limits, and the vectors of the protocol sheet."""
+
 import struct
 from itertools import pairwise
 
@@ -47,7 +49,7 @@ def test_commands_survive_any_split_of_their_bytes(sent: list[Command], cuts: li
     assert not decoder.mid_frame
 
 
-def test_half_a_frame_waits_for_the_rest() -> None:
+def test_an_incomplete_frame_waits_for_the_rest() -> None:
     frame = encode_frame(Command(code=105, body=b"body"))
     decoder = FrameDecoder()
     decoder.feed(frame[:-1])
@@ -69,7 +71,7 @@ def test_a_large_frame_in_many_pieces_is_joined_once() -> None:
     assert [(command.code, command.body) for command in received] == [(10, body), (11, b"")]
 
 
-def test_the_largest_frame_is_taken_and_one_byte_more_is_not() -> None:
+def test_the_largest_frame_is_accepted_and_one_byte_more_is_not() -> None:
     overhead = len(encode_frame(Command(code=10)))
     frame = encode_frame(Command(code=10, body=bytes(FRAME_BYTES_MAX - overhead)))
     assert len(frame) == FRAME_BYTES_MAX
@@ -91,7 +93,7 @@ def test_the_largest_frame_is_taken_and_one_byte_more_is_not() -> None:
         (bytes.fromhex("16030100"), "looks like TLS"),
     ],
 )
-def test_a_limit_is_checked_from_the_first_bytes_before_anything_is_kept(prefix: bytes, message: str) -> None:
+def test_a_limit_is_checked_from_the_first_bytes_before_anything_is_buffered(prefix: bytes, message: str) -> None:
     decoder = FrameDecoder()
     decoder.feed(prefix)
     with pytest.raises(FrameError, match=message):
@@ -105,7 +107,7 @@ def test_limits_can_be_narrower() -> None:
         next(decoder)
 
 
-def test_commands_before_a_bad_one_come_out() -> None:
+def test_commands_before_an_invalid_one_are_decoded() -> None:
     decoder = FrameDecoder()
     decoder.feed(encode_frame(Command(code=1)) + encode_frame(Command(code=2)) + b"\xff\xff\xff\xff")
     assert [next(decoder).code, next(decoder).code] == [1, 2]

@@ -1,3 +1,5 @@
+"""Headers of commands in both formats: tolerant reading, limits, and errors."""
+
 import json
 import struct
 
@@ -36,7 +38,7 @@ def test_ext_fields_may_be_missing_empty_or_null(ext: str) -> None:
     assert read(f'{{"code":105{ext}}}').ext == {}
 
 
-def test_a_newline_behind_the_header_is_taken() -> None:
+def test_a_newline_after_the_header_is_accepted() -> None:
     assert read('{"code":105,"extFields":{"topic":"T"}}\n').ext == {"topic": "T"}
 
 
@@ -55,12 +57,12 @@ def test_a_language_is_a_name_in_any_case_or_a_number(sent: str, meant: Language
     assert read(f'{{"code":1,"language":{sent}}}').language_code is meant
 
 
-def test_headers_that_only_fastjson_reads_are_read() -> None:
+def test_headers_that_only_fastjson_accepts_are_read() -> None:
     command = read("{code:105,'opaque':'7',extFields:{topic:'T',n:4,},flag:0,}")
     assert (command.code, command.opaque, command.ext) == (105, 7, {"topic": "T", "n": "4"})
 
 
-def test_no_peer_can_set_what_is_beside_the_header() -> None:
+def test_a_peer_cannot_set_attributes_that_are_not_in_the_header() -> None:
     command = read({"code": 1, "body": "x", "\x7fbody": "eA==", "\x7fserialization": 1, "\x7fext": {"a": "b"}})
     assert (command.body, command.serialization, command.ext) == (b"", Serialization.JSON, {})
 
@@ -73,9 +75,9 @@ def test_no_peer_can_set_what_is_beside_the_header() -> None:
         b'{"code":1,"remark":"\xff"}', b'{"code":1,"extFields":{"a":"\xff"}}',
     ],
 )  # fmt: skip
-def test_a_header_that_makes_no_sense_is_a_header_error(header: bytes) -> None:
+def test_a_malformed_header_is_a_header_error(header: bytes) -> None:
     with pytest.raises(HeaderError):
-        read(header).ext  # noqa: B018 - reading the fields is what finds some of the faults
+        read(header).ext  # noqa: B018 - reading the fields finds some of the errors
 
 
 def test_nesting_is_limited() -> None:
@@ -102,7 +104,7 @@ def test_the_number_and_the_size_of_fields_are_limited() -> None:
         read({"code": 1, "extFields": {"topic": "x" * (EXT_VALUE_MAX + 1)}})
 
 
-def test_a_long_property_text_reaches_the_broker_which_refuses_it_with_a_code() -> None:
+def test_long_properties_reach_the_broker_which_responds_with_a_code() -> None:
     assert len(read({"code": 310, "extFields": {"i": "x" * 40_000}}).ext["i"]) == 40_000
 
 
@@ -134,7 +136,7 @@ class TestBinary:
         with pytest.raises(HeaderError, match="at most 256"):
             read(self.header(ext={f"k{n}": "" for n in range(300)}), Serialization.BINARY)
 
-    def test_a_code_beyond_16_bits_is_refused_with_the_cure(self) -> None:
+    def test_a_code_beyond_16_bits_is_refused_with_a_hint(self) -> None:
         with pytest.raises(HeaderError, match="use JSON"):
             encode_binary_header(Command(code=200050))
 

@@ -1,3 +1,5 @@
+"""CRC-32 of bodies: masked to 31 bits, with isal or zlib."""
+
 import runpy
 import sys
 import zlib
@@ -32,7 +34,7 @@ def test_an_empty_body_has_the_checksum_zero() -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_a_whole_checksum_goes_on_from_that_of_the_bytes_before(front: bytes, rest: bytes) -> None:
+def test_a_running_checksum_continues_that_of_the_preceding_bytes(front: bytes, rest: bytes) -> None:
     assert running_crc32(rest, running_crc32(front)) == zlib.crc32(front + rest)
 
 

@@ -1,3 +1,5 @@
+"""Java's String.hashCode and the tags code of consume queues."""
+
 import struct
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from ariane.wire.hashes import java_hash, tags_code
 
 
-def by_the_book(text: str) -> int:
+def by_definition(text: str) -> int:
     """The definition, one UTF-16 unit after the other."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     total = 0
@@ -38,12 +40,12 @@ def test_a_message_without_tags_has_the_code_zero(tags: str | None) -> None:
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=40) | st.text("ab", min_size=250, max_size=1100))
 def test_any_text_hashes_as_the_definition_says(text: str) -> None:
-    assert java_hash(text) == tags_code(text) == by_the_book(text)
+    assert java_hash(text) == tags_code(text) == by_definition(text)
 
 
-def test_half_a_surrogate_pair_is_hashed_like_any_unit() -> None:
+def test_a_lone_surrogate_is_hashed_like_any_unit() -> None:
     assert java_hash("a\ud800") == 31 * ord("a") + 0xD800
 
 
 def test_a_tag_too_long_for_the_cache_has_the_same_code() -> None:
-    assert tags_code("t" * 5000) == by_the_book("t" * 5000)
+    assert tags_code("t" * 5000) == by_definition("t" * 5000)

@@ -1,3 +1,5 @@
+"""Hosts in records: IPv4, IPv6 and mapped addresses."""
+
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest

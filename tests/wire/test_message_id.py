@@ -1,3 +1,5 @@
+"""Offset ids and unique keys: layout, round trips, time and counter."""
+
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from ipaddress import IPv4Address, IPv6Address
@@ -45,7 +47,7 @@ def test_an_offset_id_is_address_port_and_offset(address: str, offset: int, expe
     assert decode_offset_message_id(expected) == (host, offset)
 
 
-def test_trap_14_ids_are_upper_case_and_their_length_tells_ipv4_from_ipv6() -> None:
+def test_trap_14_ids_are_upper_case_and_their_length_distinguishes_ipv4_from_ipv6() -> None:
     v4 = offset_message_id(encode_host(HostPort(IPv4Address("250.251.252.253"), 10911)), 0xABCDEF)
     v6 = offset_message_id(encode_host(HostPort(IPv6Address("fe80::abcd"), 10911)), 0xABCDEF)
     keys = [UniqueKeys(ip, 0xABCD, SALT, at(0xABCDEF), UTC).next() for ip in (LOCALHOST, IPv6Address("fe80::abcd"))]
@@ -85,7 +87,7 @@ def test_offset_ids_survive_the_round_trip(ip: IPv4Address | IPv6Address, port: 
         "é" * 32,
     ],
 )
-def test_what_is_no_offset_id_is_refused(text: str) -> None:
+def test_a_malformed_offset_id_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         decode_offset_message_id(text)
 
@@ -106,13 +108,13 @@ def test_a_unique_key_is_laid_out_as_java_does() -> None:
     assert [keys.next(), keys.next()] == ["7F00000139FE30946E094CB2B1EB0000", "7F00000139FE30946E094CB2B1EB0001"]
 
 
-def test_a_real_key_of_java_tells_its_time() -> None:
+def test_the_time_of_a_real_java_key_is_read() -> None:
     # From a store that Apache RocketMQ 4.9.8 wrote on a machine in UTC, with the message's own birth time.
     key = "FD00000000000000000000000000000239FE30946E094CB2B1EB0000"
     assert abs(unique_key_time_ms(key, 1794777999999, UTC) - 1794777979372) < 1000
 
 
-def test_the_counter_starts_again_after_65536_keys() -> None:
+def test_the_counter_restarts_after_65536_keys() -> None:
     keys = UniqueKeys(LOCALHOST, 1, SALT, at(0), UTC)
     made = [keys.next()[-4:] for _ in range(65537)]
     assert (made[0], made[65535], made[65536]) == ("0000", "FFFF", "0000")
@@ -120,7 +122,7 @@ def test_the_counter_starts_again_after_65536_keys() -> None:
 
 
 @pytest.mark.parametrize("ip", [LOCALHOST, IPv6Address("::1")])
-def test_many_keys_at_once_are_those_that_come_one_by_one(ip: IPv4Address | IPv6Address) -> None:
+def test_many_keys_are_equal_to_single_keys(ip: IPv4Address | IPv6Address) -> None:
     singles, many = (UniqueKeys(ip, 1, SALT, at(ms(2024, 5, 31)), UTC) for _ in range(2))
     assert many.many(0) == []
     made = [key for count in (1, 65_000, 1_000, 2) for key in many.many(count)]
@@ -129,7 +131,7 @@ def test_many_keys_at_once_are_those_that_come_one_by_one(ip: IPv4Address | IPv6
     assert {len(key) for key in made} <= {32, UNIQUE_KEY_CHARS_MAX}
 
 
-def test_the_time_starts_again_with_the_month() -> None:
+def test_the_time_restarts_with_the_month() -> None:
     now_ms = ms(2024, 2, 29, 23, 59, 59)
     keys = UniqueKeys(LOCALHOST, 1, SALT, lambda: now_ms, UTC)
     assert keys.next()[20:28] == f"{29 * 86_400_000 - 1000:08X}"
@@ -144,7 +146,7 @@ def test_the_month_begins_in_local_time() -> None:
     assert keys.next()[20:28] == f"{5000:08X}"
 
 
-def test_without_a_zone_the_machine_tells_the_local_time() -> None:
+def test_without_a_zone_local_time_is_used() -> None:
     now_ms = ms(2024, 5, 17, 12)
     key = UniqueKeys(LOCALHOST, 1, SALT, at(now_ms)).next()
     assert unique_key_time_ms(key, now_ms + 1) == now_ms
@@ -152,7 +154,7 @@ def test_without_a_zone_the_machine_tells_the_local_time() -> None:
 
 @settings(deadline=None)
 @given(st.integers(ms(2000, 1, 1), ms(2100, 1, 1)), st.integers(1, 27 * 86_400_000), st.sampled_from([UTC, CHINA]))
-def test_a_key_tells_when_it_was_made_for_most_of_a_month(born_ms: int, age_ms: int, zone: tzinfo) -> None:
+def test_the_time_of_a_key_is_read_for_most_of_a_month(born_ms: int, age_ms: int, zone: tzinfo) -> None:
     key = UniqueKeys(LOCALHOST, 1, SALT, at(born_ms), zone).next()
     assert unique_key_time_ms(key, born_ms + age_ms, zone) == born_ms
 

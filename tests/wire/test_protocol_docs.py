@@ -1,4 +1,4 @@
-"""docs/protocol.md says what the code does."""
+"""docs/protocol.md is up to date and complete."""
 
 import runpy
 from pathlib import Path

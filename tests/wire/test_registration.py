@@ -1,3 +1,5 @@
+"""The body of REGISTER_BROKER in its three formats, against recordings and damaged bytes."""
+
 import contextlib
 import struct
 import zlib
@@ -23,7 +25,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def registrations(**lost: st.SearchStrategy[Any]) -> st.SearchStrategy[RegistrationBody]:
-    """`lost`: what the form cannot carry, so that it stays at its default."""
+    """`lost`: fields that the format does not have, so that they keep their defaults."""
     config = st.builds(
         TopicConfig,
         topic_name=NAMES,
@@ -62,18 +64,18 @@ def compressed(*parts: bytes | int) -> bytes:
 
 
 @given(registrations())
-def test_the_plain_form_survives(body: RegistrationBody) -> None:
+def test_the_plain_format_survives(body: RegistrationBody) -> None:
     data, crc = encode_registration(body, compressed=False)
     assert decode_registration(request(data, crc=crc), Version.V4_7_1) == body
 
 
 @given(registrations(topic_sys_flag=st.just(0), order=st.just(False)))
-def test_the_compressed_form_survives(body: RegistrationBody) -> None:
+def test_the_compressed_format_survives(body: RegistrationBody) -> None:
     data, crc = encode_registration(body, compressed=True)
     assert decode_registration(request(data, compressed=True, crc=crc), Version.V4_7_1) == body
 
 
-def test_no_body_says_nothing() -> None:
+def test_a_request_without_a_body_has_no_registration() -> None:
     assert decode_registration(request(b""), Version.V4_7_1) is None
 
 
@@ -85,7 +87,7 @@ def test_before_version_37_the_body_is_the_bare_topic_table() -> None:
     assert decode(body, version=37).topics == {}
 
 
-def test_members_of_5x_are_ignored_in_the_plain_form() -> None:
+def test_members_of_5x_are_ignored_in_the_plain_format() -> None:
     body = b"""{"filterServerList":[],"topicConfigSerializeWrapper":{
         "dataVersion":{"counter":1,"stateVersion":9,"timestamp":2},
         "mappingDataVersion":{"counter":0},"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{},
@@ -93,7 +95,7 @@ def test_members_of_5x_are_ignored_in_the_plain_form() -> None:
     assert decode(body).topics == {"T": TopicConfig(topic_name="T")}
 
 
-def test_additions_of_5x_are_ignored_in_the_compressed_form() -> None:
+def test_additions_of_5x_are_ignored_in_the_compressed_format() -> None:
     topic = b'T 8 4 6 SINGLE_TAG {"+message.type": "FIFO", "a": "b c"}'
     body = compressed(b'{"counter":1,"stateVersion":0,"timestamp":2}', 1, topic, b"[]", 1, b'{"topic":"T"}')
     assert decode(body, compressed=True) == RegistrationBody(
@@ -153,7 +155,7 @@ def test_a_malformed_compressed_body_is_refused(body: bytes, reason: str) -> Non
         decode(body, compressed=True)
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+def test_a_bomb_is_refused_before_it_is_decompressed() -> None:
     deflater = zlib.compressobj()
     zeroes = bytes(1024 * 1024)
     pieces = [deflater.compress(zeroes) for _ in range(registration.INFLATED_MAX // len(zeroes) + 1)]

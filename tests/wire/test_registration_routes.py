@@ -1,3 +1,5 @@
+"""The JSON of routes and cluster maps, for old and new clients."""
+
 import json
 import re
 from contextlib import suppress
@@ -23,8 +25,8 @@ ROUTE = TopicRoute(
         )
     ],
 )
-RECORDED_ROUTES = bodies_of(105, is_answer=True)
-RECORDED_CLUSTERS = bodies_of(106, is_answer=True)
+RECORDED_ROUTES = bodies_of(105, is_response=True)
+RECORDED_CLUSTERS = bodies_of(106, is_response=True)
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 counts = st.integers(0, 2**31 - 1)
@@ -56,7 +58,7 @@ def test_trap_03_route_json_unquoted_ids_no_whitespace_for_old_clients() -> None
     )
 
 
-def test_trap_03_old_go_clients_can_split_the_broker_addresses_by_hand() -> None:
+def test_trap_03_old_go_clients_can_split_the_broker_addresses() -> None:
     text = encode_route(ROUTE, standard=False).decode()
     (addresses,) = re.findall(r'"brokerAddrs":\{(.*?)\}', text)
     assert {int(part.split(":", 1)[0]): part.split('"')[1] for part in addresses.split(",")} == {
@@ -98,7 +100,7 @@ def test_every_recorded_route_is_read_and_keeps_its_meaning(data: bytes) -> None
         assert decode_route(encode_route(route, standard=standard)) == route
 
 
-def test_the_recording_holds_routes_in_both_forms() -> None:
+def test_the_recording_contains_routes_in_both_forms() -> None:
     assert any(b"{0:" in data for data in RECORDED_ROUTES)
     assert any(b'{"0":' in data for data in RECORDED_ROUTES)
 
@@ -121,7 +123,7 @@ def test_members_of_later_releases_are_ignored() -> None:
     )
 
 
-def test_a_broker_id_that_is_no_number_is_refused() -> None:
+def test_a_broker_id_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(FieldError, match=r"\$\.brokerDatas\[0\]\.brokerAddrs\.master"):
         decode_route(b'{"brokerDatas":[{"brokerAddrs":{"master":"a:1"},"brokerName":"b","cluster":"c"}]}')
 
@@ -143,7 +145,7 @@ def test_any_bytes_are_a_route_or_a_wire_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", RECORDED_CLUSTERS)
-def test_every_recorded_cluster_map_is_written_as_it_was(data: bytes) -> None:
+def test_every_recorded_cluster_map_is_written_unchanged(data: bytes) -> None:
     assert encode_cluster_map(decode_cluster_map(data)) == data
 
 

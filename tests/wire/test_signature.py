@@ -1,3 +1,5 @@
+"""Request signatures: the signed content, and verification."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ def test_a_route_request_is_signed_as_java_signs_it() -> None:
     assert signed(ext)["Signature"] == "qij/uwizWhQy5fp70E15Y7+y++Q="
 
 
-def test_values_stand_in_the_order_of_their_keys_with_upper_case_first() -> None:
+def test_values_are_signed_in_the_order_of_their_keys_with_upper_case_first() -> None:
     ext = {"b": "2", "a": "1", "B": "0", "Signature": "x", "SecurityToken": "s", "_": "_"}
     assert content_to_sign(ext, b"body", with_unique_key_query=False) == b"0s_12body"
 
@@ -37,7 +39,7 @@ def test_a_body_is_signed_as_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("signs_it", [False, True])
-def test_trap_17_a_signature_with_or_without_the_unique_key_query_is_right(signs_it: bool) -> None:
+def test_trap_17_a_signature_with_or_without_the_unique_key_query_is_valid(signs_it: bool) -> None:
     ext = {"AccessKey": "RocketMQ", "topic": "T", "_UNIQUE_KEY_QUERY": "true"}
     request = signed(ext, b"body", with_unique_key_query=signs_it)
     assert content_to_sign(ext, b"", with_unique_key_query=signs_it) == (b"RocketMQtrueT" if signs_it else b"RocketMQT")
@@ -75,7 +77,7 @@ def test_what_was_signed_is_verified_and_nothing_else(ext: dict[str, str], body:
 
 
 @pytest.mark.parametrize("claimed", ["", "é", "\ud800", "qij/uwizWhQy5fp70E15Y7+y++Q", "QIJ/UWIZWHQY5FP70E15Y7+Y++Q="])
-def test_a_false_signature_is_false_whatever_it_holds(claimed: str) -> None:
+def test_a_wrong_signature_is_refused_whatever_it_contains(claimed: str) -> None:
     assert not verify(SECRET, {"topic": "T", "AccessKey": "RocketMQ", "Signature": claimed}, None)
 
 
@@ -83,5 +85,5 @@ def test_a_request_without_a_signature_is_not_verified() -> None:
     assert not verify(SECRET, {"topic": "T", "AccessKey": "RocketMQ"}, None)
 
 
-def test_half_a_surrogate_pair_is_signed_as_java_does() -> None:
+def test_a_lone_surrogate_is_signed_as_java_does() -> None:
     assert content_to_sign({"a": "x\ud800"}, None, with_unique_key_query=False) == b"x?"

@@ -1,3 +1,5 @@
+"""The bits of sysFlag: compression and transaction state."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from ariane.wire.sys_flag import Compression, SysFlag, compression_of, transacti
         (0x3FF, Compression.ZLIB),
     ],
 )
-def test_the_compression_stands_in_bits_8_to_10(sys_flag: int, kind: Compression | None) -> None:
+def test_the_compression_is_in_bits_8_to_10(sys_flag: int, kind: Compression | None) -> None:
     assert compression_of(sys_flag) is kind
 
 
@@ -30,7 +32,7 @@ def test_an_unknown_compression_is_refused(sys_flag: int) -> None:
 
 @settings(deadline=None)
 @given(st.integers(-(2**31), 2**31 - 1), st.sampled_from([None, *Compression]))
-def test_marking_a_compression_leaves_all_other_bits_alone(sys_flag: int, kind: Compression | None) -> None:
+def test_setting_a_compression_leaves_all_other_bits_alone(sys_flag: int, kind: Compression | None) -> None:
     marked = with_compression(sys_flag, kind)
     assert compression_of(marked) is kind
     assert marked & ~0x701 == sys_flag & ~0x701

@@ -1,3 +1,5 @@
+"""JSON bodies: the fast and the tolerant path, real clients' bodies, and limits."""
+
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +36,7 @@ class Strict(JsonBody, frozen=True):
 ANY_KIND: list[Any] = [HeartbeatData, TopicRoute, Offsets, Strict, TopicConfig, DataVersion, dict[str, list[int]]]
 
 
-def test_a_body_is_written_in_camel_case_order_without_nothing() -> None:
+def test_a_body_is_written_in_camel_case_order_without_none() -> None:
     assert Offsets(offset_table={QUEUE: 12}, by_queue_id={1: 9, 0: 3}).to_bytes() == (
         b'{"byQueueId":{1:9,0:3},"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:12}}'
     )
@@ -52,7 +54,7 @@ def test_a_body_is_read_back_in_either_form(standard: bool) -> None:
     assert Offsets.from_bytes(body.to_bytes(standard=standard)) == body
 
 
-def test_trap_19_reset_offsets_stand_in_the_compact_form_that_go_splits_by_hand() -> None:
+def test_trap_19_reset_offsets_have_the_compact_form_that_go_clients_split() -> None:
     data = Offsets(offset_table={QUEUE: 0, MessageQueue(topic="T", broker_name="b", queue_id=1): 7}).to_bytes()
     assert data.count(b"},{") == 0
     assert data.count(b",{") == 1
@@ -76,7 +78,7 @@ def test_trap_08_cpp_heartbeats_enum_ints_string_subversion_missing_sets() -> No
     assert (subscription.tags_set, subscription.code_set, subscription.expression_type) == ([], [], "TAG")
 
 
-@pytest.mark.parametrize("data", bodies_of(34, is_answer=False))
+@pytest.mark.parametrize("data", bodies_of(34, is_response=False))
 def test_every_recorded_heartbeat_is_read_and_written(data: bytes) -> None:
     heartbeat = HeartbeatData.from_bytes(data)
     assert heartbeat.client_id
@@ -91,18 +93,18 @@ def test_lua_writes_an_empty_set_as_an_empty_object() -> None:
 
 
 def test_recorded_object_keyed_offsets_are_read() -> None:
-    (data,) = set(bodies_of(222, is_answer=True))
+    (data,) = set(bodies_of(222, is_response=True))
     offsets = Offsets.from_bytes(data).offset_table
     assert sorted(queue.queue_id for queue in offsets) == [0, 1]
     assert set(offsets.values()) == {0}
 
 
-def test_references_are_followed_into_types() -> None:
+def test_references_are_resolved_before_conversion() -> None:
     data = b'{"a":{"counter":3,"timestamp":4},"b":{"$ref":"$.a"}}'
     assert decode_json(data, dict[str, DataVersion]) == dict.fromkeys("ab", DataVersion(counter=3, timestamp=4))
 
 
-def test_values_that_are_no_body_are_read_and_written_too() -> None:
+def test_values_that_are_not_structs_are_read_and_written_too() -> None:
     topic = TopicConfig(topic_name="T", perm=Permission.READ_WRITE)
     data = encode_json(topic)
     assert data == (
@@ -128,7 +130,7 @@ def test_integers_beyond_64_bits_are_refused(number: int | str) -> None:
         Strict.from_bytes(f'{{"name":"n","limit":{number}}}'.encode())
 
 
-def test_the_largest_integers_are_read_and_long_digits_in_text_do_no_harm() -> None:
+def test_the_largest_integers_are_read_and_long_digits_in_text_are_allowed() -> None:
     data = f'{{"name":"{"9" * 40}","limit":{2**63 - 1}}}'.encode()
     assert Strict.from_bytes(data) == Strict(name="9" * 40, limit=2**63 - 1)
 
@@ -139,19 +141,19 @@ def test_numbers_that_are_not_finite_are_refused(share: str) -> None:
         Strict.from_bytes(f'{{"name":"n","share":{share}}}'.encode())
 
 
-def test_a_body_nested_too_deep_is_refused_wherever_it_is() -> None:
+def test_a_body_nested_too_deep_is_refused_at_any_position() -> None:
     for depth in (40, 200_000):
         with pytest.raises(BodyError, match="deeper than 32"):
             Strict.from_bytes(b'{"name":"n","unknown":' + b"[" * depth + b"]" * depth + b"}")
 
 
 @pytest.mark.parametrize("data", [b"[]", b"7", b"null", b'{"name":[]}', b'{"name":', b"\xff", b'{"name":"\xff"}'])
-def test_what_is_no_such_body_is_refused(data: bytes) -> None:
+def test_a_malformed_body_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
         Strict.from_bytes(data)
 
 
-def test_a_union_of_bodies_is_read_as_the_one_that_fits() -> None:
+def test_a_union_of_bodies_is_read_as_the_matching_one() -> None:
     kind: Any = Offsets | Strict
     assert decode_json(b'{"name":[],"groupName":5}', kind) == Offsets(group_name="5")
     assert decode_json(b"", kind) == Offsets()
@@ -184,6 +186,6 @@ def test_any_bytes_are_a_body_or_a_wire_error(kind: Any, data: bytes) -> None:
 
 @given(st.sampled_from(ANY_KIND), damaged(tuple(body.data for body in golden_bodies())))
 @settings(deadline=None)
-def test_the_quick_and_the_tolerant_way_agree(kind: Any, data: bytes) -> None:
+def test_the_fast_and_the_tolerant_path_agree(kind: Any, data: bytes) -> None:
     with suppress(WireError):
         assert decode_json(data, kind) == coerce(kind, parse(data))

@@ -1,3 +1,5 @@
+"""Tolerant conversion of parsed JSON to typed values."""
+
 from contextlib import suppress
 from enum import Enum, IntEnum, IntFlag, StrEnum
 from typing import Annotated, Any, NewType, Optional
@@ -106,7 +108,7 @@ def test_integers_are_read_from_what_looks_like_one(sent: object, meant: int) ->
     ],
     ids=lambda sent: str(sent)[:10] if not isinstance(sent, int) else "huge",
 )
-def test_what_is_no_64_bit_integer_is_refused(sent: object) -> None:
+def test_a_value_that_is_not_a_64_bit_integer_is_refused(sent: object) -> None:
     with pytest.raises(FieldError, match="64-bit integer"):
         coerce(int, sent)
 
@@ -119,7 +121,7 @@ def test_numbers_are_read_from_text(sent: object, meant: float) -> None:
 
 
 @pytest.mark.parametrize("sent", ["nan", "inf", "-Infinity", float("nan"), float("inf"), "1e999", "", "1,5", 2**64, []])
-def test_what_is_no_finite_number_is_refused(sent: object) -> None:
+def test_a_value_that_is_not_a_finite_number_is_refused(sent: object) -> None:
     with pytest.raises(FieldError, match="a number"):
         coerce(float, sent)
 
@@ -131,7 +133,7 @@ def test_what_is_no_finite_number_is_refused(sent: object) -> None:
         ("", False), (1, True), (0, False), (None, False),
     ],
 )  # fmt: skip
-def test_truth_is_read_as_java_parses_it(sent: object, meant: bool) -> None:
+def test_booleans_are_read_as_java_parses_them(sent: object, meant: bool) -> None:
     assert coerce(bool, sent) is meant
 
 
@@ -160,7 +162,7 @@ def test_text_is_made_of_numbers_and_booleans(sent: object, meant: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, 10**5000], ids=["null", "array", "object", "huge"])
-def test_what_is_no_text_is_refused(sent: object) -> None:
+def test_a_value_that_is_not_text_is_refused(sent: object) -> None:
     with pytest.raises(FieldError, match="expected text"):
         coerce(str, sent)
 
@@ -183,7 +185,7 @@ def test_enums_are_read_by_value_name_or_position(kind: type[Enum], sent: object
     ("kind", "sent"),
     [(Model, 2), (Model, -1), (Model, "NEITHER"), (Model, None), (Model, True), (Model, []), (Code, 0), (Bits, 2**70)],
 )
-def test_what_is_no_member_of_an_enum_is_refused(kind: type[Enum], sent: object) -> None:
+def test_a_value_that_is_not_a_member_of_an_enum_is_refused(kind: type[Enum], sent: object) -> None:
     with pytest.raises(FieldError, match=f"one of {kind.__name__}"):
         coerce(kind, sent)
 
@@ -207,13 +209,13 @@ def test_missing_members_take_their_defaults_and_missing_collections_are_empty()
     assert coerce(Outer, {"clientID": "c"}) == Outer(client_id="c", inners=[])
 
 
-def test_null_stands_for_the_default_or_for_nothing() -> None:
+def test_null_means_the_default_or_none() -> None:
     nulls = dict.fromkeys(["inner", "inners", "tags", "table", "count", "ratio", "ready", "model"])
     assert coerce(Outer, {"clientID": "c", **nulls}) == Outer(client_id="c", inners=[])
     assert coerce(Inner, {"queueId": None}) == Inner(queue_id=0)
 
 
-def test_an_empty_object_stands_for_an_empty_list_as_lua_writes_it() -> None:
+def test_an_empty_object_is_an_empty_list_as_lua_writes_it() -> None:
     assert coerce(Outer, {"clientID": "c", "inners": {}, "tags": {}}) == Outer(
         client_id="c", inners=[], tags=frozenset()
     )
@@ -224,7 +226,7 @@ def test_a_type_may_contain_itself() -> None:
     assert coerce(Tree, sent) == Tree("a", [Tree("b")])
 
 
-def test_a_struct_that_refuses_its_members_is_a_field_error() -> None:
+def test_a_struct_that_rejects_its_members_is_a_field_error() -> None:
     assert coerce(Even, {"number": "4"}) == Even(4)
     with pytest.raises(FieldError, match=r"\$: not a valid Even: odd"):
         coerce(Even, {"number": 3})
@@ -248,10 +250,10 @@ def test_a_struct_that_refuses_its_members_is_a_field_error() -> None:
     ],
 )
 def test_an_error_names_path_expectation_and_value(sent: object, message: str) -> None:
-    with pytest.raises(FieldError) as refusal:
+    with pytest.raises(FieldError) as caught:
         coerce(Outer, sent)
-    assert str(refusal.value).startswith(message)
-    assert len(str(refusal.value)) < 160
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 160
 
 
 def test_the_path_starts_where_the_caller_says() -> None:
@@ -296,7 +298,7 @@ def test_collections_are_read_item_by_item(kind: Any, sent: object, meant: objec
         (int | msgspec.UnsetType, "5", 5), (None, None, None),
     ],
 )  # fmt: skip
-def test_unions_take_what_fits_best(kind: Any, sent: object, meant: object) -> None:
+def test_unions_choose_the_best_match(kind: Any, sent: object, meant: object) -> None:
     assert coerce(kind, sent) == meant
 
 
@@ -307,12 +309,12 @@ def test_unions_take_what_fits_best(kind: Any, sent: object, meant: object) -> N
         (bytes, "eA=="), (tuple[int, str], [1, "a"]), (list[str], "abc"), (list[str], [None]), (dict[str, int], []),
     ],
 )  # fmt: skip
-def test_what_fits_nowhere_is_refused(kind: Any, sent: object) -> None:
+def test_a_value_that_matches_no_type_is_refused(kind: Any, sent: object) -> None:
     with pytest.raises(FieldError):
         coerce(kind, sent)
 
 
-def test_a_member_of_a_type_without_json_form_does_no_harm_while_nobody_sends_it() -> None:
+def test_a_member_of_a_type_without_json_form_is_allowed_as_long_as_it_is_not_sent() -> None:
     class WithBody(msgspec.Struct):
         topic: str
         body: bytes = b""
@@ -333,7 +335,7 @@ def test_structs_are_keys_in_both_forms(key: object) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "{", "[]", "{}", 7, (), (1, 2), (("topic", "T"),)])
-def test_what_is_no_key_object_is_refused(key: object) -> None:
+def test_a_key_that_is_not_an_object_is_refused(key: object) -> None:
     with pytest.raises(FieldError):
         coerce(dict[MessageQueue, int], {key: 1})
 

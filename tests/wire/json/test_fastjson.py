@@ -1,3 +1,5 @@
+"""The parser of fastjson's dialect: recorded bodies, leniency, errors and limits."""
+
 import json
 from contextlib import suppress
 
@@ -25,7 +27,7 @@ def test_every_recorded_body_is_read_and_keeps_its_meaning(body: GoldenBody) -> 
     assert json.loads(emit(value, standard=True))
 
 
-def test_the_recording_holds_bodies_of_all_three_clients() -> None:
+def test_the_recording_contains_bodies_of_all_three_clients() -> None:
     assert {body.client for body in golden_bodies()} == {"java-4.9.8", "go", "cpp"}
     assert any(b"{{" in body.data for body in golden_bodies())
     assert any(b"{0:" in body.data for body in golden_bodies())
@@ -67,7 +69,7 @@ def test_trap_04_object_keyed_maps_and_refs() -> None:
         ('"it\'s\traw"', "it's\traw"),
     ],
 )  # fmt: skip
-def test_what_fastjson_takes_is_taken(text: str, value: object) -> None:
+def test_what_fastjson_accepts_is_accepted(text: str, value: object) -> None:
     assert parse(text) == value
     assert parse(text.encode()) == value
 
@@ -81,7 +83,7 @@ def test_integer_keys_stay_integers_and_quoted_ones_stay_text() -> None:
 # --- text
 
 
-def test_surrogate_pairs_join_and_halves_are_replaced() -> None:
+def test_surrogate_pairs_are_joined_and_lone_surrogates_are_replaced() -> None:
     assert parse(r'"\ud83d\ude00"') == "😀"
     assert parse(r'"a\ud83db\ude00"') == "a�b�"
     assert emit(parse(r'{"\ud83d":1}')) == '{"�":1}'.encode()
@@ -93,7 +95,7 @@ def test_text_that_is_not_utf_8_is_refused(data: bytes | str) -> None:
         parse(data)
 
 
-# --- refusals
+# --- errors
 
 
 @pytest.mark.parametrize(
@@ -105,12 +107,12 @@ def test_text_that_is_not_utf_8_is_refused(data: bytes | str) -> None:
         '{{"":1}:1}', "{{1:2}:3}", "{9223372036854775808:1}", "/* x */1", "\x00",
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_refused_with_its_position(text: str) -> None:
+def test_invalid_json_is_refused_with_its_position(text: str) -> None:
     with pytest.raises(BodyError, match=r"at character \d+, near"):
         parse(text)
 
 
-def test_an_error_names_the_place() -> None:
+def test_an_error_names_the_position() -> None:
     with pytest.raises(BodyError, match=r"not JSON: a comma is missing, at character 6, near ' \"b\":2\}'"):
         parse('{"a":1 "b":2}')
 
@@ -183,7 +185,7 @@ def test_damaged_bodies_are_read_or_refused(data: bytes) -> None:
 # --- depth
 
 
-def test_depth_is_counted_without_what_stands_in_strings() -> None:
+def test_brackets_in_strings_do_not_count_as_depth() -> None:
     check_depth(b'["' + b"[" * 100 + b'",' + b"'{{{{'" + b"]", 1)
     check_depth(b'["\\"[[[[","\\\\",[]]', 2)
     check_depth(b"[" + b"{}," * 1000 + b"{}]", 2)

@@ -1,3 +1,5 @@
+"""References in fastjson's dialect, and the limits on what they expand to."""
+
 import pytest
 
 from ariane.errors import BodyError
@@ -20,7 +22,7 @@ QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'
         ('{"$ref":"$.a","b":1}', {"$ref": "$.a", "b": 1}),
     ],
 )
-def test_references_are_followed(text: str, value: object) -> None:
+def test_references_are_resolved(text: str, value: object) -> None:
     assert parse(text) == value
 
 
@@ -32,7 +34,7 @@ def test_a_reference_to_itself_or_to_nothing_is_refused(path: str) -> None:
         parse(f'{{"n":1,"a":[{{"$ref":"{path}"}}],"later":{{}}}}')
 
 
-def test_references_to_references_cannot_grow_without_end() -> None:
+def test_references_to_references_cannot_expand_without_limit() -> None:
     rows = ['"a0":[0,0,0,0,0,0,0,0,0,0]']
     for row in range(1, 20):
         reference = f'{{"$ref":"$.a{row - 1}"}}'
@@ -41,7 +43,7 @@ def test_references_to_references_cannot_grow_without_end() -> None:
         parse(f"{{{','.join(rows)}}}")
 
 
-def test_references_to_references_cannot_nest_without_end() -> None:
+def test_references_to_references_cannot_nest_without_limit() -> None:
     rows = [f'"a{row}":[{{"$ref":"$.a{row - 1}"}}]' for row in range(1, 40)]
     with pytest.raises(BodyError, match="too deep"):
         parse(f'{{"a0":[],{",".join(rows)}}}')

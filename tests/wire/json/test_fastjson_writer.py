@@ -1,3 +1,5 @@
+"""The encoder: fastjson's dialect and standard JSON."""
+
 import json
 from enum import Enum, IntEnum, IntFlag, StrEnum
 
@@ -39,7 +41,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     unset: int | msgspec.UnsetType = msgspec.UNSET
 
 
-def test_structs_are_written_in_wire_order_without_nothing() -> None:
+def test_structs_are_written_in_wire_order_without_none() -> None:
     assert emit(Sample()) == b'{"clientID":"c","perm":6,"zebraCount":1}'
     assert emit(Sample(apple="")) == b'{"apple":"","clientID":"c","perm":6,"zebraCount":1}'
 
@@ -76,7 +78,7 @@ def test_text_is_utf_8_in_the_dialect_and_ascii_in_the_standard_form() -> None:
     assert emit("é😀", standard=True) == b'"\\u00e9\\ud83d\\ude00"'
 
 
-def test_members_without_a_value_are_left_out_and_items_are_null() -> None:
+def test_members_without_a_value_are_omitted_and_items_are_null() -> None:
     assert emit({"a": None, "b": [None]}) == b'{"b":[null]}'
 
 
@@ -87,7 +89,7 @@ def test_values_that_no_peer_could_read_are_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [b"bytes", object(), {1.5: 1}, {True: 1}, {None: 1}, {b"k": 1}])
-def test_values_without_a_json_form_are_our_own_mistake(value: object) -> None:
+def test_values_without_a_json_form_raise_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="no JSON"):
         emit(value)
 
@@ -98,7 +100,7 @@ def test_what_is_written_is_read_back(value: object) -> None:
 
 
 @given(values)
-def test_the_standard_form_is_json_for_everybody(value: object) -> None:
+def test_the_standard_form_is_valid_json(value: object) -> None:
     data = emit(value, standard=True)
     assert data.isascii()
     json.loads(data)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 S = TypeVar("S", bound=msgspec.Struct)
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-# Of an object's keys, "$ref" alone has a meaning of its own: fastjson's reference to another part of the text.
+# Of an object's keys, "$ref" is excluded: it is fastjson's reference to another part of the text.
 _KEYS = st.text(max_size=12).filter(lambda key: key != "$ref")
 _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=20),
@@ -24,10 +24,10 @@ _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 _ZEROES: dict[Any, Any] = {str: "", int: 0, bool: False, bytes: b""}
 
 
-def structs(kind: type[S], **given: st.SearchStrategy[Any]) -> st.SearchStrategy[S]:
-    """Instances of `kind`; `given` overrides members."""
+def structs(kind: type[S], **overrides: st.SearchStrategy[Any]) -> st.SearchStrategy[S]:
+    """Instances of `kind`; `overrides` replaces strategies of members."""
     members = {field.name: values(field.type) for field in msgspec.structs.fields(kind)}
-    return st.builds(kind, **{**members, **given})
+    return st.builds(kind, **{**members, **overrides})
 
 
 @cache

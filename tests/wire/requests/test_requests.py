@@ -1,4 +1,4 @@
-"""Every declared request and answer survives the wire, in both serialisations; none of the needed ones is missing."""
+"""Every declared request and response survives encoding in both serialisations; every required one is declared."""
 
 import contextlib
 from typing import Any
@@ -59,30 +59,30 @@ def test_a_request_survives_the_wire(declaration: Declaration, data: st.DataObje
 @pytest.mark.parametrize("declaration", DECLARATIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_an_answer_survives_the_wire(declaration: Declaration, data: st.DataObject) -> None:
+def test_a_response_survives_the_wire(declaration: Declaration, data: st.DataObject) -> None:
     accepted = st.sampled_from(sorted(declaration.response.accepts))
     response = data.draw(structs(declaration.response, code=accepted, remark=REMARKS))
     request: Any = smallest(declaration.request)
-    asked = over_the_wire(request_command(request, opaque=7, serialization=data.draw(SERIALIZATIONS)))
-    command = over_the_wire(response_command(asked, response))
-    assert (command.opaque, command.is_response, command.serialization) == (7, True, asked.serialization)
+    received = over_the_wire(request_command(request, opaque=7, serialization=data.draw(SERIALIZATIONS)))
+    command = over_the_wire(response_command(received, response))
+    assert (command.opaque, command.is_response, command.serialization) == (7, True, received.serialization)
     assert read_response(request, command) == response
 
 
 @pytest.mark.parametrize("code", sorted({*NEEDED_BY_CLIENTS, *NEEDED_BY_ADMINISTRATORS, *NEEDED_BY_SERVERS}))
-def test_a_needed_request_is_declared(code: int) -> None:
+def test_a_required_request_is_declared(code: int) -> None:
     assert code in REQUESTS
 
 
 @pytest.mark.parametrize("declaration", DECLARATIONS)
-def test_a_request_is_called_by_one_name_only(declaration: Declaration) -> None:
+def test_the_fields_of_a_request_have_different_wire_names(declaration: Declaration) -> None:
     """Two attributes with one wire name would overwrite each other."""
     for kind in (declaration.request, declaration.response):
         names = kind.__struct_encode_fields__
         assert len(set(names)) == len(names)
 
 
-def test_a_consumer_is_asked_by_brokers_and_brokers_by_administrators() -> None:
+def test_requests_to_consumers_are_served_by_brokers_too_where_administrators_send_them() -> None:
     both = {
         code for code, declaration in REQUESTS.items() if declaration.served_by == ServedBy.BROKER | ServedBy.CLIENT
     }

@@ -1,4 +1,4 @@
-"""Peculiarities of real clients that a server must get right, numbered as in the list of traps we keep."""
+"""Peculiarities of real clients that a server must handle. The numbers are those of the list of compatibility traps."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def received(code: RequestCode, ext: dict[str, Any], body: bytes = b"") -> Any:
     return read_request(REQUESTS[code], decode_header(Serialization.JSON, header, body))
 
 
-def answered(response: Response) -> dict[str, Any]:
+def encoded_header(response: Response) -> dict[str, Any]:
     header = encode_json_header(response_command(Command(code=0), response))
     return dict(json.loads(header))
 
@@ -70,8 +70,8 @@ def test_trap_02_accept_numbers_and_bools_in_ext_fields_emit_strings_only() -> N
 
 
 @pytest.mark.parametrize("code", sorted(SendResponse.accepts))
-def test_trap_05_send_answers_always_carry_their_fields(code: int) -> None:
-    ext = answered(SendResponse(code=code, msg_id="7F00", queue_id=0, queue_offset=QueueOffset(0)))["extFields"]
+def test_trap_05_send_responses_always_have_their_fields(code: int) -> None:
+    ext = encoded_header(SendResponse(code=code, msg_id="7F00", queue_id=0, queue_offset=QueueOffset(0)))["extFields"]
     assert ext == {
         "msgId": "7F00",
         "queueId": "0",
@@ -82,25 +82,25 @@ def test_trap_05_send_answers_always_carry_their_fields(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(PullResponse.accepts))
-def test_trap_05_pull_answers_always_carry_their_fields(code: int) -> None:
+def test_trap_05_pull_responses_always_have_their_fields(code: int) -> None:
     zero = QueueOffset(0)
     response = PullResponse(
         code=code, suggest_which_broker_id=0, next_begin_offset=zero, min_offset=zero, max_offset=zero
     )
     names = ["suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"]
-    assert answered(response)["extFields"] == dict.fromkeys(names, "0")
+    assert encoded_header(response)["extFields"] == dict.fromkeys(names, "0")
 
 
-def test_trap_05_send_and_pull_answers_without_their_fields_are_refused() -> None:
+def test_trap_05_send_and_pull_responses_without_their_fields_are_refused() -> None:
     for code in (RequestCode.SEND_MESSAGE, RequestCode.PULL_MESSAGE):
         request: Any = smallest(REQUESTS[code].request)
         with pytest.raises(FieldError):
             read_response(request, Command(code=0, ext_texts={}))
 
 
-def test_trap_05_an_answer_with_a_header_of_its_own_has_ext_fields_even_when_empty() -> None:
-    assert answered(UpdateOffsetResponse())["extFields"] == {}
-    assert "extFields" not in answered(Response())
+def test_trap_05_a_response_with_a_struct_of_its_own_has_ext_fields_even_when_empty() -> None:
+    assert encoded_header(UpdateOffsetResponse())["extFields"] == {}
+    assert "extFields" not in encoded_header(Response())
 
 
 @pytest.mark.parametrize("word", ["true", "TRUE", True])
@@ -111,7 +111,7 @@ def test_trap_07_batch_is_chosen_by_field_not_code(word: object) -> None:
 
 @pytest.mark.parametrize("word", ["false", False, "1", 1, "yes", "", None])
 def test_trap_07_any_other_word_is_one_message_whatever_the_code(word: object) -> None:
-    """C++ 1.x says `batch=1`, which is false in Java: the reference stores the whole body as one message."""
+    """C++ 1.x sends `batch=1`, which is false in Java: the reference stores the whole body as one message."""
     assert not received(RequestCode.SEND_BATCH_MESSAGE, {**LETTERS, "m": word}).is_batch
     assert not received(RequestCode.SEND_MESSAGE, {**LONG_NAMES, "batch": word}).is_batch
 
@@ -171,9 +171,9 @@ def test_trap_19_either_form_of_a_reset_offset_push_is_read() -> None:
     assert as_list(by_queue.body) == listed.body
 
 
-def test_trap_22_the_answer_to_a_heartbeat_advertises_nothing() -> None:
+def test_trap_22_the_response_to_a_heartbeat_advertises_nothing() -> None:
     assert REQUESTS[RequestCode.HEART_BEAT].response is Response
-    assert "extFields" not in answered(Response())
+    assert "extFields" not in encoded_header(Response())
 
 
 def test_trap_25_codes_209_to_211_are_those_of_access_control() -> None:
@@ -188,16 +188,17 @@ def test_trap_25_codes_209_to_211_are_those_of_access_control() -> None:
 
 def test_trap_09_no_stored_offset_is_code_22_and_a_young_queue_is_0() -> None:
     request = GetConsumerOffset("G", "T", 0)
-    asked = request_command(request, opaque=1)
+    command = request_command(request, opaque=1)
+    missing = response_command(command, Response(code=ResponseCode.QUERY_NOT_FOUND, remark="no offset"))
     with pytest.raises(RequestFailed) as caught:
-        read_response(request, response_command(asked, Response(code=ResponseCode.QUERY_NOT_FOUND, remark="no offset")))
+        read_response(request, missing)
     assert caught.value.code == 22
-    young = response_command(asked, OffsetResponse(offset=QueueOffset(0)))
+    young = response_command(command, OffsetResponse(offset=QueueOffset(0)))
     assert (young.code, young.ext) == (0, {"offset": "0"})
     assert read_response(request, young).offset == 0
 
 
-def test_trap_21_the_answer_to_a_half_message_tells_where_the_half_record_is() -> None:
+def test_trap_21_the_response_to_a_half_message_has_the_offset_of_the_half_message() -> None:
     response = SendResponse(msg_id="7F00000100002A9F000000000001E240", queue_id=0, queue_offset=QueueOffset(7))
     command = response_command(Command(code=RequestCode.SEND_MESSAGE_V2), response)
     assert decode_offset_message_id(command.ext["msgId"]).physical_offset == 123456  # END_TRANSACTION's commitLogOffset

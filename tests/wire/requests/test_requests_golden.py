@@ -1,4 +1,4 @@
-"""What real clients and servers sent can be read into the declared structs, and written again without loss."""
+"""Recorded frames of real clients and servers are decoded to the declared structs and encoded again without loss."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ GOOD_FRAMES = [frame for frame in whole_frames() if not is_failure(frame)]
 FAILURES = [frame for frame in (*whole_frames(), *shown_frames()) if is_failure(frame)]
 
 
-def test_the_recordings_are_there_and_whole() -> None:
+def test_the_recordings_are_complete() -> None:
     assert len(whole_frames()) >= 600
     assert len(shown_frames()) == 160
     assert len(FAILURES) >= 30
@@ -78,7 +78,7 @@ def test_a_recorded_header_is_read(frame: GoldenFrame) -> None:
 
 
 @pytest.mark.parametrize("frame", FAILURES, ids=[frame.label for frame in FAILURES])
-def test_a_recorded_failure_tells_code_and_remark(frame: GoldenFrame) -> None:
+def test_a_recorded_failure_has_a_code_and_a_remark(frame: GoldenFrame) -> None:
     with pytest.raises(RequestFailed) as caught:
         read(frame.declaration, frame.command)
     assert caught.value.code == frame.command.code
@@ -95,7 +95,7 @@ def assert_holds(ours: Any, theirs: Any, where: str) -> None:
     if isinstance(theirs, dict):
         said = {str(key): value for key, value in ours.items()}
         for key, value in theirs.items():
-            if not str(key).endswith("TimeStampStr"):  # a time spelled out once more, which nobody reads
+            if not str(key).endswith("TimeStampStr"):  # a time as text, which no client reads
                 assert_holds(said[str(key)], value, f"{where}.{key}")
     elif isinstance(theirs, list):
         assert len(ours) == len(theirs), where

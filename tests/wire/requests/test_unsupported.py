@@ -11,7 +11,7 @@ def test_every_code_is_declared_or_has_a_reason_and_never_both() -> None:
         assert (code in REQUESTS) != (code in UNDECLARED), code.name
 
 
-def test_only_declared_requests_can_be_refused_one_by_one() -> None:
+def test_only_declared_requests_are_listed_as_unserved() -> None:
     assert set(REQUESTS) >= set(UNSERVED)
 
 
