@@ -8,11 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from ariane.broker.server import Broker, handler_table, running
+from ariane.broker.server import Broker, dispatcher_of, running
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import sole_cause
-from ariane.rpc.dispatcher import Dispatcher
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.connection import Connection
 from ariane.transport.settings import TransportSettings
@@ -46,7 +45,7 @@ def connection_to(broker: Broker, transport: Nowhere) -> Connection:
 
 def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Connection]:
     """They share their handlers, and with them what is staged in a turn of the loop."""
-    dispatcher = Dispatcher(handler_table(broker.parts))
+    dispatcher = dispatcher_of(broker.parts)
     settings, clock = TransportSettings(), Clock()
     connections = [
         Connection(dispatcher.receive, settings, clock, lambda _: None, dispatcher.fast_path) for _ in range(count)

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ariane.broker.acl.guard import AccessControl
 from ariane.broker.admin.messages import MessageHandlers
 from ariane.broker.admin.topics import QueueHandlers
 from ariane.broker.groups.configs import Groups
@@ -103,6 +104,7 @@ async def wired(
     pulls_per_connection_max: int = 20_000,
     store: dict[str, Any] | None = None,
     fast_path: bool = True,
+    access: AccessControl | None = None,
     **changes: Any,
 ) -> AsyncIterator[Wired]:
     clock = clock or Clock()
@@ -130,7 +132,7 @@ async def wired(
             MessageHandlers(settings, service, clients),
             ClientHandlers(settings, clients, groups, table, clock),
         )
-        dispatcher = Dispatcher(handlers)
+        dispatcher = Dispatcher(handlers) if access is None else Dispatcher(handlers, access.guard, access.admits_frame)
         transport = replace(TransportSettings(), drain_timeout_s=1.0)
         async with (
             Server.open(

@@ -140,6 +140,12 @@ def handler_table(parts: Components) -> HandlerTable:
     )
 
 
+def dispatcher_of(parts: Components) -> Dispatcher:
+    """All handlers, behind access control if it is on."""
+    table, access = handler_table(parts), parts.access
+    return Dispatcher(table) if access is None else Dispatcher(table, access.guard, access.admits_frame)
+
+
 # ---
 
 log = logging.getLogger(__name__)
@@ -183,7 +189,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
         placed = await resolve_advertised_address(settings, ports.port)
         settings = placed.settings
         async with Components.open(settings, clock, placed.store_host) as parts:
-            dispatcher = Dispatcher(handler_table(parts), guard=parts.access.guard if parts.access else None)
+            dispatcher = dispatcher_of(parts)
             open_server = partial(
                 Server.open,
                 receive=dispatcher.receive,

@@ -54,6 +54,21 @@ FrameCheck = Callable[[Request[Any], bytes, bytes], bool]
 that may not is left to the general path, which asks its guard again and responds with the reason."""
 
 
+class _HeaderTexts(msgspec.Struct):
+    texts: dict[str, str] = field(name="extFields")
+
+
+_decode_texts = msgspec.json.Decoder(_HeaderTexts).decode
+
+
+def header_texts(header: bytes) -> dict[str, str] | None:
+    """The fields of a decoded header as the texts that its signature covers; None when one of them is not a text."""
+    try:
+        return _decode_texts(header).texts
+    except msgspec.DecodeError:
+        return None
+
+
 def fast_frames(
     data: bytes,
     position: int,
@@ -102,6 +117,7 @@ class SendFields(SendV2, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
     access_key: str | None = field(name="AccessKey", default=None)
     signature: str | None = field(name="Signature", default=None)
     security_token: str | None = field(name="SecurityToken", default=None)
+    ons_channel: str | None = field(name="OnsChannel", default=None)
 
 
 class SendHeader(FastHeader, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ in an editor must neither lock out all accounts nor grant access.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ariane.lifecycle import background, every
 from ariane.store.disk import Disk
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
+from ariane.wire.fast_frames import header_texts
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 from ariane.wire.requests.acl import UpdateAccount
@@ -71,29 +72,46 @@ class AccessControl:
         if self._rules.is_whitelisted(host) and not manages_accounts(type(request)):
             return
         try:
-            self._check(host, command, request)
+            self._check(host, command.code, command.ext, command.body, request)
         except RequestFailed as error:
             log.warning("access refused", extra={"peer": connection.peer, "reason": error.remark})
             raise
 
-    def _check(self, host: str, command: Command, request: Request[Any]) -> None:
-        account = self._account_of(command)
+    def admits_frame(self, connection: Connection, request: Request[Any], header: bytes, body: bytes) -> bool:
+        """The same decision for the fast path, without a reason: the general path asks `guard` again and reports it.
+
+        `request` is a send or a pull. Its signature is verified over the same texts of the same header.
+        """
+        host = host_of(connection.peer)
+        if self._rules.is_whitelisted(host):
+            return True
+        ext = header_texts(header)
+        if ext is None:
+            return False
+        try:
+            self._check(host, 0, ext, body, request)
+        except RequestFailed:
+            return False
+        return True
+
+    def _check(self, host: str, code: int, ext: Mapping[str, str], body: bytes, request: Request[Any]) -> None:
+        account = self._account_of(ext)
         if account.is_whitelisted(host):
             if manages_accounts(type(request)) and not account.admin:
-                raise _admin_required(command, account)
+                raise _admin_required(code, account)
             return
-        if not verify(account.secret.reveal(), command.ext, command.body):
+        if not verify(account.secret.reveal(), ext, body):
             raise _permission_denied(f"Check signature failed for accessKey={account.access_key}")
         if requires_admin(type(request)):
             if not account.admin:
-                raise _admin_required(command, account)
+                raise _admin_required(code, account)
             return
         for requirement in requirements_of(request):
             if not account.allows(requirement):
                 raise _permission_denied(f"No default permission for {requirement}")
 
-    def _account_of(self, command: Command) -> Account:
-        key = access_key_of(command.ext)
+    def _account_of(self, ext: Mapping[str, str]) -> Account:
+        key = access_key_of(ext)
         if key is None:
             raise _permission_denied("No accessKey is configured")
         account = self._rules.accounts.get(key)
@@ -161,7 +179,7 @@ def _permission_denied(remark: str) -> RequestFailed:
     return RequestFailed(ResponseCode.NO_PERMISSION, remark)
 
 
-def _admin_required(command: Command, account: Account) -> RequestFailed:
+def _admin_required(code: int, account: Account) -> RequestFailed:
     return _permission_denied(
-        f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
+        f"Need admin permission for request code={code}, but accessKey={account.access_key} is not"
     )

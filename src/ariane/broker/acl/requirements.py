@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.system_topics import TRACE
+from ariane.wire import fast_frames
 from ariane.wire.fields import Request
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
 
@@ -126,9 +127,11 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     send.SendMessage: _send,
     send.SendMessageV2: _send,
     send.SendBatch: _send,
+    fast_frames.SendFields: _send,
     send.SendBack: _send_back,
     pull.PullMessage: _consume,
     pull.LitePull: _consume,
+    fast_frames.PullFields: _consume,
     messages.QueryMessages: _topic_read,
     messages.QueryConsumeQueue: _topic_read,
     clients.Heartbeat: _heartbeat,
