@@ -1,4 +1,4 @@
-"""A stream of orders through Spark: topic -> windowed SQL -> a topic and Parquet, by `ariane pipeline run orders`."""
+"""A Spark pipeline: orders from a topic, windowed SQL, results to a topic and to Parquet."""
 
 import subprocess
 import sys
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from ariane import Admin, Producer
 from ariane.cli.up.demo_orders import OrderStream
-from ariane.client.admin import Admin
-from ariane.client.producer.producer import Producer
-from examples.demo_stage import PATIENCE_S
+from examples.demo_common import TIMEOUT_S
 
 TOPIC = "orders"
 RESULT_TOPIC = "orders-turnover"
@@ -23,37 +22,37 @@ COLUMNS = ("start", "region", "currency", "orders", "refused", "goods", "amount"
 @dataclass(frozen=True, slots=True)
 class Turnover:
     ok: bool
-    words: str
+    summary: str
     rows: list[dict[str, object]]
 
 
-async def feed(nameserver: str) -> None:
-    """The last minute of a shop, at once."""
+async def send_orders(nameserver: str) -> None:
+    """Sends the sample orders of one minute."""
     async with Admin(nameserver) as admin:
         for topic in (TOPIC, RESULT_TOPIC):
-            await admin.topics.create(topic, queues=4, wait_s=PATIENCE_S)
+            await admin.topics.create(topic, queues=4, wait_s=TIMEOUT_S)
     stream, now_ms = OrderStream(), time.time_ns() // 1_000_000
     span_ms = MINUTES * 60_000
     messages = [stream.next(now_ms - span_ms + span_ms * number // EVENTS) for number in range(EVENTS)]
     async with Producer(nameserver, group="shop") as producer:
         for start in range(0, EVENTS, 500):
-            for sent in [producer.send_nowait(message) for message in messages[start : start + 500]]:
-                await sent
+            for future in [producer.send_nowait(message) for message in messages[start : start + 500]]:
+                await future
 
 
 def run_pipeline(nameserver: str, work: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs `ariane pipeline run orders --once`."""
     command = [sys.executable, "-m", "ariane", "pipeline", "run", "orders", "--once", "-n", nameserver]
     return subprocess.run([*command, "--set", f"work={work}"], capture_output=True, text=True, check=False)
 
 
 async def compare(nameserver: str, work: Path) -> Turnover:
-    """What came to the lake came to the topic, and what was no order is kept apart."""
+    """Checks that Parquet and the result topic have the same rows, and that bad input went to dead letters."""
     rows = pq.read_table(work / "turnover").select(COLUMNS).sort_by([("start", "ascending"), ("region", "ascending")])
     bad = pq.read_table(work / "dead-letters").num_rows
     async with Admin(nameserver) as admin:
         sent = (await admin.topics.stats(RESULT_TOPIC)).count
     ok = rows.num_rows > 0 and rows.num_rows == sent and bad > 0
-    words = (
-        f"{EVENTS:,} events -> {rows.num_rows} windows in Parquet, {sent} in {RESULT_TOPIC}; {bad} bad rows kept apart"
-    )
-    return Turnover(ok, words, rows.to_pylist())
+    summary = f"{EVENTS:,} events -> {rows.num_rows} windows in Parquet, {sent} in {RESULT_TOPIC}; "
+        f"{bad} bad rows to dead letters"
+    return Turnover(ok, summary, rows.to_pylist())

@@ -1,85 +1,100 @@
-"""The ways to send: waiting for the broker, not waiting, many at once."""
+"""Sending: synchronously, asynchronously, one-way, in batches, compressed, and as a request with a reply."""
 
 import asyncio
 
-from ariane.client.producer.producer import Producer
-from ariane.client.producer.result import SendResult
-from ariane.model.message import Message
-from examples.demo_stage import Row, Stage, bodies, consuming
+from ariane import Message, Producer, Received, SendResult
+from examples.demo_common import DemoCluster, Result, bodies, consuming
 
 
-async def normal(stage: Stage) -> Row:
-    topic = await stage.topic("normal")
-    async with consuming(stage, topic) as inbox:
-        results = [await stage.producer.send(topic, body, keys=[f"order-{body.decode()}"]) for body in bodies(10)]
-        await inbox.wait_for(10)
-    ok = all(result.is_ok for result in results) and sorted(inbox.bodies) == sorted(bodies(10))
-    return Row(10, inbox.count, "each send returned when its message was stored", ok)
+async def normal(cluster: DemoCluster) -> Result:
+    """`send` waits for the response of the broker."""
+    topic = await cluster.topic("normal")
+    async with consuming(cluster, topic) as collector:
+        results = [await cluster.producer.send(topic, body, keys=[f"order-{body.decode()}"]) for body in bodies(10)]
+        await collector.wait_for(10)
+    ok = all(result.is_ok for result in results) and sorted(collector.bodies) == sorted(bodies(10))
+    return Result(10, collector.count, "each send returned when its message was stored", ok)
 
 
-async def asynchronous(stage: Stage) -> Row:
-    topic = await stage.topic("asynchronous")
-    told: list[SendResult | None] = []
-    async with consuming(stage, topic) as inbox:
+async def asynchronous(cluster: DemoCluster) -> Result:
+    """`send_nowait` returns a future, and calls a callback with the result."""
+    topic = await cluster.topic("asynchronous")
+    callback_results: list[SendResult | None] = []
+    async with consuming(cluster, topic) as collector:
         sends = [
-            stage.producer.send_nowait(topic, body, callback=lambda result, _error: told.append(result))
+            cluster.producer.send_nowait(topic, body, callback=lambda result, _error: callback_results.append(result))
             for body in bodies(100)
         ]
         results = await asyncio.gather(*sends)
-        await inbox.wait_for(100)
-    ok = len({result.message_id for result in results}) == len(told) == inbox.count == 100
-    return Row(100, inbox.count, "100 in flight, each with its own result and callback", ok)
+        await collector.wait_for(100)
+    ok = len({result.message_id for result in results}) == len(callback_results) == collector.count == 100
+    return Result(100, collector.count, "100 in flight, each with its own result and callback", ok)
 
 
-async def one_way(stage: Stage) -> Row:
-    topic = await stage.topic("one-way")
-    async with consuming(stage, topic) as inbox:
+async def one_way(cluster: DemoCluster) -> Result:
+    """`send_oneway` does not wait: the producer does not learn whether the message was stored."""
+    topic = await cluster.topic("one-way")
+    async with consuming(cluster, topic) as collector:
         for body in bodies(10):
-            await stage.producer.send_oneway(topic, body)
-        await inbox.wait_for(10)
-    return Row(10, inbox.count, "nobody waited for an answer", inbox.count == 10)
+            await cluster.producer.send_oneway(topic, body)
+        await collector.wait_for(10)
+    return Result(10, collector.count, "sent without waiting for a response", collector.count == 10)
 
 
-async def batch(stage: Stage) -> Row:
-    topic = await stage.topic("batch")
-    async with consuming(stage, topic) as inbox:
-        results = await stage.producer.send_batch([Message(topic=topic, body=body) for body in bodies(10)])
-        await inbox.wait_for(10)
-    ok = _is_one_run(results) and inbox.count == 10
-    return Row(10, inbox.count, f"one request, one queue, {_run(results)}", ok)
+async def batch(cluster: DemoCluster) -> Result:
+    """`send_batch` sends several messages in one request."""
+    topic = await cluster.topic("batch")
+    async with consuming(cluster, topic) as collector:
+        results = await cluster.producer.send_batch([Message(topic=topic, body=body) for body in bodies(10)])
+        await collector.wait_for(10)
+    ok = _is_consecutive(results) and collector.count == 10
+    return Result(10, collector.count, f"one request, one queue, {_offsets(results)}", ok)
 
 
-async def lingering(stage: Stage) -> Row:
-    """Many small sends, which the producer gathers for 20 ms and sends together."""
-    topic = await stage.topic("linger")
+async def lingering(cluster: DemoCluster) -> Result:
+    """`batch_linger_ms`: the producer collects small sends for 20 ms and sends them as one batch."""
+    topic = await cluster.topic("linger")
     async with (
-        consuming(stage, topic) as inbox,
-        Producer(stage.nameserver, group="linger-senders", batch_linger_ms=20) as producer,
+        consuming(cluster, topic) as collector,
+        Producer(cluster.nameserver, group="linger-senders", batch_linger_ms=20) as producer,
     ):
         await producer.queues(topic)
         results = await asyncio.gather(*(producer.send(topic, body) for body in bodies(100)))
-        await inbox.wait_for(100)
-    ok = _is_one_run(results) and inbox.count == 100
-    return Row(100, inbox.count, "100 tasks shared one request, each got its own result", ok)
+        await collector.wait_for(100)
+    ok = _is_consecutive(results) and collector.count == 100
+    return Result(100, collector.count, "100 tasks shared one request, each got its own result", ok)
 
 
-async def large(stage: Stage) -> Row:
-    topic = await stage.topic("large")
+async def large(cluster: DemoCluster) -> Result:
+    """Large bodies are compressed by the producer and decompressed by the consumer."""
+    topic = await cluster.topic("large")
     body = b"a line that repeats itself; " * 40_000
-    async with consuming(stage, topic) as inbox:
-        await stage.producer.send(topic, body)
-        await inbox.wait_for(1)
-    stored = inbox.messages[0].stored_size if inbox.messages else 0
-    ok = inbox.bodies == [body] and 0 < stored < len(body)
-    return Row(1, inbox.count, f"{len(body):,} bytes, stored as {stored:,}, read whole", ok)
+    async with consuming(cluster, topic) as collector:
+        await cluster.producer.send(topic, body)
+        await collector.wait_for(1)
+    stored = collector.messages[0].stored_size if collector.messages else 0
+    ok = collector.bodies == [body] and 0 < stored < len(body)
+    return Result(1, collector.count, f"{len(body):,} bytes, stored as {stored:,}, received complete", ok)
 
 
-def _is_one_run(results: list[SendResult]) -> bool:
+async def request_reply(cluster: DemoCluster) -> Result:
+    """`request` sends a message and waits for the reply of its consumer."""
+    topic = await cluster.topic("request-reply")
+
+    async def reply_to(message: Received) -> None:
+        await cluster.producer.reply(message, b"42, " + message.body)
+
+    async with consuming(cluster, topic, handler=reply_to):
+        reply = await cluster.producer.request(topic, b"the answer?", timeout_s=10)
+    return Result(1, 1, f"reply: {reply.body.decode()!r}", reply.body == b"42, the answer?")
+
+
+def _is_consecutive(results: list[SendResult]) -> bool:
     offsets = [result.queue_offset for result in results]
     return len({result.queue for result in results}) == 1 and offsets == list(
         range(offsets[0], offsets[0] + len(offsets))
     )
 
 
-def _run(results: list[SendResult]) -> str:
+def _offsets(results: list[SendResult]) -> str:
     return f"offsets {results[0].queue_offset} to {results[-1].queue_offset}"

@@ -1,4 +1,4 @@
-"""The servers of the demo, as a user runs them: `ariane namesrv` and `ariane broker`, in a directory that goes away."""
+"""The servers of the demo, started as a user does: `ariane namesrv` and `ariane broker`, in a temporary directory."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 STOP_TIMEOUT_S = 10
 _READY = re.compile(r"ready on (\S+) ")
 
-# Apache's keys. Delays and questions come within seconds, so that the demo does not take minutes.
+# RocketMQ's setting names. Short delays and transaction checks, so that the demo takes seconds and not minutes.
 BROKER_CONF = {
     "brokerName": "broker-a",
     "brokerClusterName": "DemoCluster",
@@ -25,7 +25,7 @@ BROKER_CONF = {
 
 @dataclass
 class Server:
-    """One process. `ready` is the line it printed when it could be used."""
+    """One server process. `ready` is the line that it printed when it was ready."""
 
     ready: str
     process: "subprocess.Popen[str]"
@@ -33,12 +33,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        found = _READY.search(self.ready)
-        assert found is not None
-        return found[1]
+        match = _READY.search(self.ready)
+        assert match is not None
+        return match[1]
 
     def kill(self) -> None:
-        """With -9: it can tidy nothing up."""
+        """With SIGKILL (-9): the process cannot clean up."""
         self.process.kill()
 
 
@@ -50,7 +50,7 @@ def nameserver(root: Path) -> Iterator[Server]:
 
 @contextmanager
 def broker(root: Path, nameserver_address: str) -> Iterator[Server]:
-    """On the store under `root`, which a second one of the same root finds as the first left it."""
+    """Uses the store in `root`. A second broker with the same `root` opens the store that the first one left."""
     root.mkdir(exist_ok=True)
     conf = root / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in BROKER_CONF.items()))
@@ -82,10 +82,10 @@ def _running(log: Path, *arguments: str) -> Iterator[Server]:
 
 
 def verify_store(root: Path) -> tuple[bool, str]:
-    """`ariane store verify`, over what the broker left behind: whether all is well, and what it looked at."""
+    """Runs `ariane store verify` on the store of the broker: whether it is consistent, and a summary."""
     command = [sys.executable, "-m", "ariane", "store", "verify", str(root / "store"), "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return False, done.stderr.strip()
-    found = json.loads(done.stdout)["summary"]
-    return True, f"{found['records']:,} records, {found['queues']} queues and their index agree"
+    summary = json.loads(done.stdout)["summary"]
+    return True, f"{summary['records']:,} records, {summary['queues']} queues and their index agree"

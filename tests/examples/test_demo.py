@@ -1,3 +1,5 @@
+"""The demo in examples/: it succeeds, and leaves no files."""
+
 import os
 import subprocess
 import sys
@@ -6,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from examples.demo import KINDS, run
-from examples.demo_stage import Row, Stage
+from examples.demo import DEMOS, run
+from examples.demo_common import DemoCluster, Result
 from tests.examples.snippets import ROOT
 
 
@@ -24,7 +26,7 @@ def demo(tmp_path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_the_demo_shows_every_kind_of_message_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = demo(tmp_path, "--without-spark")
     assert done.returncode == 0, done.stdout + done.stderr
-    for kind in KINDS:
+    for kind in DEMOS:
         (line,) = [line for line in done.stdout.splitlines() if line.split("  ")[1:2] == [kind]]
         assert line.rstrip().endswith("✓"), line
     assert "✗" not in done.stdout
@@ -37,12 +39,12 @@ def test_the_demo_with_its_stream_through_spark(tmp_path: Path) -> None:
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "turnover by window and region" in done.stdout
-    assert "bad rows kept apart" in done.stdout
+    assert "bad rows to dead letters" in done.stdout
 
 
-async def test_a_kind_that_fails_is_a_row_that_says_so() -> None:
-    async def broken(stage: Stage) -> Row:
-        raise ValueError("no such luck")
+async def test_a_demo_that_fails_is_reported_in_its_row() -> None:
+    async def broken(cluster: DemoCluster) -> Result:
+        raise ValueError("on purpose")
 
-    nowhere = cast(Stage, None)
-    assert await run(nowhere, "broken", broken) == ("broken", Row(0, 0, "ValueError: no such luck", ok=False))
+    cluster = cast(DemoCluster, None)
+    assert await run(cluster, "broken", broken) == ("broken", Result(0, 0, "ValueError: on purpose", ok=False))
