@@ -1,8 +1,8 @@
 """End-to-end demo; run it with `make demo`.
 
 It starts a nameserver and a broker as processes, and shows each kind of message, a rebalance, a kill -9 without message
-loss, and a stream of orders through Spark. It prints a summary; its exit status is 1 if a result is not as expected. All
-files are in a temporary directory that is removed at the end.
+loss, and a stream of orders through Spark. It prints a summary; the exit status is 1 if a result is not as expected.
+All files are in a temporary directory that is removed at the end.
 """
 
 import asyncio

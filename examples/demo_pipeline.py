@@ -53,6 +53,6 @@ async def compare(nameserver: str, work: Path) -> Turnover:
     async with Admin(nameserver) as admin:
         sent = (await admin.topics.stats(RESULT_TOPIC)).count
     ok = rows.num_rows > 0 and rows.num_rows == sent and bad > 0
-    summary = f"{EVENTS:,} events -> {rows.num_rows} windows in Parquet, {sent} in {RESULT_TOPIC}; "
-        f"{bad} bad rows to dead letters"
+    summary = f"{EVENTS:,} events -> {rows.num_rows} windows in Parquet, {sent} in {RESULT_TOPIC}"
+    summary += f"; {bad} bad rows to dead letters"
     return Turnover(ok, summary, rows.to_pylist())
