@@ -1,5 +1,5 @@
-"""Apache's own nameserver and brokers, for tests that compare with the original. They take seconds to start and need
-Java, so `make test` leaves them out; ARIANE_INTEROP=1 lets them run."""
+"""Apache's nameserver and brokers, for tests that compare with the original. They take seconds to start and need Java,
+so `make test` skips them; ARIANE_INTEROP=1 enables them."""
 
 import contextlib
 import os

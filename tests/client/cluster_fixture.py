@@ -1,4 +1,4 @@
-"""Where consumers are tried out: a nameserver and a broker, ours or Apache's, with topics and messages made at will."""
+"""A live cluster for tests: a nameserver and a broker, Ariane's or Apache's, with helpers for topics and messages."""
 
 import asyncio
 import contextlib
@@ -31,14 +31,14 @@ def fresh(name: str) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """For what other ends of sockets do, and for jobs in the background, which tell nobody."""
+    """Polls: for the state of servers and of background tasks, which have no event."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 @dataclass
-class Ground:
+class LiveCluster:
     nameserver: str
     broker: str
     instance: Instance
@@ -55,7 +55,7 @@ class Ground:
         )
         await self.instance.call(self.broker, request)
         async with asyncio.timeout(PATIENCE_S):
-            while await self.instance.routes.find(topic, fresh=True) is None:  # noqa: ASYNC110 - the nameserver tells nobody
+            while await self.instance.routes.find(topic, fresh=True) is None:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
         return topic
 
@@ -63,7 +63,7 @@ class Ground:
         return readable_queues(topic, await self.instance.routes.route(topic))
 
     async def send(self, topic: str, *bodies: bytes, queue_id: int | None = None, **properties: str) -> None:
-        """One message after the other, over the queues in turns unless one is given."""
+        """Sends one message after the other, to the queues in turn, or to `queue_id`."""
         queues = len(await self.queues(topic))
         for number, body in enumerate(bodies):
             request = SendMessageV2(
@@ -88,22 +88,22 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def ground_at(nameserver: str, broker: str) -> AsyncIterator[Ground]:
+async def live_cluster_at(nameserver: str, broker: str) -> AsyncIterator[LiveCluster]:
     async with Instance.open(ClientSettings(nameservers=nameserver)) as instance:
-        yield Ground(nameserver, broker, instance)
+        yield LiveCluster(nameserver, broker, instance)
 
 
 @contextlib.asynccontextmanager
-async def our_ground(tmp_path: Path, **settings: Any) -> AsyncIterator[Ground]:
+async def ariane_cluster(tmp_path: Path, **settings: Any) -> AsyncIterator[LiveCluster]:
     store = {"message_delay_levels": QUICK_LEVELS}
     async with running_cluster(tmp_path, store=store, **settings) as cluster:
-        async with ground_at(cluster.nameserver, cluster.broker.address) as ground:
-            yield ground
+        async with live_cluster_at(cluster.nameserver, cluster.broker.address) as live_cluster:
+            yield live_cluster
 
 
 @dataclass
-class Basket:
-    """Collects what handlers are given, and tells when it is enough."""
+class MessageCollector:
+    """Collects messages of handlers, and waits for a number of them."""
 
     messages: list[Any] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,5 +125,5 @@ class Basket:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def until_count(self, wanted: int) -> None:
-        await self.until(lambda: len(self.messages) >= wanted)
+    async def until_count(self, count: int) -> None:
+        await self.until(lambda: len(self.messages) >= count)

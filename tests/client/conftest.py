@@ -1,4 +1,4 @@
-"""The ground for tests of consumers: our own broker always, Apache's when ARIANE_INTEROP=1."""
+"""The fixture `live_cluster`: with Ariane's broker always, also with Apache's if ARIANE_INTEROP=1."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.apache_servers import Apache, apache, needs_apache
-from tests.client.cluster_fixture import QUICK_LEVELS, Ground, ground_at, our_ground
+from tests.client.cluster_fixture import QUICK_LEVELS, LiveCluster, ariane_cluster, live_cluster_at
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +16,11 @@ def apache_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]
 
 
 @pytest.fixture(params=["ours", pytest.param("apache", marks=needs_apache)])
-async def ground(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ground]:
+async def live_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LiveCluster]:
     if request.param == "ours":
-        async with our_ground(tmp_path) as ground:
-            yield ground
+        async with ariane_cluster(tmp_path) as live_cluster:
+            yield live_cluster
         return
     servers: Apache = request.getfixturevalue("apache_servers")
-    async with ground_at(servers.nameserver, next(iter(servers.brokers.values()))) as ground:
-        yield ground
+    async with live_cluster_at(servers.nameserver, next(iter(servers.brokers.values()))) as live_cluster:
+        yield live_cluster

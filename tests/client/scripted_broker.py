@@ -1,4 +1,4 @@
-"""A broker on a real socket that answers what a test wants, and a real nameserver that knows it."""
+"""A scripted broker on a real socket, whose responses a test defines, registered at a real nameserver."""
 
 import asyncio
 from collections import deque
@@ -26,54 +26,54 @@ SENDS: dict[int, type[Send]] = {
     RequestCode.SEND_REPLY_MESSAGE_V2: SendReplyV2,
 }
 Script = Callable[[Command], Response | bytes | None]
-"""What to answer a send with: an answer, raw bytes, or None for silence."""
+"""The response to a send: a Response, raw bytes, or None for no response."""
 
 
 @dataclass
 class ScriptedBroker:
-    """Answers sends with `script` entries first, then with success. Everything it heard is kept."""
+    """Responds to sends with the entries of `script` first, then with success. Records all requests."""
 
     name: str = "broker-a"
     script: deque[Script] = field(default_factory=deque)
-    heard: list[Command] = field(default_factory=list)
+    received: list[Command] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)
     address: str = ""
-    life: AsyncExitStack = field(default_factory=AsyncExitStack)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         if connection not in self.connections:
             self.connections.append(connection)
-        self.heard.append(command)
-        response = self._answer(command)
+        self.received.append(command)
+        response = self._response(command)
         if command.is_oneway or response is None:
             return None
         return response if isinstance(response, bytes) else encode_frame(response_command(command, response))
 
-    def _answer(self, command: Command) -> Response | bytes | None:
+    def _response(self, command: Command) -> Response | bytes | None:
         if command.code not in SENDS:
             return Response()
         return self.script.popleft()(command) if self.script else stored(command)
 
     async def stop(self) -> None:
-        """Gone, though the nameserver does not know it yet."""
-        await self.life.aclose()
+        """Stops it without unregistering at the nameserver."""
+        await self.stack.aclose()
 
-    def heard_of(self, code: RequestCode) -> list[Command]:
-        return [command for command in self.heard if command.code == code]
+    def received_of(self, code: RequestCode) -> list[Command]:
+        return [command for command in self.received if command.code == code]
 
     def sends(self) -> list[Send]:
-        """The sends, typed, with their bodies."""
+        """The decoded send requests."""
         return [
             read_request(declaration_of(SENDS[command.code]), command)  # type: ignore[misc]
-            for command in self.heard
+            for command in self.received
             if command.code in SENDS
         ]
 
-    async def until_heard(self, code: RequestCode, count: int = 1) -> list[Command]:
+    async def wait_for_request(self, code: RequestCode, count: int = 1) -> list[Command]:
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.heard_of(code)) < count:  # noqa: ASYNC110 - bytes of another end of a socket have no event
+            while len(self.received_of(code)) < count:  # noqa: ASYNC110 - there is no event for received bytes
                 await asyncio.sleep(0.001)
-        return self.heard_of(code)
+        return self.received_of(code)
 
 
 def stored(command: Command, *, code: int = 0, first_offset: int = 7) -> SendResponse:
@@ -113,8 +113,8 @@ async def cluster(*topics: str | TopicConfig, brokers: int = 1, clock: Clock | N
         built = []
         for letter in "abcdef"[:brokers]:
             broker = ScriptedBroker(f"broker-{letter}")
-            await stack.enter_async_context(broker.life)
-            server = await broker.life.enter_async_context(serving(broker.receive))
+            await stack.enter_async_context(broker.stack)
+            server = await broker.stack.enter_async_context(serving(broker.receive))
             broker.address = str(server.address)
             await register(calls, names, broker, *topics)
             built.append(broker)

@@ -1,4 +1,4 @@
-"""A cluster for synchronous tests: it runs on an event loop in a thread of its own, as a broker of its own would."""
+"""A cluster for synchronous tests, on an event loop in its own thread."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ PATIENCE_S = 40
 
 @contextmanager
 def cluster_in_a_thread(tmp_path: Path, **settings: Any) -> Iterator[str]:
-    """The address of its nameserver."""
+    """Yields the address of its nameserver."""
     ready: Future[str] = Future()
     stop = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -35,7 +35,7 @@ def cluster_in_a_thread(tmp_path: Path, **settings: Any) -> Iterator[str]:
         thread.join()
 
 
-def our_threads() -> list[threading.Thread]:
+def ariane_threads() -> list[threading.Thread]:
     """Threads that the synchronous API has started and that still run."""
     return [
         thread

@@ -1,4 +1,4 @@
-"""The synchronous API against a real broker."""
+"""The synchronous API with a real broker."""
 
 import sqlite3
 import threading
@@ -31,7 +31,7 @@ from ariane.sync import (
     TransactionProducer,
 )
 from tests.client.cluster_fixture import fresh
-from tests.client.sync_cluster_fixture import PATIENCE_S, cluster_in_a_thread, our_threads
+from tests.client.sync_cluster_fixture import PATIENCE_S, ariane_threads, cluster_in_a_thread
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield
-    for thread in our_threads():  # a pool's thread ends a moment after its pool
+    for thread in ariane_threads():  # a pool's thread ends a moment after its pool
         thread.join(PATIENCE_S)
-    assert our_threads() == []
+    assert ariane_threads() == []
 
 
 @pytest.fixture
@@ -70,24 +70,24 @@ def test_a_message_is_sent_and_found(nameserver: str, topic: str) -> None:
         assert (producer.settings.group, producer.client_id.count("@")) == ("g", 1)
 
 
-def test_errors_are_those_of_the_asynchronous_face(nameserver: str) -> None:
+def test_errors_are_those_of_the_asynchronous_api(nameserver: str) -> None:
     with Admin(nameserver) as admin, pytest.raises(NoRoute, match="create it with"):
         admin.topics.route(fresh("nowhere"))
     with pytest.raises(TypeError, match="group"):
         Producer(nameserver)  # type: ignore[call-arg]
 
 
-def test_sending_without_waiting_gives_a_future_and_calls_back_in_a_thread(nameserver: str, topic: str) -> None:
-    told: Queue[tuple[SendResult | None, str]] = Queue()
+def test_send_nowait_returns_a_future_and_calls_back_in_a_thread(nameserver: str, topic: str) -> None:
+    notifications: Queue[tuple[SendResult | None, str]] = Queue()
     with Producer(nameserver, group="g") as producer:
 
         def callback(result: SendResult | None, error: Exception | None) -> None:
             producer.send(topic, b"a callback may block")
-            told.put((result, threading.current_thread().name))
+            notifications.put((result, threading.current_thread().name))
 
         future = producer.send_nowait(topic, b"later", callback=callback)
         assert isinstance(future, Future)
-        result, name = told.get(timeout=PATIENCE_S)
+        result, name = notifications.get(timeout=PATIENCE_S)
         assert result == future.result(PATIENCE_S)
         assert name.startswith("ariane-callback")
         failed = producer.send_nowait(topic, b"")
@@ -151,7 +151,7 @@ def test_messages_are_iterated_over(nameserver: str, topic: str) -> None:
     assert sorted(bodies) == [b"%d" % number for number in range(10)]
 
 
-def test_pulling_by_hand(nameserver: str, topic: str) -> None:
+def test_manual_pulls(nameserver: str, topic: str) -> None:
     with Producer(nameserver, group="g") as producer, PullConsumer(nameserver, group=fresh("group")) as consumer:
         sent = producer.send(topic, b"one")
         result = consumer.pull(sent.queue, 0)
@@ -161,7 +161,7 @@ def test_pulling_by_hand(nameserver: str, topic: str) -> None:
         assert consumer.fetch_offset(sent.queue, from_broker=True) == 1
 
 
-def test_a_callback_of_the_schedule_gets_the_synchronous_consumer(nameserver: str, topic: str) -> None:
+def test_a_scheduled_callback_gets_the_synchronous_consumer(nameserver: str, topic: str) -> None:
     got: Queue[bytes] = Queue()
     consumer = ScheduledPullConsumer(nameserver, group=fresh("group"))
 
@@ -179,12 +179,12 @@ def test_a_callback_of_the_schedule_gets_the_synchronous_consumer(nameserver: st
         assert got.get(timeout=PATIENCE_S) == b"scheduled"
 
 
-def test_a_listener_is_told_in_a_thread(nameserver: str, topic: str) -> None:
-    told: Queue[int] = Queue()
+def test_a_listener_is_called_in_a_thread(nameserver: str, topic: str) -> None:
+    notifications: Queue[int] = Queue()
     consumer = PullConsumer(nameserver, group=fresh("group"))
-    consumer.on_queues_changed(topic, lambda _topic, _everything, mine: told.put(len(mine)))
+    consumer.on_queues_changed(topic, lambda _topic, _everything, mine: notifications.put(len(mine)))
     with consumer:
-        assert told.get(timeout=PATIENCE_S) == 2
+        assert notifications.get(timeout=PATIENCE_S) == 2
 
 
 def test_a_local_transaction_runs_in_the_thread_that_sends(nameserver: str, topic: str) -> None:
@@ -220,11 +220,11 @@ def test_a_check_runs_in_a_thread(nameserver: str, topic: str) -> None:
 
 
 def test_request_and_reply(nameserver: str, topic: str) -> None:
-    with Producer(nameserver, group="asks") as asker, Producer(nameserver, group="answers") as answerer:
+    with Producer(nameserver, group="requesters") as requester, Producer(nameserver, group="repliers") as replier:
         consumer = PushConsumer(nameserver, group=fresh("group"), start="earliest")
-        consumer.subscribe(topic, handler=lambda message: answerer.reply(message, message.body.upper()))
+        consumer.subscribe(topic, handler=lambda message: replier.reply(message, message.body.upper()))
         with consumer:
-            assert asker.request(topic, b"ping", timeout_s=PATIENCE_S).body == b"PING"
+            assert requester.request(topic, b"ping", timeout_s=PATIENCE_S).body == b"PING"
 
 
 def test_many_threads_share_one_producer(nameserver: str, topic: str) -> None:
@@ -237,7 +237,7 @@ def test_many_threads_share_one_producer(nameserver: str, topic: str) -> None:
         assert admin.topics.stats(topic).count == 20
 
 
-def test_a_scan_may_be_left_half_way(nameserver: str, topic: str) -> None:
+def test_a_scan_may_be_stopped_half_way(nameserver: str, topic: str) -> None:
     with Producer(nameserver, group="g") as producer, Admin(nameserver) as admin:
         for _ in range(3):
             producer.send(topic, b"x")
@@ -247,7 +247,7 @@ def test_a_scan_may_be_left_half_way(nameserver: str, topic: str) -> None:
         assert len(list(admin.queues.scan(topic))) == 3
 
 
-def test_used_when_it_is_not_open_a_client_says_so(nameserver: str) -> None:
+def test_a_client_that_is_not_open_raises_client_closed(nameserver: str) -> None:
     producer = Producer(nameserver, group="g")
     with pytest.raises(ClientClosed, match="not open"):
         producer.send("T", b"x")
@@ -262,19 +262,19 @@ def test_used_when_it_is_not_open_a_client_says_so(nameserver: str) -> None:
         _ = producer.sent  # type: ignore[attr-defined]
 
 
-def test_a_start_that_fails_leaves_nothing_behind(nameserver: str) -> None:
+def test_a_failed_start_leaves_no_thread(nameserver: str) -> None:
     with pytest.raises(ClientError, match="no subscription"):
         PushConsumer(nameserver, group="g", handler=print).start()
-    assert our_threads() == []
+    assert ariane_threads() == []
 
 
-def test_a_blocking_call_on_the_loop_is_refused_instead_of_waiting_for_itself(nameserver: str, topic: str) -> None:
+def test_a_blocking_call_on_the_loop_is_refused_instead_of_deadlocking(nameserver: str, topic: str) -> None:
     with Producer(nameserver, group="g") as producer:
         with pytest.raises(ClientError, match="would wait for itself"):
             producer.send(topic, b"x", queue=lambda _queues, _message: producer.queues(topic)[0])
 
 
-def test_classes_keep_their_kinship_names_and_documentation() -> None:
+def test_wrapper_classes_keep_inheritance_names_and_documentation() -> None:
     assert issubclass(TransactionProducer, Producer)
     assert issubclass(ScheduledPullConsumer, PullConsumer)
     assert (Producer.__module__, Producer.__name__) == ("ariane.sync", "Producer")

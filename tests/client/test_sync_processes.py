@@ -1,4 +1,4 @@
-"""Whole programs with the synchronous API: how they end, fork, and take Ctrl-C."""
+"""Whole programs with the synchronous API: exit, fork and Ctrl-C."""
 
 import os
 import re
@@ -36,14 +36,14 @@ def started(program: str, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def ended(program: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    """Exit status, stdout, stderr: without what `-X dev` tells of slow steps, since that is the machine's load."""
+    """Exit status, stdout, stderr: without the warnings of `-X dev` about slow steps, which depend on the load."""
     with program:
         try:
             out, err = program.communicate(timeout=PATIENCE_S)
         finally:
             program.kill()  # or a program that does not end would be waited for without a limit
-    told = [line for line in err.splitlines(keepends=True) if not SLOW_STEP.match(line)]
-    return program.returncode, out, "".join(told)
+    lines = [line for line in err.splitlines(keepends=True) if not SLOW_STEP.match(line)]
+    return program.returncode, out, "".join(lines)
 
 
 def test_a_program_sends_consumes_and_ends_without_a_warning(nameserver: str, topic: str) -> None:
@@ -67,7 +67,7 @@ print("done")
     assert ended(started(program, nameserver, topic)) == (0, "done\n", "")
 
 
-def test_what_is_still_open_at_the_end_is_closed_and_what_is_in_hand_is_finished(nameserver: str, topic: str) -> None:
+def test_open_clients_are_closed_at_exit_and_pending_messages_finished(nameserver: str, topic: str) -> None:
     program = """
 import sys, threading, time
 from ariane.sync import Producer, PushConsumer
@@ -94,7 +94,7 @@ assert at_work.wait(30)
         assert not admin.groups.members(f"open-{topic}").is_online
 
 
-def test_control_c_ends_a_call_that_waits(nameserver: str, topic: str) -> None:
+def test_control_c_interrupts_a_waiting_call(nameserver: str, topic: str) -> None:
     program = """
 import sys
 from ariane.sync import LitePullConsumer
@@ -119,7 +119,7 @@ with LitePullConsumer(nameserver, group="interrupted", start="earliest") as cons
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_is_told_to_make_its_own_client_and_can(nameserver: str, topic: str) -> None:
+def test_a_forked_child_must_make_its_own_client_and_can(nameserver: str, topic: str) -> None:
     program = """
 import os, sys, warnings
 from ariane.sync import ClientClosed, Producer

@@ -1,4 +1,4 @@
-"""Sends one message with Apache's own C++ client (the `rocketmq` wheel) and prints what it was told.
+"""Sends one message with Apache's own C++ client (the `rocketmq` wheel) and prints the result.
 
 Run as a process of its own: the library starts threads and writes logs under HOME.
 """

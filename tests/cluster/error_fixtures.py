@@ -1,4 +1,4 @@
-"""Real servers to be wrong with, and what a refusal must have: a class, a cause, a cure, and whether to try again."""
+"""Real servers for error tests, and the checks of an error: class, cause, hint, and whether to retry."""
 
 import asyncio
 import re
@@ -20,16 +20,16 @@ from ariane.errors import ArianeError
 from ariane.settings import Secret
 from ariane.wire.requests.topics import UpdateTopic
 from tests.broker.brokers import running_cluster
-from tests.client.cluster_fixture import PATIENCE_S, Ground, fresh
+from tests.client.cluster_fixture import PATIENCE_S, LiveCluster, fresh
 
 E = TypeVar("E", bound=ArianeError)
 
-IMPATIENT = ClientSettings(route_poll_interval_s=0.2, heartbeat_interval_s=0.2, nameserver_timeout_s=1.0)
-"""For those who wait until a server is back."""
+FAST_POLLING = ClientSettings(route_poll_interval_s=0.2, heartbeat_interval_s=0.2, nameserver_timeout_s=1.0)
+"""For tests that wait until a server is back."""
 
 
-async def refused(work: Awaitable[object], kind: type[E], *words: str, retriable: bool, exit_status: int) -> E:
-    """The error that `work` ends with, which says all of `words`."""
+async def assert_fails(work: Awaitable[object], kind: type[E], *words: str, retriable: bool, exit_status: int) -> E:
+    """The error that `work` raises, whose message contains all of `words`."""
     with pytest.raises(kind) as caught:
         await work
     error = caught.value
@@ -40,8 +40,8 @@ async def refused(work: Awaitable[object], kind: type[E], *words: str, retriable
     return error
 
 
-async def sent_in_the_end(producer: Producer, topic: str, body: bytes) -> SendResult:
-    """As a program does it that knows `retriable`."""
+async def send_with_retries(producer: Producer, topic: str, body: bytes) -> SendResult:
+    """Retries as long as the error is `retriable`."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -52,8 +52,8 @@ async def sent_in_the_end(producer: Producer, topic: str, body: bytes) -> SendRe
                 await asyncio.sleep(0.05)
 
 
-async def create(ground: Ground, topic: str, perm: int = 6) -> None:
-    """A topic of one queue under exactly this name, or what was said of it replaced; returns when routes tell it."""
+async def create(live_cluster: LiveCluster, topic: str, perm: int = 6) -> None:
+    """Creates or replaces a topic with one queue; returns when its route is up to date."""
     request = UpdateTopic(
         topic=topic,
         default_topic="TBW102",
@@ -62,20 +62,20 @@ async def create(ground: Ground, topic: str, perm: int = 6) -> None:
         perm=perm,
         topic_filter_type="SINGLE_TAG",
     )
-    await ground.instance.call(ground.broker, request)
+    await live_cluster.instance.call(live_cluster.broker, request)
     async with asyncio.timeout(PATIENCE_S):
-        while await _perm(ground, topic) != perm:  # noqa: ASYNC110 - the nameserver tells nobody
+        while await _perm(live_cluster, topic) != perm:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.01)
 
 
-async def _perm(ground: Ground, topic: str) -> int | None:
-    route = await ground.instance.routes.find(topic, fresh=True)
+async def _perm(live_cluster: LiveCluster, topic: str) -> int | None:
+    route = await live_cluster.instance.routes.find(topic, fresh=True)
     return None if route is None else route.queue_datas[0].perm
 
 
 @asynccontextmanager
-async def guarded_ground(tmp_path: Path, accounts: str) -> AsyncIterator[Ground]:
-    """A broker that asks everybody for a signature; the ground is `the-boss`, who must be among the accounts."""
+async def acl_cluster(tmp_path: Path, accounts: str) -> AsyncIterator[LiveCluster]:
+    """A broker with access control. The client is `the-boss`, which must be among the accounts."""
     file = tmp_path / "plain_acl.yml"
     file.write_text(accounts)
     async with running_cluster(tmp_path, acl_enable=True, acl_file=file) as cluster:
@@ -83,29 +83,29 @@ async def guarded_ground(tmp_path: Path, accounts: str) -> AsyncIterator[Ground]
             nameservers=cluster.nameserver, access_key="the-boss", secret_key=Secret("bosses-secret")
         )
         async with Instance.open(settings) as instance:
-            yield Ground(cluster.nameserver, cluster.broker.address, instance)
+            yield LiveCluster(cluster.nameserver, cluster.broker.address, instance)
 
 
-async def stored(ground: Ground, topic: str) -> int:
-    """How many messages the topic has: what a refused send must not change."""
-    async with PullConsumer(ground.nameserver, group=fresh("counters")) as consumer:
+async def stored(live_cluster: LiveCluster, topic: str) -> int:
+    """How many messages the topic has; a refused send must not change it."""
+    async with PullConsumer(live_cluster.nameserver, group=fresh("counters")) as consumer:
         return sum([await consumer.max_offset(queue) for queue in await consumer.queues(topic)])
 
 
-async def bodies_of(nameserver: str, topic: str, wanted: int) -> list[bytes]:
-    """`wanted` messages of the topic, or as many as come."""
+async def bodies_of(nameserver: str, topic: str, count: int) -> list[bytes]:
+    """Reads `count` messages of the topic."""
     bodies: list[bytes] = []
-    consumer = LitePullConsumer(nameserver, group=fresh("readers"), start="earliest", settings=IMPATIENT)
+    consumer = LitePullConsumer(nameserver, group=fresh("readers"), start="earliest", settings=FAST_POLLING)
     async with consumer, asyncio.timeout(PATIENCE_S):
         consumer.subscribe(topic)
-        while len(bodies) < wanted:
+        while len(bodies) < count:
             bodies += [message.body for message in await consumer.poll()]
     return bodies
 
 
 @contextmanager
-def deaf_port() -> Iterator[str]:
-    """An address that is taken and at which nobody listens."""
+def unused_port() -> Iterator[str]:
+    """An address that is bound but not listening."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{holder.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Servers as their users run them: processes of their own, which can be killed."""
+"""Servers as separate processes, which can be killed."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ _START_TIMEOUT_S = 30
 
 
 class ServerProcess:
-    """`ariane namesrv` or `ariane broker`; `start` after `kill` runs it anew with the same arguments."""
+    """`ariane namesrv` or `ariane broker`; `start` after `kill` runs it again with the same arguments."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._arguments = arguments
@@ -34,12 +34,12 @@ class ServerProcess:
         self.address = ready[1]
 
     def keep_address(self) -> None:
-        """From the next start on: it was given a free port, and must come back where its clients look for it."""
+        """Keeps its free port for the next start, because clients look for it there."""
         listen = self._arguments.index("--listen")
         self._arguments = (*self._arguments[: listen + 1], self.address, *self._arguments[listen + 2 :])
 
     async def kill(self) -> None:
-        """Without a word of warning."""
+        """With SIGKILL."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> int:
@@ -65,7 +65,7 @@ async def server(log: Path, *arguments: str) -> AsyncIterator[ServerProcess]:
 
 
 def properties(path: Path, pairs: dict[str, object]) -> Path:
-    """A settings file as Apache's users write it."""
+    """Writes a settings file in the format of Apache's broker."""
     lines: Sequence[str] = [f"{key}={value}\n" for key, value in pairs.items()]
     path.write_text("".join(lines))
     return path

@@ -14,22 +14,22 @@ from ariane.errors import NoRoute, SendFailed, SettingsError
 from ariane.model.address import Address
 from ariane.nameserver.settings import NameserverSettings
 from tests.broker.brokers import running_broker
-from tests.client.cluster_fixture import Basket, fresh, ground_at, our_ground
-from tests.cluster.error_fixtures import IMPATIENT, bodies_of, deaf_port, refused, sent_in_the_end
+from tests.client.cluster_fixture import MessageCollector, ariane_cluster, fresh, live_cluster_at
+from tests.cluster.error_fixtures import FAST_POLLING, assert_fails, bodies_of, send_with_retries, unused_port
 from tests.cluster.processes import ServerProcess, properties, server
 from tests.nameserver.servers import nameserver
 
 # --- wrong port -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_port_at_which_nobody_listens_is_named_with_the_cure() -> None:
-    with deaf_port() as address:
+async def test_a_port_without_a_listener_is_named_with_a_hint() -> None:
+    with unused_port() as address:
         async with Producer(address, group="senders") as producer:
             words = ("no nameserver answers", address, "start one", "correct the list of nameservers")
-            await refused(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
+            await assert_fails(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
 
 
-async def test_a_port_that_speaks_something_else_is_named_too() -> None:
+async def test_a_port_with_another_protocol_is_named() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -38,17 +38,17 @@ async def test_a_port_that_speaks_something_else_is_named_too() -> None:
         address = "{}:{}".format(*web.sockets[0].getsockname())
         async with Producer(address, group="senders") as producer:
             words = ("no nameserver answers", address, "correct the list of nameservers")
-            await refused(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
+            await assert_fails(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
 
 
-async def test_a_brokers_port_in_place_of_a_nameservers_is_told_as_such(tmp_path: Path) -> None:
-    async with our_ground(tmp_path) as ground, Producer(ground.broker, group="senders") as producer:
-        words = (ground.broker, "is not a nameserver", "correct the list")
-        await refused(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
+async def test_a_broker_port_instead_of_a_nameserver_port_is_reported(tmp_path: Path) -> None:
+    async with ariane_cluster(tmp_path) as live_cluster, Producer(live_cluster.broker, group="senders") as producer:
+        words = (live_cluster.broker, "is not a nameserver", "correct the list")
+        await assert_fails(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:0x1", "127.0.0.1:99999", ""])
-def test_what_is_no_address_is_refused_at_once(address: str) -> None:
+def test_an_invalid_address_is_refused_immediately(address: str) -> None:
     with pytest.raises(SettingsError, match=r"HOST:PORT.*for example 127\.0\.0\.1:9876") as caught:
         Producer(address, group="senders")
     assert (caught.value.retriable, caught.value.exit_status) == (False, 2)
@@ -62,48 +62,50 @@ def settings_at(address: str) -> NameserverSettings:
     return NameserverSettings(host=where.host, port=where.port)
 
 
-async def test_clients_and_broker_that_start_before_the_nameserver_find_it_when_it_comes(tmp_path: Path) -> None:
-    basket = Basket()
+async def test_clients_and_brokers_started_before_the_nameserver_find_it_later(tmp_path: Path) -> None:
+    collector = MessageCollector()
     async with AsyncExitStack() as stack:
-        with deaf_port() as address:
+        with unused_port() as address:
             await stack.enter_async_context(running_broker(tmp_path, [address], auto_create_topics=True))
-            producer = Producer(address, group="senders", settings=IMPATIENT)
-            consumer = PushConsumer(address, group="readers", handler=basket.put, settings=IMPATIENT)
+            producer = Producer(address, group="senders", settings=FAST_POLLING)
+            consumer = PushConsumer(address, group="readers", handler=collector.put, settings=FAST_POLLING)
             consumer.subscribe("orders")
             await stack.enter_async_context(producer)
             await stack.enter_async_context(consumer)
             words = ("no nameserver answers", "start one")
-            await refused(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
+            await assert_fails(producer.send("orders", b"x"), NoRoute, *words, retriable=True, exit_status=3)
         await stack.enter_async_context(nameserver(settings_at(address)))
-        await sent_in_the_end(producer, "orders", b"in the end")
-        await basket.until_count(1)
-    assert basket.bodies == [b"in the end"]
+        await send_with_retries(producer, "orders", b"in the end")
+        await collector.until_count(1)
+    assert collector.bodies == [b"in the end"]
 
 
-async def test_sends_and_consumption_go_on_without_the_nameserver_and_new_topics_wait_for_its_return(
+async def test_sends_and_consumption_continue_without_the_nameserver_and_new_topics_wait_for_it(
     tmp_path: Path,
 ) -> None:
-    basket = Basket()
+    collector = MessageCollector()
     async with AsyncExitStack() as stack:
         async with nameserver() as address:
             broker = await stack.enter_async_context(running_broker(tmp_path, [address], register_interval_s=10))
-            async with ground_at(address, broker.address) as ground:
-                topic, other = await ground.topic(), await ground.topic()
-            producer = Producer(address, group="senders", settings=IMPATIENT)
-            consumer = PushConsumer(address, group="readers", start="earliest", handler=basket.put, settings=IMPATIENT)
+            async with live_cluster_at(address, broker.address) as live_cluster:
+                topic, other = await live_cluster.topic(), await live_cluster.topic()
+            producer = Producer(address, group="senders", settings=FAST_POLLING)
+            consumer = PushConsumer(
+                address, group="readers", start="earliest", handler=collector.put, settings=FAST_POLLING
+            )
             consumer.subscribe(topic)
             await stack.enter_async_context(producer)
             await stack.enter_async_context(consumer)
             await producer.send(topic, b"before")
-            await basket.until_count(1)
+            await collector.until_count(1)
         for number in range(10):
             await producer.send(topic, b"%d" % number)
-        await basket.until_count(11)
-        await refused(producer.send(other, b"x"), NoRoute, "no nameserver answers", retriable=True, exit_status=3)
+        await collector.until_count(11)
+        await assert_fails(producer.send(other, b"x"), NoRoute, "no nameserver answers", retriable=True, exit_status=3)
         await stack.enter_async_context(nameserver(settings_at(address)))
-        await sent_in_the_end(producer, other, b"after")
+        await send_with_retries(producer, other, b"after")
         assert await bodies_of(address, other, 1) == [b"after"]
-    assert sorted(basket.bodies) == sorted([b"before", *(b"%d" % number for number in range(10))])
+    assert sorted(collector.bodies) == sorted([b"before", *(b"%d" % number for number in range(10))])
 
 
 # --- a broker that dies -----------------------------------------------------------------------------------------------
@@ -135,16 +137,16 @@ async def test_a_broker_killed_during_sends_loses_nothing_that_it_acknowledged(t
     outcomes = Outcomes()
     async with AsyncExitStack() as stack:
         names, broker = await _servers(stack, tmp_path)
-        producer = Producer(names.address, group="senders", retries=1, send_timeout_s=2, settings=IMPATIENT)
+        producer = Producer(names.address, group="senders", retries=1, send_timeout_s=2, settings=FAST_POLLING)
         await stack.enter_async_context(producer)
-        await sent_in_the_end(producer, "orders", b"first")
+        await send_with_retries(producer, "orders", b"first")
         async with asyncio.TaskGroup() as tasks:
             for sender in range(SENDERS):
                 tasks.create_task(outcomes.send_until_it_fails(producer, sender))
             await outcomes.enough.wait()
             await broker.kill()
         await broker.start()
-        await sent_in_the_end(producer, "orders", b"last")
+        await send_with_retries(producer, "orders", b"last")
         wanted = {b"first", b"last", *outcomes.acknowledged}
         lost = wanted - await _received(names.address, wanted)
     assert not lost
@@ -172,12 +174,14 @@ async def _servers(stack: AsyncExitStack, root: Path) -> tuple[ServerProcess, Se
     return names, broker
 
 
-async def _received(address: str, wanted: set[bytes]) -> set[bytes]:
-    """All that `wanted` asks for, or what there is when it does not come."""
-    basket = Basket()
-    consumer = PushConsumer(address, group=fresh("readers"), start="earliest", handler=basket.put, settings=IMPATIENT)
+async def _received(address: str, expected: set[bytes]) -> set[bytes]:
+    """Reads until all of `expected` are there, or until the timeout."""
+    collector = MessageCollector()
+    consumer = PushConsumer(
+        address, group=fresh("readers"), start="earliest", handler=collector.put, settings=FAST_POLLING
+    )
     consumer.subscribe("orders")
     async with consumer:
         with suppress(TimeoutError):
-            await basket.until(lambda: wanted <= set(basket.bodies))
-    return set(basket.bodies)
+            await collector.until(lambda: expected <= set(collector.bodies))
+    return set(collector.bodies)

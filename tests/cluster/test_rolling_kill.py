@@ -1,4 +1,4 @@
-"""Two brokers, producers and consumers at work; each broker is killed in turn, again and again.
+"""Two brokers with producers and consumers; each broker is killed in turn, repeatedly.
 
 Every acknowledged message is consumed, queues keep their order, and a group never gets again what it had committed. The
 rules are in `tests.simulation.delivery_history`. `ARIANE_ROLLING_KILLS` says how often.
@@ -42,12 +42,12 @@ QUEUES = 2
 SOLO, SHARED = "solo", "shared"
 SETTLED_S = 60
 BETWEEN_KILLS_S = 2.0
-IMPATIENT = ClientSettings(route_poll_interval_s=1.0, heartbeat_interval_s=1.0)
+FAST_POLLING = ClientSettings(route_poll_interval_s=1.0, heartbeat_interval_s=1.0)
 
 
 @dataclass
 class Run:
-    """What happened so far: what producers did, and the events of each group among it."""
+    """The events so far: those of producers, and those of each group."""
 
     events: dict[str, list[Event]] = field(default_factory=lambda: {SOLO: [], SHARED: []})
     acknowledged: set[str] = field(default_factory=set)
@@ -87,8 +87,10 @@ def place(queue: MessageQueue) -> Queue:
 
 
 async def produce(name: str, nameserver: str, run: Run) -> None:
-    """One message after the other, so that its order is known; each is tried once, so that its outcome is."""
-    async with Producer(nameserver, group="producers", retries=0, send_timeout_s=1.0, settings=IMPATIENT) as producer:
+    """Sends one message after the other, so that the order is known, each once, so that the outcome is known."""
+    async with Producer(
+        nameserver, group="producers", retries=0, send_timeout_s=1.0, settings=FAST_POLLING
+    ) as producer:
         number = 0
         while not run.stopped.is_set():
             message = f"{name}-{number}"
@@ -105,7 +107,7 @@ async def produce(name: str, nameserver: str, run: Run) -> None:
 
 @asynccontextmanager
 async def consuming(nameserver: str, group: str, run: Run) -> AsyncIterator[None]:
-    consumer = PushConsumer(nameserver, group=group, ordered=True, start="earliest", settings=IMPATIENT)
+    consumer = PushConsumer(nameserver, group=group, ordered=True, start="earliest", settings=FAST_POLLING)
 
     @consumer.on(TOPIC)
     async def take(message: Received) -> None:
@@ -116,7 +118,7 @@ async def consuming(nameserver: str, group: str, run: Run) -> AsyncIterator[None
 
 
 async def observe(brokers: list[ServerProcess], run: Run) -> None:
-    """Asks the brokers for the group's offsets. A killed one does not answer, and is asked again."""
+    """Reads the group's offsets from the brokers; retries while a broker is killed."""
     async with Pool.open(TransportSettings(), Clock(), lambda connection, command: None) as pool:
         caller = Caller(pool)
         while not run.stopped.is_set():

@@ -1,4 +1,4 @@
-"""Commands that a page only names, in `console` blocks and in backticks: whether they exist, with their options."""
+"""Finds commands in `console` blocks and backticks of a page, and checks that they exist with their options."""
 
 import re
 import shlex
@@ -13,15 +13,15 @@ _BEGINS = re.compile(r"(?:\w+=\w+ )?ariane (?=[a-z])")
 
 
 def named_commands(page: str) -> list[str]:
-    """What stands behind `ariane`. Blocks of `sh` are not here: they are run."""
+    """The arguments after `ariane`. Not from `sh` blocks, which other tests run."""
     shown = [line for block in _CONSOLE.findall(page) for line in block.splitlines()]
     quoted = re.findall(r"`([^`\n]+)`", _FENCED.sub("", page))
     commands = [(command, _BEGINS.match(command)) for command in [*shown, *quoted]]
     return [command[begins.end() :].split(" #")[0] for command, begins in commands if begins is not None]
 
 
-def fault_of(line: str) -> str | None:
-    """Why the command cannot be as it is written. Words in capitals stand for anything."""
+def problem_of(line: str) -> str | None:
+    """Why the command is invalid; None if it is valid. Words in capitals are placeholders."""
     command: click.Command = ariane
     words = shlex.split(line)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):

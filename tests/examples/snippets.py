@@ -1,4 +1,4 @@
-"""The Python of a page, run as a reader would: block after block, with `await` at the top level."""
+"""Runs the Python blocks of a page in order, with `await` at the top level."""
 
 import ast
 import contextlib
@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """Each block of Python, with the output that stands below it."""
+    """Each Python block, with the output below it."""
     found: list[tuple[str, str]] = []
     for kind, text in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if kind == "python":
@@ -26,7 +26,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 async def run_block(text: str, nameserver: str, names: dict[str, Any]) -> str:
-    """What it prints. `names` are shared by the blocks of a page."""
+    """Returns what the block prints. `names` are shared by the blocks of a page."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         outcome = eval(_compiled(text.replace(ADDRESS, nameserver)), names)

@@ -1,3 +1,5 @@
+"""The Python blocks of docs/client.md print what the page shows."""
+
 import asyncio
 import logging
 from pathlib import Path
@@ -12,7 +14,7 @@ from tests.examples.snippets import blocks, run_block
 BLOCK_TIMEOUT_S = 40
 
 
-async def test_every_block_of_the_clients_page_prints_what_stands_below_it(
+async def test_every_block_of_the_client_page_prints_the_output_below_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.CRITICAL, "ariane")  # one of the blocks fails on purpose

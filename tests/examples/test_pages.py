@@ -1,4 +1,4 @@
-"""The guides, as a reader would use them: shell blocks are run where an `ariane up` runs, named commands exist."""
+"""The guides: their shell blocks are run with a running `ariane up`, and all commands in them exist."""
 
 import io
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from ariane.cli.learn.command import parse_lesson
 from ariane.cli.learn.sandbox import sandbox
-from tests.examples.named_commands import fault_of, named_commands
+from tests.examples.named_commands import named_commands, problem_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = ("start.md", "delay.md", "operations.md", "transactions.md")
@@ -28,7 +28,7 @@ def test_every_command_of_the_page_does_what_it_says(page: str) -> None:
 def test_every_command_that_any_page_names_exists() -> None:
     named = {command for page in DOCS.rglob("*.md") for command in named_commands(page.read_text(encoding="utf-8"))}
     assert len(named) > 20
-    assert not [fault for fault in map(fault_of, sorted(named)) if fault is not None]
+    assert not [fault for fault in map(problem_of, sorted(named)) if fault is not None]
 
 
 def test_the_page_of_errors_is_up_to_date() -> None:

@@ -1,4 +1,4 @@
-"""The README, done as it says: its programs and shell blocks are run, and what it only names exists."""
+"""The README: its programs and shell blocks are run, and all commands and files in it exist."""
 
 import asyncio
 import io
@@ -13,7 +13,7 @@ from ariane.cli.learn.command import parse_lesson
 from ariane.cli.learn.sandbox import sandbox
 from ariane.cli.main import ariane
 from tests.broker.brokers import running_cluster
-from tests.examples.named_commands import fault_of, named_commands
+from tests.examples.named_commands import named_commands, problem_of
 from tests.examples.snippets import ADDRESS, ROOT, blocks
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,8 +35,8 @@ async def _printed(program: str, nameserver: str) -> str:
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60):
-        printed, told = await process.communicate()
-    assert process.returncode == 0, told.decode()
+        printed, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
     return printed.decode()
 
 
@@ -51,7 +51,7 @@ def test_the_shell_blocks_of_the_readme_do_what_they_say() -> None:
 def test_every_command_that_the_readme_names_exists() -> None:
     named = named_commands(TEXT)
     assert len(named) > 5
-    assert not [fault for fault in map(fault_of, named) if fault is not None]
+    assert not [fault for fault in map(problem_of, named) if fault is not None]
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:
@@ -61,9 +61,9 @@ def test_every_make_target_that_the_readme_names_exists() -> None:
 
 
 def test_the_readme_names_every_command_there_is() -> None:
-    told = re.search(r"^\| shell \|.*", TEXT, re.MULTILINE)
-    assert told is not None
-    assert set(ariane.list_commands(click.Context(ariane))) - set(re.findall(r"`([a-z]+)`", told[0])) == {
+    row = re.search(r"^\| shell \|.*", TEXT, re.MULTILINE)
+    assert row is not None
+    assert set(ariane.list_commands(click.Context(ariane))) - set(re.findall(r"`([a-z]+)`", row[0])) == {
         "admin",
         "namesrv",
     }

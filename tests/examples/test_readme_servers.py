@@ -28,14 +28,14 @@ def commands(block: str) -> list[str]:
     return [line.split(" #")[0].strip() for line in block.splitlines()]
 
 
-def test_every_console_line_is_run_or_said_not_to_be(tmp_path: Path) -> None:
+def test_every_console_line_is_run_or_listed_as_not_run(tmp_path: Path) -> None:
     assert [line for line in commands(TRY + FIRST) if line not in NOT_RUN] == ["ariane up"]
     with server(tmp_path, "ariane up", "--port", "0", "--broker-port", "0") as line:
         assert "ready" in line
     assert (tmp_path / ".ariane").is_dir()
 
 
-def test_the_servers_start_by_themselves_and_are_operated(tmp_path: Path) -> None:
+def test_the_servers_start_and_are_operated(tmp_path: Path) -> None:
     namesrv, broker = commands(SERVERS)
     config, store = tmp_path / "broker.conf", tmp_path / "store"
     config.write_text("fileReservedTime=24\n")

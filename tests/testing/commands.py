@@ -1,4 +1,4 @@
-"""Commands as their users run them: processes with pipes, or at a terminal."""
+"""Runs `ariane` commands as processes, with pipes or at a pseudo terminal."""
 
 import json
 import os
@@ -22,7 +22,7 @@ import ariane
 HANG_S = 60  # only a hang is this long; nothing here is measured
 COMMAND = [sys.executable, "-m", "ariane"]
 READY = re.compile(r"ariane up ready on (\S+:\d+) \(pid (\d+)\)\n")
-# The source tree under test, whether it is installed or not, and no settings of whoever runs the tests.
+# The source tree under test, installed or not, without settings from the environment.
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith("ARIANE_") and name != "NAMESRV_ADDR"
 } | {"PYTHONPATH": str(Path(ariane.__file__).parents[1])}
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Of JSON lines."""
+        """Decoded JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -58,7 +58,7 @@ def run(*arguments: str, cwd: Path, stdin: str | bytes = b"", **variables: str) 
 
 
 class Terminal:
-    """What a person sees of a command, and what they type. Made by `terminal`."""
+    """The screen and keyboard of a command. Made by `terminal`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", end: int) -> None:
         self._process = process
@@ -81,7 +81,7 @@ class Terminal:
         assert select.select([self._end], [], [], HANG_S)[0], f"silent: {self.seen}"
         try:
             chunk = os.read(self._end, 65536)
-        except OSError:  # how Linux says that nobody writes to it any more
+        except OSError:  # Linux: the other end is closed
             return False
         self.seen += chunk.decode().replace("\r\n", "\n")
         return bool(chunk)
@@ -93,7 +93,7 @@ _OWN = "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.ex
 
 @contextmanager
 def terminal(*arguments: str, cwd: Path, columns: int = 80) -> Iterator[Terminal]:
-    """A command at a terminal that is so wide; killed at the end if it still runs."""
+    """Runs a command at a terminal with `columns` columns; kills it at the end if it still runs."""
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(

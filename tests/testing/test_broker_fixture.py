@@ -10,7 +10,7 @@ from ariane.errors import ListenFailed, SettingsError
 from ariane.testing import running_broker
 
 
-def test_nothing_is_left_when_it_is_over() -> None:
+def test_no_files_are_left_at_the_end() -> None:
     with running_broker() as broker:
         broker.send("orders", b"one")
         host, _, port = broker.address.rpartition(":")
@@ -26,7 +26,7 @@ def test_a_directory_that_is_given_is_kept(tmp_path: Path) -> None:
         assert [message.body for message in broker.messages("orders")] == [b"one"]
 
 
-def test_messages_of_all_queues_come_by_time() -> None:
+def test_messages_of_all_queues_are_ordered_by_time() -> None:
     with running_broker() as broker:
         broker.create_topic("orders", queues=3)
         bodies = [b"%d" % number for number in range(100)]
@@ -35,12 +35,12 @@ def test_messages_of_all_queues_come_by_time() -> None:
         assert [message.body for message in broker.wait_for_messages("orders", 100)] == bodies
 
 
-def test_a_misspelt_setting_is_told() -> None:
+def test_a_misspelt_setting_is_an_error() -> None:
     with pytest.raises(SettingsError, match="no setting auto_create_topic;"), running_broker(auto_create_topic=True):
         pass
 
 
-def test_a_broker_that_cannot_start_says_why() -> None:
+def test_a_failed_start_raises_its_cause() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenFailed, match=str(port)), running_broker(port=port):

@@ -1,4 +1,4 @@
-"""The pytest plugin from a project of its own, with plain pytest, as users have it."""
+"""The pytest plugin in a separate project with plain pytest, as users have it."""
 
 import importlib.util
 import os
@@ -30,12 +30,12 @@ def test_a_plain_test_sends_and_waits(ariane_broker):
     assert (message.body, message.tags) == (b"first", "paid")
 
 
-def test_each_test_has_a_broker_of_its_own(ariane_broker):
+def test_each_test_has_its_own_broker(ariane_broker):
     assert ariane_broker.messages("orders") == []
     assert ariane_broker.lag("billing") is None
 
 
-def test_a_topic_can_be_made_first(ariane_broker):
+def test_a_topic_can_be_created_first(ariane_broker):
     ariane_broker.create_topic("orders", queues=2)
     offsets = [ariane_broker.send("orders", b"%d" % number).queue.queue_id for number in range(24)]
     assert set(offsets) == {0, 1}
@@ -63,12 +63,12 @@ async def test_an_async_test_shares_nothing_with_the_broker_but_sockets(ariane_b
 
 
 @pytest.mark.asyncio
-async def test_a_wait_that_would_block_the_loop_names_the_other_one(ariane_broker):
+async def test_a_wait_that_would_block_the_loop_names_the_async_method(ariane_broker):
     with pytest.raises(RuntimeError, match="aio.wait_for_messages"):
         ariane_broker.wait_for_messages("orders", 1)
 
 
-def test_a_wait_in_vain_says_what_is_there(ariane_broker):
+def test_a_wait_that_times_out_reports_the_state(ariane_broker):
     ariane_broker.send("orders", b"only one")
     with pytest.raises(AssertionError, match="1 of 2 messages of orders after 0.05 s: .b'only one'"):
         ariane_broker.wait_for_messages("orders", 2, timeout_s=0.05)
@@ -101,7 +101,7 @@ import subprocess
 import sys
 
 
-def test_a_client_that_nobody_here_wrote(ariane_broker, tmp_path):
+def test_a_third_party_client(ariane_broker, tmp_path):
     arguments = [sys.executable, {str(CPP_PRODUCER)!r}, ariane_broker.namesrv, "orders", "hello"]
     subprocess.run(arguments, env={{**os.environ, "HOME": str(tmp_path)}}, check=True, timeout={HANG_S})
     (message,) = ariane_broker.wait_for_messages("orders", 1)
@@ -111,7 +111,7 @@ def test_a_client_that_nobody_here_wrote(ariane_broker, tmp_path):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """An empty project, and beside it the metadata that an installation makes of our pyproject.toml."""
+    """An empty project, and the metadata that an installation makes from pyproject.toml."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     installed = tmp_path / "site" / "ariane_entry-0.dist-info"
     installed.mkdir(parents=True)

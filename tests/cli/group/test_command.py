@@ -10,7 +10,7 @@ from ariane.client.producer.producer import Producer
 from ariane.model.route import MessageQueue
 from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
-from tests.client.cluster_fixture import Basket, fresh
+from tests.client.cluster_fixture import MessageCollector, fresh
 
 
 async def moved(broker: BrokerForTests, group: str, topic: str, **offsets: int) -> None:
@@ -96,14 +96,14 @@ def test_the_list_leaves_out_idle_groups_of_the_system_and_says_so(command: Comm
 
 
 async def test_members_and_their_queues_are_shown(shared_broker: BrokerForTests, command: CommandLine) -> None:
-    topic, basket = fresh("topic"), Basket()
+    topic, collector = fresh("topic"), MessageCollector()
     await shared_broker.aio.create_topic(topic, queues=1)
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("online"), start="earliest", handler=basket.put)
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("online"), start="earliest", handler=collector.put)
     consumer.subscribe(topic, "paid || shipped")
     async with consumer:
         await shared_broker.aio.send(topic, b"x", tags="paid")
         client_id = consumer.client_id
-        await basket.until_count(1)
+        await collector.until_count(1)
         (shown,) = await asyncio.to_thread(command.rows, "group", "show", consumer.group)
         table = await asyncio.to_thread(command.ok, "group", "show", consumer.group)
         lag = await asyncio.to_thread(command.rows, "group", "lag", consumer.group, "--owners", "--topic", topic)

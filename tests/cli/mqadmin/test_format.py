@@ -17,7 +17,7 @@ from ariane.client.consumer.message import Received
 from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
 from ariane.testing.broker import BrokerForTests
-from tests.client.cluster_fixture import Basket, fresh
+from tests.client.cluster_fixture import MessageCollector, fresh
 
 CLUSTER = ("-c", "DefaultCluster")
 Run = Callable[..., list[str]]
@@ -253,13 +253,13 @@ async def test_members_of_a_group_are_reported_on_the_screen_and_in_files(
         return capsys.readouterr().out.splitlines()
 
     monkeypatch.chdir(tmp_path)
-    topic, basket = fresh("topic"), Basket()
+    topic, collector = fresh("topic"), MessageCollector()
     await shared_broker.aio.create_topic(topic, queues=1)
     await shared_broker.aio.send(topic, b"x")
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=basket.put)
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         client_id = consumer.client_id
         head, row, *agreement = await lines("consumerStatus", "-g", consumer.group)
         alone = await lines("consumerStatus", "-g", consumer.group, "-i", client_id)

@@ -14,7 +14,7 @@ from ariane.client.producer.producer import Producer
 from ariane.model.route import MessageQueue
 from ariane.testing.broker import BrokerForTests, running_broker
 from tests.cli.command_line import MQADMIN, CommandLine
-from tests.client.cluster_fixture import Basket, fresh
+from tests.client.cluster_fixture import MessageCollector, fresh
 
 CLUSTER = ("-c", "DefaultCluster")
 NAMES = """
@@ -118,20 +118,20 @@ async def test_progress_tells_unknown_and_not_zero(shared_broker: BrokerForTests
 
 
 async def test_connected_clients_are_shown(shared_broker: BrokerForTests, mqadmin: CommandLine) -> None:
-    topic, basket = fresh("topic"), Basket()
+    topic, collector = fresh("topic"), MessageCollector()
     await shared_broker.aio.create_topic(topic, queues=1)
     sent = await shared_broker.aio.send(topic, b"x")
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=basket.put)
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         connection = await asyncio.to_thread(mqadmin.ok, "consumerConnection", "-g", consumer.group)
         one = ("-g", consumer.group, "-i", consumer.client_id)
         status = await asyncio.to_thread(mqadmin.ok, "consumerStatus", *one)
         clients = await asyncio.to_thread(mqadmin.ok, "consumerProgress", "-g", consumer.group, "-s", "true")
         handed = ("-t", topic, "-i", sent.message_id, "-g", consumer.group, "-d", consumer.client_id)
         await asyncio.to_thread(mqadmin.ok, "queryMsgByUniqueKey", *handed)
-        await basket.until_count(2)
+        await collector.until_count(2)
         assert consumer.client_id in connection.out
         assert "#Consumer Properties#" in status.out
         assert "#Client IP" in clients.out

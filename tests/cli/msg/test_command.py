@@ -14,7 +14,7 @@ from ariane.client.consumer.push import PushConsumer
 from ariane.client.producer.producer import Producer
 from ariane.testing.broker import BrokerForTests
 from tests.cli.command_line import CommandLine
-from tests.client.cluster_fixture import PATIENCE_S, Basket, fresh
+from tests.client.cluster_fixture import PATIENCE_S, MessageCollector, fresh
 
 
 async def topic_of(broker: BrokerForTests, queues: int = 1) -> str:
@@ -97,16 +97,16 @@ async def test_a_copy_is_sent_to_another_topic(shared_broker: BrokerForTests, co
 
 
 async def test_a_member_is_handed_a_message(shared_broker: BrokerForTests, command: CommandLine) -> None:
-    topic, basket = await topic_of(shared_broker), Basket()
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=basket.put)
+    topic, collector = await topic_of(shared_broker), MessageCollector()
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
     sent = await shared_broker.aio.send(topic, b"once more")
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         (row,) = await asyncio.to_thread(
             command.rows, "msg", "resend", sent.message_id, "--topic", topic, "--to-group", consumer.group
         )
-        await basket.until_count(2)
+        await collector.until_count(2)
     assert row["consumeResult"] == "CR_SUCCESS"
 
 
@@ -153,13 +153,13 @@ async def test_offsets_explain_who_has_consumed_and_who_waits(
 async def test_a_filter_explains_why_a_message_was_passed_over(
     shared_broker: BrokerForTests, command: CommandLine, tags: str, sql: str | None
 ) -> None:
-    topic, basket = await topic_of(shared_broker), Basket()
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=basket.put)
+    topic, collector = await topic_of(shared_broker), MessageCollector()
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic, tags, sql=sql)
     unwanted = await shared_broker.aio.send(topic, b"unwanted", tags="other")
     wanted = await shared_broker.aio.send(topic, b"wanted", tags="wanted")
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         async with asyncio.timeout(PATIENCE_S):
             while (await verdict_of(command, wanted.message_id, topic, consumer.group))[0] != "consumed":
                 await consumer.commit()
@@ -172,7 +172,7 @@ async def test_a_group_that_subscribes_to_something_else_is_told(
 ) -> None:
     topic, other = await topic_of(shared_broker), await topic_of(shared_broker)
     sent = await shared_broker.aio.send(topic, b"missed")
-    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), handler=Basket().put)
+    consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), handler=MessageCollector().put)
     consumer.subscribe(other)
     async with Admin(shared_broker.namesrv) as admin:
         await admin.offsets.commit(consumer.group, sent.queue, 0)
@@ -184,17 +184,17 @@ async def test_a_group_that_subscribes_to_something_else_is_told(
 async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
     shared_broker: BrokerForTests, command: CommandLine
 ) -> None:
-    topic, basket, group = await topic_of(shared_broker), Basket(), fresh("group")
+    topic, collector, group = await topic_of(shared_broker), MessageCollector(), fresh("group")
 
     async def handle(message: Received) -> Retry:
-        basket.put(message)
+        collector.put(message)
         return Retry(delay_level=1)
 
     consumer = PushConsumer(shared_broker.namesrv, group=group, start="earliest", handler=handle)
     consumer.subscribe(topic)
     sent = await shared_broker.aio.send(topic, b"fails")
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         await shared_broker.aio.wait_for_messages("SCHEDULE_TOPIC_XXXX", 1, timeout_s=PATIENCE_S)
     await shared_broker.aio.wait_for_messages(f"%RETRY%{group}", 1, timeout_s=PATIENCE_S)
     async with Admin(shared_broker.namesrv) as admin:
@@ -206,18 +206,18 @@ async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
 
 
 async def test_retries_and_dead_letters_are_told(shared_broker: BrokerForTests, command: CommandLine) -> None:
-    topic, basket, group = await topic_of(shared_broker), Basket(), fresh("group")
+    topic, collector, group = await topic_of(shared_broker), MessageCollector(), fresh("group")
     is_hopeless = False
 
     async def handle(message: Received) -> Retry:
-        basket.put(message)
+        collector.put(message)
         return Retry(delay_level=-1) if is_hopeless else Retry(delay_level=1)
 
     consumer = PushConsumer(shared_broker.namesrv, group=group, start="earliest", handler=handle)
     consumer.subscribe(topic)
     sent = await shared_broker.aio.send(topic, b"fails")
     async with consumer:
-        await basket.until_count(2)
+        await collector.until_count(2)
         verdict, why = await verdict_of(command, sent.message_id, topic, group)
         assert verdict == "retry"
         assert "of 16" in why

@@ -1,4 +1,4 @@
-"""Brokers, their settings and accounts, against a real broker: ours, and Apache's when ARIANE_INTEROP=1."""
+"""Admin API for brokers, settings and accounts, with a real broker: Ariane's, and Apache's if ARIANE_INTEROP=1."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from ariane.errors import ClientError, RequestFailed
 from ariane.model.topic import Permission
 from ariane.settings import Secret
 from tests.broker.brokers import running_cluster
-from tests.client.cluster_fixture import PATIENCE_S, Ground, fresh
+from tests.client.cluster_fixture import PATIENCE_S, LiveCluster, fresh
 from tests.nameserver.servers import caller, registration
 
 PLAIN_ACL = """\
@@ -26,28 +26,28 @@ accounts:
 
 
 @pytest.fixture
-async def admin(ground: Ground) -> AsyncIterator[Admin]:
-    async with Admin(ground.nameserver) as admin:
+async def admin(live_cluster: LiveCluster) -> AsyncIterator[Admin]:
+    async with Admin(live_cluster.nameserver) as admin:
         yield admin
 
 
 async def runtime_of(admin: Admin) -> Runtime:
-    """Apache's broker fails on this question in the first second of its life, before its first sample."""
+    """Apache's broker fails on this request in its first second, before its first sample."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (told := await admin.cluster.runtime()).is_complete:  # noqa: ASYNC110 - nobody tells
+        while not (runtimes := await admin.cluster.runtime()).is_complete:  # noqa: ASYNC110 - there is no notification
             await asyncio.sleep(0.1)
-    (runtime,) = told.responses.values()
+    (runtime,) = runtimes.responses.values()
     return runtime
 
 
-async def test_the_cluster_is_told_with_its_brokers(ground: Ground, admin: Admin) -> None:
+async def test_the_cluster_map_lists_its_brokers(live_cluster: LiveCluster, admin: Admin) -> None:
     (broker,) = await admin.cluster.brokers()
-    assert (broker.address, broker.is_master) == (ground.broker, True)
+    assert (broker.address, broker.is_master) == (live_cluster.broker, True)
     assert await admin.cluster.names() == [broker.cluster]
     assert list((await admin.cluster.map()).broker_addr_table) == [broker.name]
 
 
-async def test_a_broker_tells_how_it_is_doing(admin: Admin) -> None:
+async def test_runtime_statistics_of_a_broker(admin: Admin) -> None:
     runtime = await runtime_of(admin)
     assert runtime.version is not None
     assert runtime.booted_ms is not None
@@ -55,21 +55,21 @@ async def test_a_broker_tells_how_it_is_doing(admin: Admin) -> None:
     assert "commitLogMaxOffset" in runtime.table
 
 
-async def test_counters_are_told_by_minute_hour_and_day(ground: Ground, admin: Admin) -> None:
-    topic = await ground.topic()
-    await ground.send(topic, b"counted")
+async def test_counters_are_reported_by_minute_hour_and_day(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic = await live_cluster.topic()
+    await live_cluster.send(topic, b"counted")
     (stats,) = (await admin.cluster.stats("TOPIC_PUT_NUMS", topic)).some("statistics").responses.values()
     assert stats.stats_day.sum >= 0
     unknown = await admin.cluster.stats("NO_SUCH_COUNTER", topic)
     assert (unknown.responses, len(unknown.failures)) == ({}, 1)
 
 
-def test_what_a_broker_does_not_tell_is_none_and_not_zero() -> None:
+def test_a_missing_runtime_value_is_none_and_not_zero() -> None:
     missing = Runtime(table={"putTps": "soon"})
     assert (missing.put_tps, missing.get_tps, missing.booted_ms, missing.version) == (None, None, None, None)
 
 
-async def test_settings_are_told_and_the_live_ones_changed(admin: Admin) -> None:
+async def test_settings_are_read_and_live_settings_changed(admin: Admin) -> None:
     ((broker, settings),) = (await admin.brokers.config()).responses.items()
     assert settings["brokerName"] == broker.name
     before = settings["traceOn"]
@@ -80,14 +80,14 @@ async def test_settings_are_told_and_the_live_ones_changed(admin: Admin) -> None
     await admin.brokers.set_config({"traceOn": before}, cluster=broker.cluster)
 
 
-async def test_house_keeping_is_done_on_demand(admin: Admin) -> None:
+async def test_housekeeping_is_done_on_demand(admin: Admin) -> None:
     (broker,) = await admin.cluster.brokers()
     assert await admin.brokers.clean_expired_queues() == [broker]
     assert await admin.brokers.clean_unused_topics(broker=broker.name) == [broker]
 
 
-async def test_a_broker_is_taken_out_of_sends_and_back_in(ground: Ground, admin: Admin) -> None:
-    topic = await ground.topic()
+async def test_write_permission_is_removed_and_added_again(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic = await live_cluster.topic()
     (broker,) = await admin.cluster.brokers()
     (wiped,) = (await admin.cluster.wipe_write_permission(broker.name)).values()
     assert wiped > 0
@@ -96,15 +96,15 @@ async def test_a_broker_is_taken_out_of_sends_and_back_in(ground: Ground, admin:
     assert [data.perm for data in (await admin.topics.route(topic)).queue_datas] == [Permission.READ_WRITE]
 
 
-async def test_producers_are_told(ground: Ground, admin: Admin) -> None:
-    topic, group = await ground.topic(), fresh("producers")
-    async with Producer(ground.nameserver, group=group) as producer:
+async def test_producers_are_listed(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group = await live_cluster.topic(), fresh("producers")
+    async with Producer(live_cluster.nameserver, group=group) as producer:
         await producer.send(topic, b"hello")
         await producer._lifetime.value.instance.heartbeat_now()
         (connections,) = (await admin.clients.producers(group, topic=topic)).responses.values()
-        assert [one.client_id for one in connections] == [producer.client_id]
+        assert [connection.client_id for connection in connections] == [producer.client_id]
         (table,) = (await admin.clients.all_producers()).responses.values()
-        assert [one.client_id for one in table[group]] == [producer.client_id]
+        assert [connection.client_id for connection in table[group]] == [producer.client_id]
     (connections,) = (await admin.clients.producers(fresh("producers"))).responses.values()
     assert connections == []
 
@@ -124,7 +124,7 @@ async def test_without_brokers_the_error_says_what_to_do(tmp_path: Path) -> None
             await admin.cluster.brokers()
 
 
-async def test_accounts_are_made_changed_and_deleted(tmp_path: Path) -> None:
+async def test_accounts_are_created_changed_and_deleted(tmp_path: Path) -> None:
     acl = tmp_path / "plain_acl.yml"
     acl.write_text(PLAIN_ACL, encoding="utf-8")
     settings = ClientSettings(access_key="administrator", secret_key=Secret("twelve-letters"))
@@ -134,7 +134,7 @@ async def test_accounts_are_made_changed_and_deleted(tmp_path: Path) -> None:
                 "reader-1", secret_key="another-secret", default_topic_perm="DENY", topic_perms={"orders": "SUB"}
             )
             (rules,) = (await admin.accounts.rules()).responses.values()
-            reader = next(one for one in rules.plain_access_configs if one.access_key == "reader-1")
+            reader = next(account for account in rules.plain_access_configs if account.access_key == "reader-1")
             assert (reader.topic_perms, reader.secret_key) == (["orders=SUB"], None)
             await admin.accounts.set_white_list(["10.0.0.1", "10.0.1.*"])
             (rules,) = (await admin.accounts.rules()).responses.values()

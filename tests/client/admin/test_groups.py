@@ -1,4 +1,4 @@
-"""Groups, their members and their lag against a real broker: ours, and Apache's when ARIANE_INTEROP=1."""
+"""Admin API for groups, members and lag, with a real broker: Ariane's, and Apache's if ARIANE_INTEROP=1."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,13 +12,13 @@ from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
 from ariane.model.group import GroupConfig, MessageModel
 from tests.broker.brokers import running_cluster
-from tests.client.cluster_fixture import PATIENCE_S, Basket, Ground, fresh
+from tests.client.cluster_fixture import PATIENCE_S, LiveCluster, MessageCollector, fresh
 from tests.nameserver.servers import caller, registration
 
 
 @pytest.fixture
-async def admin(ground: Ground) -> AsyncIterator[Admin]:
-    async with Admin(ground.nameserver) as admin:
+async def admin(live_cluster: LiveCluster) -> AsyncIterator[Admin]:
+    async with Admin(live_cluster.nameserver) as admin:
         yield admin
 
 
@@ -28,7 +28,7 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_group_is_made_changed_and_deleted(admin: Admin) -> None:
+async def test_a_group_is_created_changed_and_deleted(admin: Admin) -> None:
     group = fresh("group")
     await admin.groups.put(GroupConfig(group_name=group, retry_max_times=3))
     assert group in await admin.groups.names()
@@ -41,20 +41,24 @@ async def test_a_group_is_made_changed_and_deleted(admin: Admin) -> None:
         await admin.groups.update(group, consume_enable=True)
 
 
-async def test_a_group_that_never_consumed_has_an_unknown_lag_and_not_zero(ground: Ground, admin: Admin) -> None:
-    topic, group = await ground.topic(queues=2), fresh("group")
-    await ground.send(topic, b"a", b"b")
+async def test_a_group_that_never_consumed_has_an_unknown_lag_and_not_zero(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, group = await live_cluster.topic(queues=2), fresh("group")
+    await live_cluster.send(topic, b"a", b"b")
     lag = await admin.groups.lag(group, topic)
-    assert [(one.end, one.offset, one.lag) for one in lag.queues] == [(1, None, None), (1, None, None)]
+    assert [(queue.end, queue.offset, queue.lag) for queue in lag.queues] == [(1, None, None), (1, None, None)]
     assert lag.total is None
     assert lag.by_topic == {topic: None}
     assert lag.known_total == 0
 
 
-async def test_lag_is_told_by_queue_and_unknown_where_no_offset_is(ground: Ground, admin: Admin) -> None:
-    topic, group = await ground.topic(queues=3), fresh("group")
-    await ground.send(topic, *(b"%d" % number for number in range(9)))
-    one, two, three = await ground.queues(topic)
+async def test_lag_is_reported_by_queue_and_is_unknown_without_an_offset(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, group = await live_cluster.topic(queues=3), fresh("group")
+    await live_cluster.send(topic, *(b"%d" % number for number in range(9)))
+    one, two, three = await live_cluster.queues(topic)
     await admin.offsets.commit(group, one, 2)
     await admin.offsets.commit(group, two, 0)  # an offset like any other, and not "none"
     lag = await admin.groups.lag(group)
@@ -70,14 +74,14 @@ async def test_lag_is_told_by_queue_and_unknown_where_no_offset_is(ground: Groun
     assert (await admin.groups.lag(group)).total == 4
 
 
-async def test_members_are_told_with_their_subscriptions_and_queues(ground: Ground, admin: Admin) -> None:
-    topic, basket = await ground.topic(queues=2), Basket()
-    consumer = PushConsumer(ground.nameserver, group=fresh("group"), start="earliest", handler=basket.put)
+async def test_members_are_listed_with_their_subscriptions_and_queues(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, collector = await live_cluster.topic(queues=2), MessageCollector()
+    consumer = PushConsumer(live_cluster.nameserver, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic, "paid || refunded")
-    await ground.send(topic, b"one", TAGS="paid")
+    await live_cluster.send(topic, b"one", TAGS="paid")
     assert not (await admin.groups.members(consumer.group)).is_online
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         members = await admin.groups.members(consumer.group)
         assert [member.client_id for member in members.members] == [consumer.client_id]
         assert members.message_model is MessageModel.CLUSTERING
@@ -87,38 +91,38 @@ async def test_members_are_told_with_their_subscriptions_and_queues(ground: Grou
         assert (await admin.clients.running_infos(consumer.group)).responses.keys() == {consumer.client_id}
 
         async def positions_known() -> bool:
-            told = await admin.clients.positions(consumer.group, topic)
-            return told.get(consumer.client_id, {}).get(basket.messages[0].queue) == 1
+            positions = await admin.clients.positions(consumer.group, topic)
+            return positions.get(consumer.client_id, {}).get(collector.messages[0].queue) == 1
 
         await until(positions_known)
         lag = await admin.groups.lag(consumer.group, topic, owners=True)
-        assert {one.owner for one in lag.queues} == {consumer.client_id}
+        assert {queue.owner for queue in lag.queues} == {consumer.client_id}
         assert consumer.group in await admin.topics.groups(topic)
     with pytest.raises(ClientError, match="has no member"):
         await admin.clients.running_info(consumer.group, "nobody")
 
 
-async def test_a_summary_has_members_and_lag(ground: Ground, admin: Admin) -> None:
-    topic, group = await ground.topic(queues=1), fresh("group")
-    await ground.send(topic, b"a", b"b")
-    (queue,) = await ground.queues(topic)
+async def test_a_summary_has_members_and_lag(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"a", b"b")
+    (queue,) = await live_cluster.queues(topic)
     await admin.offsets.commit(group, queue, 1)
     (summary,) = await admin.groups.summaries([group])
     assert not summary.members.is_online
     assert summary.lag.total == 1
 
 
-async def test_time_spans_tell_how_old_a_queue_is(ground: Ground, admin: Admin) -> None:
-    topic, group = await ground.topic(queues=1), fresh("group")
-    await ground.send(topic, b"a", b"b")
-    (queue,) = await ground.queues(topic)
+async def test_time_spans_show_how_old_a_queue_is(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"a", b"b")
+    (queue,) = await live_cluster.queues(topic)
     await admin.offsets.commit(group, queue, 1)
     ((span,),) = (await admin.groups.time_spans(group, topic)).responses.values()
     assert span.message_queue == queue
     assert 0 < span.min_time_stamp <= span.max_time_stamp
 
 
-async def test_deleting_a_group_may_take_its_offsets_and_topics_along(tmp_path: Path) -> None:
+async def test_deleting_a_group_can_delete_its_offsets_and_topics(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster, Admin(cluster.nameserver) as admin:
         await admin.topics.create("T", queues=1)
         await admin.topics.create("%RETRY%g", queues=1)

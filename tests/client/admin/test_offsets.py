@@ -1,4 +1,4 @@
-"""Moving groups, online and offline, against a real broker: ours, and Apache's when ARIANE_INTEROP=1."""
+"""Admin API for offsets: resets of running and offline groups; Ariane's broker, and Apache's if ARIANE_INTEROP=1."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,12 +10,12 @@ from ariane.client.admin import Admin
 from ariane.client.consumer.push import PushConsumer
 from ariane.errors import ClientError
 from ariane.model.route import MessageQueue
-from tests.client.cluster_fixture import PATIENCE_S, Basket, Ground, fresh
+from tests.client.cluster_fixture import PATIENCE_S, LiveCluster, MessageCollector, fresh
 
 
 @pytest.fixture
-async def admin(ground: Ground) -> AsyncIterator[Admin]:
-    async with Admin(ground.nameserver) as admin:
+async def admin(live_cluster: LiveCluster) -> AsyncIterator[Admin]:
+    async with Admin(live_cluster.nameserver) as admin:
         yield admin
 
 
@@ -26,26 +26,28 @@ async def committed(consumer: PushConsumer, admin: Admin, queue: MessageQueue, o
             await consumer.commit()
 
 
-async def offline_group(ground: Ground, admin: Admin, *, offset: int) -> tuple[str, str, MessageQueue]:
+async def offline_group(live_cluster: LiveCluster, admin: Admin, *, offset: int) -> tuple[str, str, MessageQueue]:
     """A topic with five messages in one queue, and a group that has consumed `offset` of them."""
-    topic, group = await ground.topic(queues=1), fresh("group")
-    await ground.send(topic, b"0", b"1", b"2", b"3", b"4")
-    (queue,) = await ground.queues(topic)
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"0", b"1", b"2", b"3", b"4")
+    (queue,) = await live_cluster.queues(topic)
     await admin.offsets.commit(group, queue, offset)
     return topic, group, queue
 
 
-async def test_offsets_are_told_where_there_are_some(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
-    told = await admin.offsets.get(group, topic)
-    assert told.offsets == {queue: 3}
+async def test_stored_offsets_are_returned(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
+    offsets = await admin.offsets.get(group, topic)
+    assert offsets.offsets == {queue: 3}
     assert (await admin.offsets.get(fresh("group"), topic)).offsets == {}
     with pytest.raises(ClientError, match="0 or more"):
         await admin.offsets.commit(group, queue, -1)
 
 
-async def test_a_preview_tells_what_is_skipped_and_repeated_and_changes_nothing(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
+async def test_a_preview_shows_skipped_and_repeated_messages_and_changes_nothing(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
     back = await admin.offsets.preview(group, topic, "earliest")
     assert (back.moves[0].target, back.skips, back.repeats, back.is_online) == (0, 0, 3, False)
     ahead = await admin.offsets.preview(group, topic, "latest")
@@ -53,17 +55,17 @@ async def test_a_preview_tells_what_is_skipped_and_repeated_and_changes_nothing(
     assert (await admin.offsets.get(group, topic)).offsets == {queue: 3}
 
 
-async def test_without_an_offset_nobody_knows_what_is_skipped(ground: Ground, admin: Admin) -> None:
-    topic, group, _ = await offline_group(ground, admin, offset=3)
-    other = await ground.topic(queues=1)
-    await ground.send(other, b"x")
+async def test_without_an_offset_the_skipped_count_is_unknown(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group, _ = await offline_group(live_cluster, admin, offset=3)
+    other = await live_cluster.topic(queues=1)
+    await live_cluster.send(other, b"x")
     plan = await admin.offsets.preview(group, other, "latest")
     assert (plan.moves[0].current, plan.skips, plan.repeats) == (None, None, None)
     assert topic != other
 
 
-async def test_an_offline_group_goes_wherever_it_is_told(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
+async def test_an_offline_group_is_reset_to_any_target(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
     await admin.offsets.reset(group, topic, "earliest")
     assert (await admin.offsets.get(group, topic)).offsets == {queue: 0}
     await admin.offsets.skip(group, topic)
@@ -76,15 +78,17 @@ async def test_an_offline_group_goes_wherever_it_is_told(ground: Ground, admin: 
     assert (await admin.offsets.get(group, topic)).offsets == {queue: 0}
 
 
-async def test_without_force_no_queue_goes_forward(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
+async def test_without_force_no_offset_moves_forward(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
     plan = await admin.offsets.reset(group, topic, "latest", force=False)
     assert plan.moves == ()
     assert (await admin.offsets.get(group, topic)).offsets == {queue: 3}
 
 
-async def test_an_offset_outside_the_queue_and_an_unknown_group_are_refused(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
+async def test_an_offset_outside_the_queue_and_an_unknown_group_are_refused(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
     with pytest.raises(ClientError, match="which goes from 0 to 5"):
         await admin.offsets.reset(group, topic, {queue: 6})
     elsewhere = MessageQueue(topic=topic, broker_name=queue.broker_name, queue_id=9)
@@ -96,74 +100,78 @@ async def test_an_offset_outside_the_queue_and_an_unknown_group_are_refused(grou
         await admin.offsets.reset(group, topic, "newest")  # type: ignore[arg-type]
 
 
-async def test_running_members_are_moved_back_and_get_the_messages_again(ground: Ground, admin: Admin) -> None:
-    topic, basket = await ground.topic(queues=1), Basket()
-    (queue,) = await ground.queues(topic)
-    await ground.send(topic, b"a", b"b", b"c")
-    consumer = PushConsumer(ground.nameserver, group=fresh("group"), start="earliest", handler=basket.put)
+async def test_running_members_are_reset_back_and_get_the_messages_again(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, collector = await live_cluster.topic(queues=1), MessageCollector()
+    (queue,) = await live_cluster.queues(topic)
+    await live_cluster.send(topic, b"a", b"b", b"c")
+    consumer = PushConsumer(live_cluster.nameserver, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
     async with consumer:
-        await basket.until_count(3)
+        await collector.until_count(3)
         await committed(consumer, admin, queue, 3)
         plan = await admin.offsets.preview(consumer.group, topic, "earliest")
         assert plan.is_online
         await admin.offsets.reset(consumer.group, topic, "earliest")
-        await basket.until_count(6)
-    assert sorted(basket.bodies) == [b"a", b"a", b"b", b"b", b"c", b"c"]
+        await collector.until_count(6)
+    assert sorted(collector.bodies) == [b"a", b"a", b"b", b"b", b"c", b"c"]
 
 
-async def test_running_members_are_moved_to_the_end(ground: Ground, admin: Admin) -> None:
-    topic, basket, may_go_on = await ground.topic(queues=1), Basket(), asyncio.Event()
+async def test_running_members_are_reset_to_the_end(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, collector, may_go_on = await live_cluster.topic(queues=1), MessageCollector(), asyncio.Event()
 
     async def handle(message: object) -> None:
-        basket.put(message)
+        collector.put(message)
         await may_go_on.wait()
 
-    await ground.send(topic, *(b"%d" % number for number in range(40)))
+    await live_cluster.send(topic, *(b"%d" % number for number in range(40)))
     group = fresh("group")
     consumer = PushConsumer(
-        ground.nameserver, group=group, start="earliest", handler=handle, max_concurrency=1, pull_batch=1
+        live_cluster.nameserver, group=group, start="earliest", handler=handle, max_concurrency=1, pull_batch=1
     )
     consumer.subscribe(topic)
     async with consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         await consumer.commit()
         await admin.offsets.skip(group, topic)
         may_go_on.set()
-        await ground.send(topic, b"new")
-        await basket.until(lambda: b"new" in basket.bodies)
-    assert len(basket.messages) < 41
+        await live_cluster.send(topic, b"new")
+        await collector.until(lambda: b"new" in collector.bodies)
+    assert len(collector.messages) < 41
 
 
-async def test_running_members_go_to_an_offset_where_the_broker_can_do_that(ground: Ground, admin: Admin) -> None:
-    topic, basket = await ground.topic(queues=1), Basket()
-    (queue,) = await ground.queues(topic)
-    await ground.send(topic, b"a", b"b", b"c")
-    consumer = PushConsumer(ground.nameserver, group=fresh("group"), start="earliest", handler=basket.put)
+async def test_running_members_are_reset_to_an_offset_if_the_broker_supports_it(
+    live_cluster: LiveCluster, admin: Admin
+) -> None:
+    topic, collector = await live_cluster.topic(queues=1), MessageCollector()
+    (queue,) = await live_cluster.queues(topic)
+    await live_cluster.send(topic, b"a", b"b", b"c")
+    consumer = PushConsumer(live_cluster.nameserver, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
     async with consumer:
-        await basket.until_count(3)
+        await collector.until_count(3)
         await committed(consumer, admin, queue, 3)
         (runtime,) = (await admin.cluster.runtime()).responses.values()
         if (runtime.version or "").startswith("Ariane"):
             await admin.offsets.reset(consumer.group, topic, {queue: 1})
-            await basket.until_count(5)
-            assert sorted(basket.bodies[3:]) == [b"b", b"c"]
+            await collector.until_count(5)
+            assert sorted(collector.bodies[3:]) == [b"b", b"c"]
         else:  # a release that knows times only: it must not take the request for "to the beginning"
             with pytest.raises(ClientError, match="cannot reset running members to an offset"):
                 await admin.offsets.reset(consumer.group, topic, {queue: 1})
             assert (await admin.offsets.get(consumer.group, topic)).offsets == {queue: 3}
 
 
-async def test_offsets_are_copied_to_another_group(ground: Ground, admin: Admin) -> None:
-    topic, group, queue = await offline_group(ground, admin, offset=3)
+async def test_offsets_are_copied_to_another_group(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, group, queue = await offline_group(live_cluster, admin, offset=3)
     other = fresh("group")
     await admin.offsets.clone(group, other, topic, offline=True)
     assert (await admin.offsets.get(other, topic)).offsets == {queue: 3}
 
 
-async def test_the_slowest_group_is_told(ground: Ground, admin: Admin) -> None:
-    topic, slow, queue = await offline_group(ground, admin, offset=1)
+async def test_the_slowest_group_is_reported(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic, slow, queue = await offline_group(live_cluster, admin, offset=1)
     fast = fresh("group")
     await admin.offsets.commit(fast, queue, 4)
     assert await admin.offsets.correction(topic, fast) == {queue: 1}

@@ -1,4 +1,4 @@
-"""Topics and nameserver pairs against a real broker: ours, and Apache's when ARIANE_INTEROP=1."""
+"""Admin API for topics and nameservers, with a real broker: Ariane's, and Apache's if ARIANE_INTEROP=1."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,17 +9,17 @@ from ariane.client.admin import Admin
 from ariane.errors import ClientClosed, ClientError, ConnectFailed, NoRoute, RequestFailed
 from ariane.model.topic import Permission, TopicConfig
 from tests.broker.brokers import running_cluster
-from tests.client.cluster_fixture import Ground, fresh
+from tests.client.cluster_fixture import LiveCluster, fresh
 from tests.nameserver.servers import caller, registration
 
 
 @pytest.fixture
-async def admin(ground: Ground) -> AsyncIterator[Admin]:
-    async with Admin(ground.nameserver) as admin:
+async def admin(live_cluster: LiveCluster) -> AsyncIterator[Admin]:
+    async with Admin(live_cluster.nameserver) as admin:
         yield admin
 
 
-async def test_a_topic_is_routed_as_soon_as_it_is_made(admin: Admin) -> None:
+async def test_a_topic_has_a_route_when_create_returns(admin: Admin) -> None:
     topic = fresh("topic")
     (broker,) = await admin.topics.create(topic, queues=8)
     route = await admin.topics.route(topic)
@@ -29,7 +29,7 @@ async def test_a_topic_is_routed_as_soon_as_it_is_made(admin: Admin) -> None:
     assert await admin.topics.clusters(topic) == [broker.cluster]
 
 
-async def test_a_topic_that_exists_is_not_made_again(admin: Admin) -> None:
+async def test_a_topic_that_exists_is_not_created_again(admin: Admin) -> None:
     topic = fresh("topic")
     await admin.topics.create(topic)
     with pytest.raises(ClientError, match=r"exists at .*: change it, for example with"):
@@ -38,7 +38,7 @@ async def test_a_topic_that_exists_is_not_made_again(admin: Admin) -> None:
     assert config.read_queue_nums == 4
 
 
-async def test_update_changes_what_is_named_and_nothing_else(admin: Admin) -> None:
+async def test_update_changes_only_the_given_settings(admin: Admin) -> None:
     topic = fresh("topic")
     await admin.topics.create(topic, read_queues=8, write_queues=6)
     await admin.topics.update(topic, write_queues=2)
@@ -47,7 +47,7 @@ async def test_update_changes_what_is_named_and_nothing_else(admin: Admin) -> No
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 2, Permission.READ)
 
 
-async def test_put_makes_and_overwrites(admin: Admin) -> None:
+async def test_put_creates_and_overwrites(admin: Admin) -> None:
     config = TopicConfig(topic_name=fresh("topic"), read_queue_nums=2, write_queue_nums=2)
     await admin.topics.put(config)
     await admin.topics.put(TopicConfig(topic_name=config.topic_name, read_queue_nums=3, write_queue_nums=3))
@@ -55,9 +55,9 @@ async def test_put_makes_and_overwrites(admin: Admin) -> None:
     assert found.read_queue_nums == 3
 
 
-async def test_statistics_tell_where_each_queue_ends(ground: Ground, admin: Admin) -> None:
-    topic = await ground.topic(queues=2)
-    await ground.send(topic, b"a", b"b", b"c", queue_id=1)
+async def test_statistics_have_the_bounds_of_each_queue(live_cluster: LiveCluster, admin: Admin) -> None:
+    topic = await live_cluster.topic(queues=2)
+    await live_cluster.send(topic, b"a", b"b", b"c", queue_id=1)
     stats = await admin.topics.stats(topic)
     empty, full = stats.queues
     assert (empty.queue.queue_id, empty.max_offset, empty.last_stored_ms) == (0, 0, None)
@@ -75,7 +75,7 @@ async def test_a_deleted_topic_is_gone_at_broker_and_nameserver(admin: Admin) ->
     assert (await admin.topics.configs(topic)).responses == {}
 
 
-async def test_a_misspelt_topic_is_an_error_that_names_the_nearest(admin: Admin) -> None:
+async def test_a_misspelt_topic_is_an_error_that_names_similar_topics(admin: Admin) -> None:
     topic = fresh("orders-of-the-day")
     await admin.topics.create(topic)
     with pytest.raises(NoRoute, match=topic):
@@ -105,7 +105,7 @@ async def test_an_order_conf_that_cannot_be_read_is_an_error(admin: Admin) -> No
     await admin.nameservers.delete("ORDER_TOPIC_CONFIG", topic)
 
 
-async def test_system_topics_are_told_apart(admin: Admin) -> None:
+async def test_system_topics_are_listed(admin: Admin) -> None:
     assert {"SELF_TEST_TOPIC", "BenchmarkTest"} <= set(await admin.topics.system_names())
 
 
@@ -120,13 +120,13 @@ async def test_pairs_are_kept_by_namespace(admin: Admin) -> None:
     assert await admin.nameservers.get(namespace, "b") == "2"
 
 
-async def test_nameserver_settings_are_told(admin: Admin) -> None:
+async def test_nameserver_settings_are_read(admin: Admin) -> None:
     ((address, settings),) = (await admin.nameservers.config()).responses.items()
     assert admin.nameservers.addresses == (address,)
     assert settings["listenPort"].isdigit()
 
 
-async def test_our_nameserver_changes_no_setting_by_request(tmp_path: Path) -> None:
+async def test_ariane_nameservers_refuse_to_change_settings(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster, Admin(cluster.nameserver) as admin:
         with pytest.raises(RequestFailed, match="UPDATE_NAMESRV_CONFIG"):
             await admin.nameservers.set_config({"orderMessageEnable": "true"})
@@ -137,13 +137,13 @@ async def test_our_nameserver_changes_no_setting_by_request(tmp_path: Path) -> N
 # --- two brokers ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_made_everywhere_or_where_one_says(tmp_path: Path) -> None:
+async def test_a_topic_is_created_at_all_or_at_selected_brokers(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=2) as cluster, Admin(cluster.nameserver) as admin:
         both = await admin.topics.create("both", order=True)
         assert [broker.name for broker in both] == ["broker-a", "broker-b"]
         assert await admin.topics.order_conf("both") == {"broker-a": 4, "broker-b": 4}
-        (one,) = await admin.topics.create("one", broker="broker-b")
-        assert one.name == "broker-b"
+        (broker,) = await admin.topics.create("one", broker="broker-b")
+        assert broker.name == "broker-b"
         (by_address,) = await admin.topics.create("other", broker=cluster.brokers[0].address)
         assert by_address.name == "broker-a"
         assert [data.broker_name for data in (await admin.topics.route("one")).broker_datas] == ["broker-b"]
@@ -153,12 +153,12 @@ async def test_a_topic_is_made_everywhere_or_where_one_says(tmp_path: Path) -> N
             await admin.topics.create("one", cluster="elsewhere")
 
 
-async def test_a_broker_that_is_down_is_told_and_not_counted_as_zero(tmp_path: Path) -> None:
+async def test_a_broker_that_is_down_is_reported_and_not_counted_as_zero(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster, Admin(cluster.nameserver, timeout_s=2) as admin, caller() as dead:
         await admin.topics.create("T", queues=1)
         await dead.call(cluster.nameserver, registration("T", broker="broker-b", address="127.0.0.1:1"))
         stats = await admin.topics.stats("T")
-        assert [one.queue.broker_name for one in stats.queues] == ["broker-a"]
+        assert [queue.queue.broker_name for queue in stats.queues] == ["broker-a"]
         assert stats.count is None
         assert not stats.is_complete
         (failure,) = stats.failures
@@ -169,7 +169,7 @@ async def test_a_broker_that_is_down_is_told_and_not_counted_as_zero(tmp_path: P
             await admin.topics.create("V", broker="broker-b")
 
 
-async def test_used_before_its_start_or_after_its_end_an_admin_says_so() -> None:
+async def test_an_admin_that_is_not_open_raises_client_closed() -> None:
     admin = Admin("127.0.0.1:1")
     with pytest.raises(ClientClosed, match="not started"):
         await admin.topics.names()

@@ -1,3 +1,5 @@
+"""Reading of trace records: those of all clients and releases, and damaged ones."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def read(*bodies: bytes, message_id: str = "ID1") -> MessageTrace:
     return trace_of(message_id, FoundMessages(messages=tuple(map(trace_message, bodies))))
 
 
-def test_what_our_clients_write_is_read_back() -> None:
+def test_traces_of_ariane_clients_are_read_back() -> None:
     pub = published(
         timestamp_ms=1, region="R", group="P", topic="T", message_id="ID1", tags=None, keys=["a", "b"],
         store_host="127.0.0.1:10911", body_length=5, cost_ms=3, kind=TraceKind.DELAY, offset_message_id="OFF",
@@ -52,8 +54,8 @@ def test_what_our_clients_write_is_read_back() -> None:
         transaction_id="TX", state="COMMIT_MESSAGE", from_check=True,
     )  # fmt: skip
     trace = read(pub.text.encode() + before.text.encode(), after.text.encode() + end.text.encode())
-    (one,) = trace.published
-    assert (one.tags, one.keys, one.kind, one.offset_message_id, one.success) == (
+    (record,) = trace.published
+    assert (record.tags, record.keys, record.kind, record.offset_message_id, record.success) == (
         None, "a b", TraceKind.DELAY, "OFF", True,
     )  # fmt: skip
     (consumed,) = trace.consumed
@@ -78,7 +80,7 @@ def test_an_attempt_that_never_ended_has_no_outcome() -> None:
     assert consumed.success is None
 
 
-def test_what_cannot_be_read_is_counted() -> None:
+def test_unreadable_records_are_counted() -> None:
     trace = read(b"Pub\x01soon\x01R\x02", b"Unheard\x01of\x02", b"SubAfter\x01REQ\x02", b"\xff\xfe")
     assert (trace.published, trace.consumed, trace.unreadable) == ((), (), 4)
     assert not trace.is_complete

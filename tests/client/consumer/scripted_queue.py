@@ -1,4 +1,4 @@
-"""A broker on a real socket with one queue, which answers pulls as a test tells it to."""
+"""A scripted broker with one queue, on a real socket: a test defines its responses to pulls."""
 
 import asyncio
 from collections import deque
@@ -39,13 +39,13 @@ Script = Callable[[Pull], Response | None]
 
 @dataclass
 class ScriptedQueue:
-    """Pulls are answered from `pulls` first; a pull when there is nothing left waits for ever."""
+    """Responds to pulls with the entries of `pulls`; without entries a pull waits without end."""
 
     pulls: deque[Script] = field(default_factory=deque)
     responses: dict[int, Response] = field(default_factory=dict)
-    """Answers to other requests than pulls, by code."""
+    """Responses to other requests than pulls, by code."""
     stored: int = 0
-    heard: list[tuple[int, Any]] = field(default_factory=list)
+    received: list[tuple[int, Any]] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,26 +54,26 @@ class ScriptedQueue:
         if connection not in self.connections:
             self.connections.append(connection)
         request = read_request(REQUESTS[command.code], command)
-        self.heard.append((command.code, request))
+        self.received.append((command.code, request))
         self._changed.set()
-        response = self._answer(command.code, request)
+        response = self._response(command.code, request)
         if response is None or command.is_oneway:
             return None
         return encode_frame(response_command(command, response))
 
-    def heard_of(self, code: RequestCode) -> list[Any]:
-        return [request for heard, request in self.heard if heard == code]
+    def received_of(self, code: RequestCode) -> list[Any]:
+        return [request for received, request in self.received if received == code]
 
-    async def until_heard(self, code: RequestCode, count: int = 1) -> list[Any]:
+    async def wait_for_request(self, code: RequestCode, count: int = 1) -> list[Any]:
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.heard_of(code)) < count:
+            while len(self.received_of(code)) < count:
                 self._changed.clear()
                 await self._changed.wait()
-        return self.heard_of(code)
+        return self.received_of(code)
 
-    def _answer(self, code: int, request: Any) -> Response | None:
+    def _response(self, code: int, request: Any) -> Response | None:
         if isinstance(request, Pull):
-            # Retries are none of this test's business, unless it says so.
+            # Pulls of the retry topic get no response.
             return self.pulls.popleft()(request) if request.topic == TOPIC and self.pulls else None
         if code in self.responses:
             return self.responses[code]
@@ -99,10 +99,10 @@ class ScriptedQueue:
 
 
 def found(*bodies: bytes, at: int = 0, suggest: int = 0, spoil: Callable[[bytes], bytes] = bytes) -> Script:
-    """The messages from offset `at` on; `spoil` changes the bytes of the whole answer."""
+    """The messages from offset `at` on; `spoil` changes the bytes of the response body."""
     records = b"".join(encode(replace(message(at + index, body), topic=TOPIC)) for index, body in enumerate(bodies))
     end = QueueOffset(at + len(bodies))
-    return lambda _ask: PullResponse(
+    return lambda _request: PullResponse(
         suggest_which_broker_id=suggest,
         next_begin_offset=end,
         min_offset=QueueOffset(0),
@@ -112,7 +112,7 @@ def found(*bodies: bytes, at: int = 0, suggest: int = 0, spoil: Callable[[bytes]
 
 
 def nothing(code: ResponseCode = ResponseCode.PULL_NOT_FOUND, at: int = 0, suggest: int = 0) -> Script:
-    return lambda _ask: PullResponse(
+    return lambda _request: PullResponse(
         code=code,
         suggest_which_broker_id=suggest,
         next_begin_offset=QueueOffset(at),
@@ -122,7 +122,7 @@ def nothing(code: ResponseCode = ResponseCode.PULL_NOT_FOUND, at: int = 0, sugge
 
 
 def refusal(code: ResponseCode) -> Script:
-    return lambda _ask: Response(code=code, remark="no")
+    return lambda _request: Response(code=code, remark="no")
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Shares of a topic, compared with what the classes of Apache's client 4.9.8 gave for the same queues and members."""
+"""Queue allocation strategies, compared with the classes of Apache's client 4.9.8 for the same queues and members."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def _cases() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM", "CONFIG"])
-def test_each_member_gets_what_apaches_class_gives_it(name: str) -> None:
+def test_each_member_gets_the_same_queues_as_with_apaches_class(name: str) -> None:
     cases = [case for case in _cases() if case["strategy"] == name]
     assert cases
     for case in cases:
@@ -76,7 +76,7 @@ def test_the_even_strategies_differ_by_at_most_one_queue(queues: list[MessageQue
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_who_is_not_a_member_owns_nothing() -> None:
+def test_a_client_that_is_not_a_member_owns_nothing() -> None:
     queues = [MessageQueue(topic="t", broker_name="a", queue_id=0)]
     assert AVERAGELY.queues_of("stranger", queues, ["member"]) == []
     assert by_config(queues).queues_of("stranger", queues, ["member"]) == []

@@ -1,4 +1,4 @@
-"""The edge between us and the user's handlers."""
+"""Invocation of user handlers: results, exceptions, timeouts, handlers that do not wait."""
 
 import asyncio
 import contextvars
@@ -18,7 +18,7 @@ def calls_of(handler: Any, **options: Any) -> HandlerCalls:
     return HandlerCalls(**{"batch": 1, "timeout_s": 10.0, "user": UserCalls(2), "default": handler, **options})
 
 
-async def verdict_of(handler: Any, count: int = 1, **options: Any) -> HandlerOutcome:
+async def outcome_of(handler: Any, count: int = 1, **options: Any) -> HandlerOutcome:
     calls = calls_of(handler, **options)
     try:
         return await calls.run([message(offset) for offset in range(count)])
@@ -27,18 +27,18 @@ async def verdict_of(handler: Any, count: int = 1, **options: Any) -> HandlerOut
 
 
 @pytest.mark.parametrize("returned", [None, True, 0, "anything", [1]])
-async def test_whoever_returns_has_consumed(returned: object) -> None:
-    assert (await verdict_of(lambda _message: returned)).done == 1
+async def test_a_handler_that_returns_has_consumed_the_message(returned: object) -> None:
+    assert (await outcome_of(lambda _message: returned)).done == 1
 
 
-async def test_false_and_retry_have_not() -> None:
-    assert await verdict_of(lambda _message: False) == HandlerOutcome(0)
-    assert await verdict_of(lambda _message: Retry(delay_level=5)) == HandlerOutcome(0, 5)
+async def test_false_and_retry_mean_not_consumed() -> None:
+    assert await outcome_of(lambda _message: False) == HandlerOutcome(0)
+    assert await outcome_of(lambda _message: Retry(delay_level=5)) == HandlerOutcome(0, 5)
 
 
 @pytest.mark.parametrize(("done", "counted"), [(-1, 0), (0, 0), (2, 2), (9, 3)])
-async def test_a_part_of_a_batch_may_be_done(done: int, counted: int) -> None:
-    assert (await verdict_of(lambda _messages: Retry(done=done), 3, batch=3)).done == counted
+async def test_a_batch_may_be_partly_consumed(done: int, counted: int) -> None:
+    assert (await outcome_of(lambda _messages: Retry(done=done), 3, batch=3)).done == counted
 
 
 async def test_an_object_with_an_async_call_runs_on_the_loop() -> None:
@@ -47,28 +47,28 @@ async def test_an_object_with_an_async_call_runs_on_the_loop() -> None:
             return asyncio.get_running_loop() is loop
 
     loop = asyncio.get_running_loop()
-    assert (await verdict_of(Bill())).done == 1
+    assert (await outcome_of(Bill())).done == 1
 
 
 async def test_a_thread_sees_the_context_of_its_caller() -> None:
     tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant")
     tenant.set("north")
-    assert (await verdict_of(lambda _message: tenant.get() == "north")).done == 1
+    assert (await outcome_of(lambda _message: tenant.get() == "north")).done == 1
 
 
-async def test_a_timeout_of_the_handlers_own_is_a_failure_like_any_other() -> None:
+async def test_a_timeout_raised_by_the_handler_is_a_normal_failure() -> None:
     async def handle(message: Received) -> None:
         raise TimeoutError("the database")
 
-    assert (await verdict_of(handle)).delay_level == 0
+    assert (await outcome_of(handle)).delay_level == 0
 
 
-async def test_ours_sends_it_back_with_the_third_level() -> None:
+async def test_the_consume_timeout_sends_the_message_back_with_level_three() -> None:
     async def handle(message: Received) -> None:
         await asyncio.Event().wait()
 
-    verdict = await verdict_of(handle, timeout_s=0.01)
-    assert (verdict.done, verdict.delay_level) == (0, 3)
+    outcome = await outcome_of(handle, timeout_s=0.01)
+    assert (outcome.done, outcome.delay_level) == (0, 3)
 
 
 async def test_a_failure_is_logged_with_id_and_attempt(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,23 +82,23 @@ async def test_a_failure_is_logged_with_id_and_attempt(caplog: pytest.LogCapture
     assert vars(record)["attempt"] == 3
 
 
-async def test_an_on_error_that_fails_itself_does_no_harm() -> None:
-    told: list[Received] = []
+async def test_an_exception_in_on_error_is_harmless() -> None:
+    reported: list[Received] = []
 
     async def on_error(message: Received, error: BaseException) -> None:
-        told.append(message)
+        reported.append(message)
         raise RuntimeError("worse")
 
     async def handle(message: Received) -> None:
         raise ValueError("no")
 
-    assert (await verdict_of(handle, on_error=on_error)).done == 0
-    assert len(told) == 1
+    assert (await outcome_of(handle, on_error=on_error)).done == 0
+    assert len(reported) == 1
 
 
-async def test_a_topic_without_a_handler_is_a_failure_that_says_so() -> None:
-    verdict = await verdict_of(None)
-    assert "no handler for topic orders" in str(verdict.error)
+async def test_a_topic_without_a_handler_is_reported() -> None:
+    outcome = await outcome_of(None)
+    assert "no handler for topic orders" in str(outcome.error)
 
 
 async def test_handlers_that_do_not_wait_get_message_after_message() -> None:
@@ -114,10 +114,10 @@ async def test_handlers_that_do_not_wait_get_message_after_message() -> None:
     assert (done, seen) == (2, [0, 1, 2])
     assert rest is not None
     assert (await rest).done == 1
-    assert seen == [0, 1, 2, -1], "the messages behind it are for somebody else"
+    assert seen == [0, 1, 2, -1], "other workers take the messages after it"
 
 
-async def test_a_batch_that_waits_is_the_last_of_its_row() -> None:
+async def test_a_batch_whose_handler_waits_ends_the_sequence() -> None:
     seen: list[list[int]] = []
 
     async def handle(messages: list[Received]) -> None:
@@ -130,15 +130,15 @@ async def test_a_batch_that_waits_is_the_last_of_its_row() -> None:
     assert (done, (await rest).done, seen) == (2, 2, [[0, 1], [2, 3]])
 
 
-async def test_one_that_fails_before_its_first_wait_ends_the_row() -> None:
+async def test_a_failure_before_the_first_wait_ends_the_sequence() -> None:
     async def handle(message: Received) -> None:
         if message.queue_offset == 1:
             raise ValueError("no")
 
     done, rest = calls_of(handle).start([message(offset) for offset in range(3)])
     assert rest is not None
-    verdict = await rest
-    assert (done, verdict.done, str(verdict.error)) == (1, 0, "no")
+    outcome = await rest
+    assert (done, outcome.done, str(outcome.error)) == (1, 0, "no")
 
 
 async def test_what_a_handler_returns_after_a_wait_counts() -> None:
@@ -146,10 +146,10 @@ async def test_what_a_handler_returns_after_a_wait_counts() -> None:
         await asyncio.sleep(0)
         return Retry(delay_level=5)
 
-    assert await verdict_of(handle) == HandlerOutcome(0, 5)
+    assert await outcome_of(handle) == HandlerOutcome(0, 5)
 
 
-async def test_they_are_counted_as_well() -> None:
+async def test_messages_of_handlers_that_do_not_wait_are_counted() -> None:
     async def handle(messages: list[Received]) -> None: ...
 
     calls = calls_of(handle, batch=2)
@@ -158,18 +158,18 @@ async def test_they_are_counted_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "verdict"), [(False, HandlerOutcome(0)), (Retry(delay_level=5), HandlerOutcome(0, 5))]
+    ("returned", "outcome"), [(False, HandlerOutcome(0)), (Retry(delay_level=5), HandlerOutcome(0, 5))]
 )
-async def test_one_that_does_not_want_its_message_ends_the_row(returned: object, verdict: HandlerOutcome) -> None:
+async def test_a_message_that_is_not_consumed_ends_the_sequence(returned: object, outcome: HandlerOutcome) -> None:
     async def handle(message: Received) -> object:
         return returned if message.queue_offset == 1 else None
 
     done, rest = calls_of(handle).start([message(offset) for offset in range(3)])
     assert rest is not None
-    assert (done, await rest) == (1, verdict)
+    assert (done, await rest) == (1, outcome)
 
 
-async def test_a_handler_may_live_through_a_cancellation() -> None:
+async def test_a_handler_may_handle_a_cancellation() -> None:
     async def handle(message: Received) -> None:
         try:
             await asyncio.Event().wait()
@@ -178,15 +178,15 @@ async def test_a_handler_may_live_through_a_cancellation() -> None:
             survived.append(message)
 
     survived: list[Received] = []
-    assert (await verdict_of(handle, timeout_s=0.01)).done == 1
+    assert (await outcome_of(handle, timeout_s=0.01)).done == 1
     assert len(survived) == 1
 
 
-async def test_a_time_limit_of_its_own_holds_across_the_first_wait() -> None:
+async def test_a_timeout_of_the_handler_works_across_the_first_wait() -> None:
     async def handle(message: Received) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await asyncio.Event().wait()
         await asyncio.sleep(0)
 
-    assert (await verdict_of(handle)).done == 1
+    assert (await outcome_of(handle)).done == 1

@@ -1,17 +1,17 @@
-"""The table of offsets in front of a store."""
+"""The in-memory table of offsets, and its store at the broker."""
 
 from collections.abc import Mapping
 
 from ariane.client.consumer.offsets import OffsetTable, RemoteBrokerOffsetStore
 from ariane.model.route import MessageQueue
-from tests.client.cluster_fixture import Ground, fresh
+from tests.client.cluster_fixture import LiveCluster, fresh
 
 QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
 OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)
 
 
-class Shelf:
-    """A store that a test can close."""
+class FakeOffsetStore:
+    """An offset store that a test can make fail."""
 
     def __init__(self) -> None:
         self.saved: list[dict[MessageQueue, int]] = []
@@ -25,8 +25,8 @@ class Shelf:
         return set(offsets) - self.closed_to
 
 
-async def test_only_what_changed_is_saved() -> None:
-    shelf = Shelf()
+async def test_only_changed_offsets_are_saved() -> None:
+    shelf = FakeOffsetStore()
     table = OffsetTable(shelf)
     table.advance(QUEUE, 5)
     table.advance(OTHER, 1)
@@ -37,8 +37,8 @@ async def test_only_what_changed_is_saved() -> None:
     assert shelf.saved == [{QUEUE: 5, OTHER: 1}, {OTHER: 2}]
 
 
-async def test_an_offset_goes_back_only_when_somebody_says_so() -> None:
-    table = OffsetTable(Shelf())
+async def test_an_offset_goes_back_only_by_move() -> None:
+    table = OffsetTable(FakeOffsetStore())
     table.advance(QUEUE, 5)
     table.advance(QUEUE, 3)
     assert table.get(QUEUE) == 5
@@ -46,8 +46,8 @@ async def test_an_offset_goes_back_only_when_somebody_says_so() -> None:
     assert table.get(QUEUE) == 3
 
 
-async def test_what_could_not_be_saved_stays_due() -> None:
-    shelf = Shelf()
+async def test_an_offset_that_could_not_be_saved_stays_due() -> None:
+    shelf = FakeOffsetStore()
     table = OffsetTable(shelf)
     table.advance(QUEUE, 5)
     shelf.closed_to = {QUEUE}
@@ -58,7 +58,7 @@ async def test_what_could_not_be_saved_stays_due() -> None:
 
 
 async def test_an_offset_that_moved_on_during_the_save_stays_due() -> None:
-    class Slow(Shelf):
+    class Slow(FakeOffsetStore):
         async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
             table.advance(QUEUE, 9)
             return await super().save(offsets)
@@ -71,8 +71,8 @@ async def test_an_offset_that_moved_on_during_the_save_stays_due() -> None:
     assert shelf.saved == [{QUEUE: 5}, {QUEUE: 9}]
 
 
-async def test_a_queue_that_is_given_up_is_saved_alone_and_forgotten() -> None:
-    shelf = Shelf()
+async def test_a_revoked_queue_is_saved_alone_and_forgotten() -> None:
+    shelf = FakeOffsetStore()
     table = OffsetTable(shelf)
     table.advance(QUEUE, 5)
     table.advance(OTHER, 6)
@@ -82,16 +82,16 @@ async def test_a_queue_that_is_given_up_is_saved_alone_and_forgotten() -> None:
     assert table.of("orders") == {QUEUE: 5}
 
 
-async def test_a_group_keeps_its_offsets_at_the_broker(ground: Ground) -> None:
-    topic = await ground.topic(queues=1)
-    await ground.send(topic, b"a", b"b", b"c")
-    (queue,) = await ground.queues(topic)
-    offsets = RemoteBrokerOffsetStore(ground.instance, fresh("group"))
+async def test_a_group_stores_its_offsets_at_the_broker(live_cluster: LiveCluster) -> None:
+    topic = await live_cluster.topic(queues=1)
+    await live_cluster.send(topic, b"a", b"b", b"c")
+    (queue,) = await live_cluster.queues(topic)
+    offsets = RemoteBrokerOffsetStore(live_cluster.instance, fresh("group"))
     assert await offsets.save({queue: 2}) == {queue}
     assert await offsets.load(queue) == 2
 
 
-async def test_a_broker_that_is_not_known_is_no_answer_of_none(ground: Ground) -> None:
-    nowhere = MessageQueue(topic=await ground.topic(), broker_name="no-such-broker", queue_id=0)
-    offsets = RemoteBrokerOffsetStore(ground.instance, fresh("group"))
+async def test_an_unknown_broker_is_an_error_and_not_none(live_cluster: LiveCluster) -> None:
+    nowhere = MessageQueue(topic=await live_cluster.topic(), broker_name="no-such-broker", queue_id=0)
+    offsets = RemoteBrokerOffsetStore(live_cluster.instance, fresh("group"))
     assert await offsets.save({nowhere: 2}) == set()

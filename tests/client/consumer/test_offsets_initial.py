@@ -1,3 +1,5 @@
+"""The start offset of a queue: the stored offset, or what `start=` says."""
+
 from datetime import UTC, datetime
 
 import pytest
@@ -31,7 +33,7 @@ async def test_a_stored_offset_always_wins() -> None:
     assert start_offset == (123, "the group's stored offset")
 
 
-async def test_without_one_the_start_decides_and_is_named() -> None:
+async def test_without_a_stored_offset_start_decides_and_is_the_reason() -> None:
     assert await find_start_offset(QUEUE, None, Start.of("earliest"), Ends()) == (
         100,
         "no stored offset; start=earliest",
@@ -45,19 +47,19 @@ async def test_retries_are_never_skipped() -> None:
     assert (await find_start_offset(RETRIES, None, Start.of("latest"), Ends())).offset == 100
 
 
-async def test_zero_is_named_for_what_it_may_be() -> None:
+async def test_the_reason_for_zero_names_both_possibilities() -> None:
     start_offset = await find_start_offset(QUEUE, 0, Start.of("latest"), Ends())
     assert start_offset.offset == 0
     assert "returned 0" in start_offset.reason
 
 
-def test_a_start_is_told_to_brokers_in_their_words() -> None:
+def test_a_start_maps_to_consume_from_where() -> None:
     assert Start.of("earliest").where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     assert Start.of("latest").where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     assert Start.of(1_700_000_000_000) == Start(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, 1_700_000_000_000)
     assert Start.of(Start.of(MOMENT)) == Start.of(MOMENT)
 
 
-def test_an_unknown_start_names_the_choices() -> None:
+def test_an_unknown_start_lists_the_choices() -> None:
     with pytest.raises(ClientError, match="'earliest', 'latest'"):
         Start.of("yesterday")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Offsets on their way to a broker that handles requests side by side, as Apache's do: none can undo another."""
+"""Saving offsets at a broker that handles requests concurrently, as Apache's do: no save may undo another."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ from ariane.wire.exchange import response_command
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.offsets import UpdateOffsetResponse
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
-from tests.client.cluster_fixture import Basket, until
+from tests.client.cluster_fixture import MessageCollector, until
 from tests.client.consumer.scripted_queue import GROUP, TOPIC, ScriptedQueue, found, nothing, scripted_queue
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import serving
 
 
-async def test_a_pull_commits_nothing_while_messages_are_in_hand() -> None:
-    queue, basket, may_finish = ScriptedQueue(), Basket(), asyncio.Event()
+async def test_a_pull_commits_nothing_while_messages_are_unfinished() -> None:
+    queue, collector, may_finish = ScriptedQueue(), MessageCollector(), asyncio.Event()
 
     async def handle(message: Received) -> None:
-        basket.put(message)
+        collector.put(message)
         if message.body == b"slow":
             await may_finish.wait()
 
@@ -35,7 +35,7 @@ async def test_a_pull_commits_nothing_while_messages_are_in_hand() -> None:
         consumer = PushConsumer(names, group=GROUP, start="earliest", handler=handle)
         consumer.subscribe(TOPIC)
         async with consumer:
-            await basket.until_count(2)
+            await collector.until_count(2)
             await until(lambda: not queue.pulls)
             may_finish.set()
             queue.pulls.append(nothing(at=2))
@@ -44,8 +44,8 @@ async def test_a_pull_commits_nothing_while_messages_are_in_hand() -> None:
 
 
 @dataclass
-class OneByOne:
-    """A broker that notes how many saves it has in hand at the same time."""
+class CountingBroker:
+    """A broker that counts concurrent saves."""
 
     now: int = 0
     most: int = 0
@@ -60,22 +60,22 @@ class OneByOne:
         return encode_frame(response_command(command, UpdateOffsetResponse()))
 
 
-async def test_a_broker_is_given_one_offset_at_a_time() -> None:
-    broker = OneByOne()
+async def test_a_broker_gets_one_offset_at_a_time() -> None:
+    broker = CountingBroker()
     async with nameserver() as names, caller() as calls, serving(broker.receive) as server:
         await calls.call(names, registration(TOPIC, broker="a", address=str(server.address)))
         async with Instance.open(ClientSettings(nameservers=names)) as instance:
             await instance.routes.route(TOPIC)
             offsets = RemoteBrokerOffsetStore(instance, GROUP)
             queues = {MessageQueue(topic=TOPIC, broker_name="a", queue_id=number): 10 + number for number in range(4)}
-            # Together, and as queues do that are given up one by one.
+            # Together, and separately, as queues are saved that are revoked one by one.
             await asyncio.gather(offsets.save(queues), *(offsets.save({queue: 20}) for queue in queues))
     assert broker.most == 1
     assert set(broker.saved.values()) == {20}
 
 
 def _pulls(queue: ScriptedQueue) -> list[PullMessage]:
-    return [request for request in queue.heard_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC]
+    return [request for request in queue.received_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC]
 
 
 def _commits(pull: PullMessage) -> bool:

@@ -1,4 +1,4 @@
-"""Pulling by hand, and on a schedule, against a real broker."""
+"""Pull consumers, manual and scheduled, with a real broker."""
 
 import asyncio
 
@@ -9,13 +9,13 @@ from ariane.client.consumer.pull_request import PullStatus
 from ariane.client.consumer.push import PushConsumer
 from ariane.errors import NoRoute
 from ariane.model.route import MessageQueue
-from tests.client.cluster_fixture import PATIENCE_S, Basket, Ground, fresh
+from tests.client.cluster_fixture import PATIENCE_S, LiveCluster, MessageCollector, fresh
 
 
-async def test_a_pull_finds_messages_and_says_where_to_go_on(ground: Ground) -> None:
-    topic = await ground.topic(queues=1)
-    await ground.send(topic, b"a", b"b", b"c")
-    async with PullConsumer(ground.nameserver, group=fresh("group")) as consumer:
+async def test_a_pull_returns_messages_and_the_next_offset(live_cluster: LiveCluster) -> None:
+    topic = await live_cluster.topic(queues=1)
+    await live_cluster.send(topic, b"a", b"b", b"c")
+    async with PullConsumer(live_cluster.nameserver, group=fresh("group")) as consumer:
         (queue,) = await consumer.queues(topic)
         result = await consumer.pull(queue, 0, count=2)
         assert result.status is PullStatus.FOUND
@@ -27,22 +27,22 @@ async def test_a_pull_finds_messages_and_says_where_to_go_on(ground: Ground) -> 
         assert (nothing.status, nothing.next_offset) == (PullStatus.NO_MATCHED_MSG, 3)
 
 
-async def test_a_blocking_pull_waits_for_the_message(ground: Ground) -> None:
-    topic = await ground.topic(queues=1)
-    await ground.send(topic, b"before")
-    async with PullConsumer(ground.nameserver, group=fresh("group")) as consumer:
+async def test_a_blocking_pull_waits_for_the_message(live_cluster: LiveCluster) -> None:
+    topic = await live_cluster.topic(queues=1)
+    await live_cluster.send(topic, b"before")
+    async with PullConsumer(live_cluster.nameserver, group=fresh("group")) as consumer:
         (queue,) = await consumer.queues(topic)
         waiting = asyncio.ensure_future(consumer.pull_blocking(queue, 1))
         await consumer.max_offset(queue)  # the pull went out on the same connection before
-        await ground.send(topic, b"after")
+        await live_cluster.send(topic, b"after")
         result = await asyncio.wait_for(waiting, PATIENCE_S)
     assert [message.body for message in result.messages] == [b"after"]
 
 
-async def test_offsets_are_looked_up_searched_and_kept(ground: Ground) -> None:
-    topic, group = await ground.topic(queues=1), fresh("group")
-    await ground.send(topic, b"a", b"b")
-    async with PullConsumer(ground.nameserver, group=group) as consumer:
+async def test_offsets_are_read_searched_and_updated(live_cluster: LiveCluster) -> None:
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"a", b"b")
+    async with PullConsumer(live_cluster.nameserver, group=group) as consumer:
         (queue,) = await consumer.queues(topic)
         assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 2)
         assert await consumer.search_offset(queue, 0) == 0
@@ -54,73 +54,75 @@ async def test_offsets_are_looked_up_searched_and_kept(ground: Ground) -> None:
         assert await consumer.fetch_offset(queue, from_broker=True) == 2
 
 
-async def test_what_is_updated_is_saved_at_the_end(ground: Ground) -> None:
-    topic, group = await ground.topic(queues=1), fresh("group")
-    await ground.send(topic, b"a")
-    async with PullConsumer(ground.nameserver, group=group) as consumer:
+async def test_updated_offsets_are_saved_on_close(live_cluster: LiveCluster) -> None:
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"a")
+    async with PullConsumer(live_cluster.nameserver, group=group) as consumer:
         (queue,) = await consumer.queues(topic)
         consumer.update_offset(queue, 1)
-    assert await ground.committed(group, topic) == [1]
+    assert await live_cluster.committed(group, topic) == [1]
 
 
-async def test_a_message_that_is_sent_back_comes_to_the_group_again(ground: Ground) -> None:
-    topic, group, basket = await ground.topic(queues=1), fresh("group"), Basket()
-    await ground.send(topic, b"later")
-    pusher = PushConsumer(ground.nameserver, group=group, handler=basket.put, start="latest")
+async def test_a_message_that_is_sent_back_is_redelivered(live_cluster: LiveCluster) -> None:
+    topic, group, collector = await live_cluster.topic(queues=1), fresh("group"), MessageCollector()
+    await live_cluster.send(topic, b"later")
+    pusher = PushConsumer(live_cluster.nameserver, group=group, handler=collector.put, start="latest")
     pusher.subscribe(topic, "nothing")
-    async with pusher, PullConsumer(ground.nameserver, group=fresh("other")) as reader:
+    async with pusher, PullConsumer(live_cluster.nameserver, group=fresh("other")) as reader:
         (queue,) = await reader.queues(topic)
         message = (await reader.pull(queue, 0)).messages[0]
         reader.group = group
         await reader.send_back(message)
-        await basket.until_count(1)
-    assert (basket.messages[0].body, basket.messages[0].attempt) == (b"later", 2)
+        await collector.until_count(1)
+    assert (collector.messages[0].body, collector.messages[0].attempt) == (b"later", 2)
 
 
-async def test_the_listener_hears_which_queues_are_ours(ground: Ground) -> None:
-    topic = await ground.topic()
-    told: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
-    consumer = PullConsumer(ground.nameserver, group=fresh("group"))
-    consumer.on_queues_changed(topic, lambda _topic, everything, mine: told.put_nowait((len(everything), len(mine))))
+async def test_the_listener_gets_the_assigned_queues(live_cluster: LiveCluster) -> None:
+    topic = await live_cluster.topic()
+    notifications: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+    consumer = PullConsumer(live_cluster.nameserver, group=fresh("group"))
+    consumer.on_queues_changed(
+        topic, lambda _topic, all_queues, mine: notifications.put_nowait((len(all_queues), len(mine)))
+    )
     async with consumer:
-        assert await asyncio.wait_for(told.get(), PATIENCE_S) == (4, 4)
+        assert await asyncio.wait_for(notifications.get(), PATIENCE_S) == (4, 4)
         assert await consumer.queues_in_balance(topic) == await consumer.queues(topic)
 
 
-async def test_an_unknown_topic_names_the_cure(ground: Ground) -> None:
-    async with PullConsumer(ground.nameserver, group=fresh("group")) as consumer:
+async def test_the_error_for_an_unknown_topic_has_a_hint(live_cluster: LiveCluster) -> None:
+    async with PullConsumer(live_cluster.nameserver, group=fresh("group")) as consumer:
         with pytest.raises(NoRoute, match="create it with"):
             await consumer.queues(fresh("missing"))
 
 
-async def test_a_scheduled_callback_is_called_for_every_queue_until_it_has_read_it(ground: Ground) -> None:
-    topic, basket = await ground.topic(), Basket()
-    await ground.send(topic, *(b"%d" % number for number in range(8)))
-    consumer = ScheduledPullConsumer(ground.nameserver, group=fresh("group"))
+async def test_a_scheduled_callback_is_called_repeatedly_for_every_queue(live_cluster: LiveCluster) -> None:
+    topic, collector = await live_cluster.topic(), MessageCollector()
+    await live_cluster.send(topic, *(b"%d" % number for number in range(8)))
+    consumer = ScheduledPullConsumer(live_cluster.nameserver, group=fresh("group"))
 
     @consumer.register(topic)
     async def pull(queue: MessageQueue, context: PullContext) -> None:
         result = await context.consumer.pull(queue, await context.consumer.fetch_offset(queue) or 0, count=1)
         for message in result.messages:
-            basket.put(message)
+            collector.put(message)
         context.consumer.update_offset(queue, result.next_offset)
         context.next_delay_s = 0.0 if result.messages else 0.2
 
     async with consumer:
-        await basket.until_count(8)
-        assert sorted(basket.bodies) == sorted(b"%d" % number for number in range(8))
-    assert await ground.committed(consumer.group, topic) == [2, 2, 2, 2]
+        await collector.until_count(8)
+        assert sorted(collector.bodies) == sorted(b"%d" % number for number in range(8))
+    assert await live_cluster.committed(consumer.group, topic) == [2, 2, 2, 2]
 
 
-async def test_a_callback_that_raises_is_called_again(ground: Ground) -> None:
-    topic, basket = await ground.topic(queues=1), Basket()
-    consumer = ScheduledPullConsumer(ground.nameserver, group=fresh("group"))
+async def test_a_callback_that_raises_is_called_again(live_cluster: LiveCluster) -> None:
+    topic, collector = await live_cluster.topic(queues=1), MessageCollector()
+    consumer = ScheduledPullConsumer(live_cluster.nameserver, group=fresh("group"))
 
     @consumer.register(topic)
     async def pull(queue: MessageQueue, context: PullContext) -> None:
-        basket.put(queue)
-        if len(basket.messages) == 1:
+        collector.put(queue)
+        if len(collector.messages) == 1:
             raise ValueError("the first time")
 
     async with consumer:
-        await basket.until_count(2)
+        await collector.until_count(2)

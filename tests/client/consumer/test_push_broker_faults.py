@@ -1,4 +1,4 @@
-"""What a push consumer makes of brokers that answer in odd ways, over real sockets."""
+"""The push consumer with scripted brokers that respond with errors, wrong offsets or damaged data."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from ariane.testing import FakeClock
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.fields import Response
 from ariane.wire.requests.pull import PullSysFlag
-from tests.client.cluster_fixture import Basket, until
+from tests.client.cluster_fixture import MessageCollector, until
 from tests.client.consumer.scripted_queue import GROUP, TOPIC, ScriptedQueue, found, nothing, refusal, scripted_queue
 
 
@@ -24,188 +24,190 @@ def consumer_of(nameserver: str, handler: Any, **options: Any) -> PushConsumer:
 
 
 async def test_a_moved_offset_is_followed_and_stored() -> None:
-    queue, basket = ScriptedQueue(stored=7), Basket()
+    queue, collector = ScriptedQueue(stored=7), MessageCollector()
     queue.pulls.extend([nothing(ResponseCode.PULL_OFFSET_MOVED, at=100), found(b"a", at=100)])
-    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, basket.put):
-        await basket.until_count(1)
-        stored = await queue.until_heard(RequestCode.UPDATE_CONSUMER_OFFSET)
-    assert [request.queue_offset for request in queue.heard_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC][
+    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, collector.put):
+        await collector.until_count(1)
+        stored = await queue.wait_for_request(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert [request.queue_offset for request in queue.received_of(RequestCode.PULL_MESSAGE) if request.topic == TOPIC][
         :2
     ] == [7, 100]
     assert stored[0].commit_offset == 100
 
 
-async def test_before_an_offset_is_moved_what_is_in_hand_is_finished() -> None:
-    queue, basket, may_fail = ScriptedQueue(), Basket(), asyncio.Event()
+async def test_pending_messages_are_finished_before_an_offset_is_corrected() -> None:
+    queue, collector, may_fail = ScriptedQueue(), MessageCollector(), asyncio.Event()
 
     async def handle(message: Received) -> bool:
-        basket.put(message)
+        collector.put(message)
         await may_fail.wait()
         return False
 
     queue.pulls.extend([found(b"a"), nothing(ResponseCode.PULL_OFFSET_MOVED, at=100), nothing(at=100)])
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, handle):
-        await basket.until_count(1)
+        await collector.until_count(1)
         await until(lambda: len(queue.pulls) == 1)  # the second answer, which moves the offset, is on its way
         may_fail.set()
-        (back,) = await queue.until_heard(RequestCode.CONSUMER_SEND_MSG_BACK)
-        moved = await queue.until_heard(RequestCode.UPDATE_CONSUMER_OFFSET)
+        (back,) = await queue.wait_for_request(RequestCode.CONSUMER_SEND_MSG_BACK)
+        moved = await queue.wait_for_request(RequestCode.UPDATE_CONSUMER_OFFSET)
     assert back.offset == 0
     assert moved[-1].commit_offset == 100
 
 
-async def test_a_broker_that_forgot_us_hears_from_us_and_gives_messages() -> None:
-    queue, basket = ScriptedQueue(), Basket()
+async def test_a_broker_that_lost_the_subscription_gets_a_heartbeat() -> None:
+    queue, collector = ScriptedQueue(), MessageCollector()
     queue.pulls.extend([refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST), found(b"a")])
-    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, basket.put):
-        await basket.until_count(1)
-    codes = [code for code, _ in queue.heard]
+    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, collector.put):
+        await collector.until_count(1)
+    codes = [code for code, _ in queue.received]
     first_pull = codes.index(RequestCode.PULL_MESSAGE)
     assert RequestCode.HEART_BEAT in codes[first_pull:]
 
 
-async def test_records_that_cannot_be_read_are_asked_for_again() -> None:
-    queue, basket = ScriptedQueue(), Basket()
+async def test_unreadable_records_are_pulled_again() -> None:
+    queue, collector = ScriptedQueue(), MessageCollector()
     queue.pulls.extend([found(b"a", spoil=lambda data: data[:-3]), found(b"a", b"b")])
-    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, basket.put):
-        await basket.until_count(2)
-    assert basket.bodies == [b"a", b"b"]
+    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, collector.put):
+        await collector.until_count(2)
+    assert collector.bodies == [b"a", b"b"]
 
 
-async def test_messages_from_outside_the_range_asked_for_are_refused() -> None:
-    queue, basket = ScriptedQueue(stored=50), Basket()
+async def test_messages_outside_the_requested_range_are_refused() -> None:
+    queue, collector = ScriptedQueue(stored=50), MessageCollector()
     queue.pulls.extend([found(b"stray", at=10), found(b"right", at=50)])
-    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, basket.put):
-        await basket.until_count(1)
-    assert basket.bodies == [b"right"]
+    async with scripted_queue(queue) as nameserver, consumer_of(nameserver, collector.put):
+        await collector.until_count(1)
+    assert collector.bodies == [b"right"]
 
 
 async def test_a_damaged_body_is_a_dead_letter_and_never_reaches_the_handler() -> None:
-    queue, basket = ScriptedQueue(), Basket()
+    queue, collector = ScriptedQueue(), MessageCollector()
     errors: list[BaseException] = []
     queue.pulls.append(found(b"first", b"spoilt", b"last", spoil=lambda data: data.replace(b"spoilt", b"spoiIt")))
     async with scripted_queue(queue) as nameserver:
-        consumer = consumer_of(nameserver, basket.put, on_error=lambda _message, error: errors.append(error))
+        consumer = consumer_of(nameserver, collector.put, on_error=lambda _message, error: errors.append(error))
         async with consumer:
-            await basket.until_count(2)
-            (back,) = await queue.until_heard(RequestCode.CONSUMER_SEND_MSG_BACK)
-    assert sorted(basket.bodies) == [b"first", b"last"]
+            await collector.until_count(2)
+            (back,) = await queue.wait_for_request(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert sorted(collector.bodies) == [b"first", b"last"]
     assert back.delay_level == -1
     assert isinstance(errors[0], RecordError)
 
 
-async def test_the_suggested_slave_is_read_from_and_is_never_told_an_offset() -> None:
-    master, slave, basket = ScriptedQueue(stored=5), ScriptedQueue(), Basket()
+async def test_the_suggested_slave_is_read_and_never_gets_an_offset() -> None:
+    master, slave, collector = ScriptedQueue(stored=5), ScriptedQueue(), MessageCollector()
     master.pulls.append(found(b"a", at=5, suggest=1))
     slave.pulls.append(found(b"b", at=6, suggest=1))
-    async with scripted_queue(master, slave) as nameserver, consumer_of(nameserver, basket.put):
-        await basket.until_count(2)
-        asked = [request for request in await slave.until_heard(RequestCode.PULL_MESSAGE, 2) if request.topic == TOPIC]
-    assert basket.bodies == [b"a", b"b"]
+    async with scripted_queue(master, slave) as nameserver, consumer_of(nameserver, collector.put):
+        await collector.until_count(2)
+        asked = [
+            request for request in await slave.wait_for_request(RequestCode.PULL_MESSAGE, 2) if request.topic == TOPIC
+        ]
+    assert collector.bodies == [b"a", b"b"]
     assert all(not request.sys_flag & PullSysFlag.COMMIT_OFFSET for request in asked)
 
 
-async def test_a_slave_that_is_gone_gives_way_to_the_master() -> None:
-    master, slave, basket = ScriptedQueue(), ScriptedQueue(), Basket()
+async def test_after_a_slave_is_down_the_master_is_read() -> None:
+    master, slave, collector = ScriptedQueue(), ScriptedQueue(), MessageCollector()
     master.pulls.extend([found(b"a", suggest=1), found(b"b", at=1)])
-    async with scripted_queue(master, slave) as nameserver, consumer_of(nameserver, basket.put):
-        await slave.until_heard(RequestCode.PULL_MESSAGE)
+    async with scripted_queue(master, slave) as nameserver, consumer_of(nameserver, collector.put):
+        await slave.wait_for_request(RequestCode.PULL_MESSAGE)
         for connection in slave.connections:
             connection.abort()
-        await basket.until_count(2)
-    assert basket.bodies == [b"a", b"b"]
+        await collector.until_count(2)
+    assert collector.bodies == [b"a", b"b"]
 
 
-async def test_a_message_that_its_broker_does_not_take_back_goes_to_the_retry_topic() -> None:
-    queue, basket = ScriptedQueue(), Basket()
+async def test_a_message_that_its_broker_does_not_accept_back_goes_to_the_retry_topic() -> None:
+    queue, collector = ScriptedQueue(), MessageCollector()
     queue.responses[RequestCode.CONSUMER_SEND_MSG_BACK] = Response(code=ResponseCode.SYSTEM_ERROR, remark="no")
 
     async def refuse(message: Received) -> bool:
-        basket.put(message)
+        collector.put(message)
         return False
 
     queue.pulls.append(found(b"a"))
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, refuse):
-        (copy,) = await queue.until_heard(RequestCode.SEND_MESSAGE_V2)
+        (copy,) = await queue.wait_for_request(RequestCode.SEND_MESSAGE_V2)
     assert (copy.topic, copy.body, copy.reconsume_times, copy.max_reconsume_times) == (f"%RETRY%{GROUP}", b"a", 1, 16)
     properties = dict(pair.split("\x01") for pair in copy.properties.rstrip("\x02").split("\x02"))
     assert (properties["RETRY_TOPIC"], properties["DELAY"]) == (TOPIC, "3")
-    assert properties["ORIGIN_MESSAGE_ID"] == basket.messages[0].offset_message_id
+    assert properties["ORIGIN_MESSAGE_ID"] == collector.messages[0].offset_message_id
 
 
-async def test_a_message_that_nobody_takes_back_is_kept_and_tried_again_here() -> None:
-    queue, basket, clock = ScriptedQueue(), Basket(), FakeClock()
+async def test_a_message_that_no_broker_accepts_back_is_retried_locally() -> None:
+    queue, collector, clock = ScriptedQueue(), MessageCollector(), FakeClock()
     no = Response(code=ResponseCode.SYSTEM_ERROR, remark="no")
     queue.responses |= {RequestCode.CONSUMER_SEND_MSG_BACK: no, RequestCode.SEND_MESSAGE_V2: no}
 
     async def refuse_once(message: Received) -> bool:
-        basket.put(message)
+        collector.put(message)
         return message.attempt > 1
 
     queue.pulls.append(found(b"a", b"b"))
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, refuse_once, clock=clock) as consumer:
-        await basket.until_count(2)
-        await queue.until_heard(RequestCode.SEND_MESSAGE_V2, 2)
+        await collector.until_count(2)
+        await queue.wait_for_request(RequestCode.SEND_MESSAGE_V2, 2)
         assert consumer._running[1].offsets.of(TOPIC).popitem()[1] == 0, "unfinished, so not committed"
-        while len(basket.messages) < 4:
+        while len(collector.messages) < 4:
             await clock.advance(1.0)
             await asyncio.sleep(0.001)
-    assert [message.attempt for message in basket.messages] == [1, 1, 2, 2]
-    assert queue.heard_of(RequestCode.UPDATE_CONSUMER_OFFSET)[-1].commit_offset == 2
+    assert [message.attempt for message in collector.messages] == [1, 1, 2, 2]
+    assert queue.received_of(RequestCode.UPDATE_CONSUMER_OFFSET)[-1].commit_offset == 2
 
 
-async def test_results_of_a_queue_that_was_given_up_are_discarded() -> None:
-    queue, basket, may_finish = ScriptedQueue(), Basket(), asyncio.Event()
+async def test_results_of_a_revoked_queue_are_discarded() -> None:
+    queue, collector, may_finish = ScriptedQueue(), MessageCollector(), asyncio.Event()
 
     async def handle(message: Received) -> bool:
-        basket.put(message)
+        collector.put(message)
         await may_finish.wait()
         return False
 
     queue.pulls.append(found(b"a"))
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, handle) as consumer:
-        await basket.until_count(1)
+        await collector.until_count(1)
         queue.members = ["0.0.0.0@before-us", consumer.client_id]
         consumer._running[1].member.rebalance_soon()
         await until(lambda: not consumer.queues)
         may_finish.set()
         await until(lambda: TOPIC in consumer.counts)
-    assert queue.heard_of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
-    assert all(request.commit_offset == 0 for request in queue.heard_of(RequestCode.UPDATE_CONSUMER_OFFSET))
+    assert queue.received_of(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+    assert all(request.commit_offset == 0 for request in queue.received_of(RequestCode.UPDATE_CONSUMER_OFFSET))
 
 
-async def test_more_than_the_limit_is_not_taken_in_hand() -> None:
-    queue, basket, may_finish = ScriptedQueue(), Basket(), asyncio.Event()
+async def test_pulling_stops_at_the_flow_limit() -> None:
+    queue, collector, may_finish = ScriptedQueue(), MessageCollector(), asyncio.Event()
 
     async def handle(message: Received) -> None:
-        basket.put(message)
+        collector.put(message)
         await may_finish.wait()
 
     queue.pulls.extend([found(b"a", b"b", b"c"), found(b"d", at=3)])
     async with scripted_queue(queue) as nameserver:
         async with consumer_of(nameserver, handle, limits=FlowLimits(count=2)):
-            await basket.until_count(3)
+            await collector.until_count(3)
             assert len(queue.pulls) == 1
             may_finish.set()
-            await basket.until_count(4)
-    assert basket.bodies == [b"a", b"b", b"c", b"d"]
+            await collector.until_count(4)
+    assert collector.bodies == [b"a", b"b", b"c", b"d"]
 
 
-async def test_the_heartbeat_tells_what_kind_of_consumer_we_are() -> None:
+async def test_the_heartbeat_has_the_consumer_type() -> None:
     queue = ScriptedQueue()
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print):
-        beat = (await queue.until_heard(RequestCode.HEART_BEAT))[-1].body
-        await queue.until_heard(RequestCode.PULL_MESSAGE)
+        beat = (await queue.wait_for_request(RequestCode.HEART_BEAT))[-1].body
+        await queue.wait_for_request(RequestCode.PULL_MESSAGE)
     (data,) = beat.consumer_data_set
     assert (data.group_name, data.consume_type) == (GROUP, ConsumeType.CONSUME_PASSIVELY)
-    assert {one.topic for one in data.subscription_data_set} == {TOPIC, f"%RETRY%{GROUP}"}
-    assert queue.heard_of(RequestCode.UNREGISTER_CLIENT)[-1].consumer_group == GROUP
+    assert {subscription.topic for subscription in data.subscription_data_set} == {TOPIC, f"%RETRY%{GROUP}"}
+    assert queue.received_of(RequestCode.UNREGISTER_CLIENT)[-1].consumer_group == GROUP
 
 
-async def test_a_broker_that_never_holds_a_pull_back_is_not_asked_in_a_tight_loop() -> None:
+async def test_a_broker_that_never_holds_a_pull_does_not_cause_a_busy_loop() -> None:
     queue, clock = ScriptedQueue(pulls=deque([nothing()] * 100)), FakeClock()
     async with scripted_queue(queue) as nameserver, consumer_of(nameserver, print, clock=clock):
-        await queue.until_heard(RequestCode.PULL_MESSAGE)
+        await queue.wait_for_request(RequestCode.PULL_MESSAGE)
         for _ in range(100):
             await asyncio.sleep(0)
         assert len(queue.pulls) >= 98

@@ -1,4 +1,4 @@
-"""Messages in hand: what is committed never passes what is unfinished."""
+"""ProcessQueue: the committed offset is never above an unfinished message; flow limits."""
 
 from ipaddress import IPv4Address
 
@@ -44,13 +44,13 @@ def test_the_smallest_unfinished_offset_is_committed() -> None:
     assert process.commit_offset == 13
 
 
-def test_what_the_filter_passed_over_is_committed_when_nothing_is_in_hand() -> None:
+def test_filtered_messages_are_committed_when_nothing_is_unfinished() -> None:
     process = ProcessQueue(10)
     process.put([], 500)
     assert process.commit_offset == 500
 
 
-def test_holes_between_offsets_are_stepped_over() -> None:
+def test_gaps_between_offsets_are_skipped() -> None:
     process = ProcessQueue(0)
     process.put([message(3), message(9)], 20)
     assert process.commit_offset == 3
@@ -58,14 +58,14 @@ def test_holes_between_offsets_are_stepped_over() -> None:
     assert process.commit_offset == 9
 
 
-def test_an_answer_that_repeats_itself_brings_nothing_twice() -> None:
+def test_a_repeated_response_adds_nothing_twice() -> None:
     process = ProcessQueue(0)
     process.put([message(0), message(1)], 2)
     process.put([message(1), message(2)], 3)
-    assert [one.queue_offset for one in process.take(10)] == [0, 1, 2]
+    assert [message.queue_offset for message in process.take(10)] == [0, 1, 2]
 
 
-def test_an_answer_never_moves_the_next_pull_back() -> None:
+def test_a_response_never_moves_the_next_pull_back() -> None:
     process = ProcessQueue(10)
     process.put([], 4)
     assert process.next_offset == 10
@@ -84,7 +84,7 @@ def test_what_is_put_back_comes_first_and_in_order() -> None:
     process = ProcessQueue(0)
     process.put([message(0), message(1), message(2)], 3)
     process.put_back(process.take(2))
-    assert [one.queue_offset for one in process.take(3)] == [0, 1, 2]
+    assert [message.queue_offset for message in process.take(3)] == [0, 1, 2]
 
 
 def test_count_bytes_and_span_are_each_a_limit() -> None:
@@ -97,7 +97,7 @@ def test_count_bytes_and_span_are_each_a_limit() -> None:
     assert FlowLimits(span=39).exceeded_by(process, ordered=True) is None
 
 
-def test_the_limits_may_be_asked_about_an_answer_before_it_is_read() -> None:
+def test_the_limits_can_be_checked_for_a_response_before_it_is_decoded() -> None:
     process = ProcessQueue(0)
     process.put([message(0, b"x" * 50), message(40)], 41)
     assert not FlowLimits().exceeded_with(process, 32, 1000, 73)
@@ -110,16 +110,16 @@ def test_the_limits_may_be_asked_about_an_answer_before_it_is_read() -> None:
 
 
 @given(st.lists(st.integers(0, 200), unique=True, min_size=1), st.randoms(use_true_random=False))
-def test_in_any_order_of_finishing_nothing_unfinished_is_passed(offsets: list[int], chance: object) -> None:
+def test_no_unfinished_message_is_committed_in_any_order_of_finishing(offsets: list[int], chance: object) -> None:
     process = ProcessQueue(0)
     process.put([message(offset) for offset in sorted(offsets)], 300)
     in_hand = process.take(len(offsets))
     left = set(offsets)
     committed = process.commit_offset
     chance.shuffle(in_hand)  # type: ignore[attr-defined]
-    for one in in_hand:
-        process.finish([one])
-        left.discard(one.queue_offset)
+    for taken in in_hand:
+        process.finish([taken])
+        left.discard(taken.queue_offset)
         assert process.commit_offset == min(left, default=300)
         assert process.commit_offset >= committed
         committed = process.commit_offset
@@ -128,5 +128,5 @@ def test_in_any_order_of_finishing_nothing_unfinished_is_passed(offsets: list[in
 
 
 def _reach(process: ProcessQueue, offsets: list[int]) -> list[int]:
-    """Finished offsets above the first unfinished one still count for the span: a crash would repeat them."""
+    """Finished offsets above the first unfinished one count for the span: a crash would repeat them."""
     return [offset for offset in offsets if offset >= process.commit_offset]

@@ -1,4 +1,4 @@
-"""A part that leaves tells the brokers after its last heartbeat, not beside it."""
+"""Unregistration is sent after the last heartbeat is answered, not concurrently."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -16,23 +16,23 @@ from tests.transport.peers import PATIENCE_S, serving
 
 
 @dataclass
-class SlowToGreet:
-    """A broker that answers a heartbeat when the test says so, and anything else at once."""
+class SlowHeartbeatBroker:
+    """A broker that responds to heartbeats when the test says so, and to other requests immediately."""
 
-    heard: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
     greeted: asyncio.Event = field(default_factory=asyncio.Event)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def receive(self, _connection: Connection, command: Command) -> bytes:
-        self.heard.append(command.code)
+        self.received.append(command.code)
         if command.code == RequestCode.HEART_BEAT:
             self.greeted.set()
             await self.may_answer.wait()
         return encode_frame(response_command(command, Response()))
 
 
-async def test_a_farewell_waits_for_the_answer_to_a_heartbeat() -> None:
-    broker = SlowToGreet()
+async def test_unregistering_waits_for_the_response_to_a_heartbeat() -> None:
+    broker = SlowHeartbeatBroker()
     async with nameserver() as names, caller() as calls, serving(broker.receive) as server:
         await calls.call(names, registration("T", address=str(server.address)))
         async with Instance.open(ClientSettings(nameservers=names)) as instance, asyncio.timeout(PATIENCE_S):
@@ -41,7 +41,7 @@ async def test_a_farewell_waits_for_the_answer_to_a_heartbeat() -> None:
             await broker.greeted.wait()
             farewell = asyncio.ensure_future(instance.unregister_producer("pg"))
             await calls.call(str(server.address), registration("T", address=str(server.address)))  # a turn for both
-            assert RequestCode.UNREGISTER_CLIENT not in broker.heard
+            assert RequestCode.UNREGISTER_CLIENT not in broker.received
             broker.may_answer.set()
             await farewell
-    assert broker.heard[-1] == RequestCode.UNREGISTER_CLIENT
+    assert broker.received[-1] == RequestCode.UNREGISTER_CLIENT

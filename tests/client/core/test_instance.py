@@ -1,3 +1,5 @@
+"""A client instance: identity, signatures, forks, heartbeats."""
+
 import os
 import subprocess
 import sys
@@ -25,9 +27,9 @@ def settings(where: Cluster | str, **changes: object) -> ClientSettings:
 
 
 async def test_a_client_is_named_by_its_address_and_process() -> None:
-    async with Instance.open(settings("127.0.0.1:9876")) as one, Instance.open(settings("127.0.0.1:9876")) as two:
-        assert one.client_id.startswith(f"127.0.0.1@{os.getpid()}#")
-        assert one.client_id != two.client_id
+    async with Instance.open(settings("127.0.0.1:9876")) as first, Instance.open(settings("127.0.0.1:9876")) as second:
+        assert first.client_id.startswith(f"127.0.0.1@{os.getpid()}#")
+        assert first.client_id != second.client_id
 
 
 async def test_instance_and_unit_are_part_of_the_name() -> None:
@@ -36,7 +38,7 @@ async def test_instance_and_unit_are_part_of_the_name() -> None:
         assert instance.client_id == "10.1.2.3@till@north"
 
 
-async def test_a_nameserver_that_nobody_can_resolve_does_not_keep_a_client_from_opening() -> None:
+async def test_a_client_opens_with_an_unresolvable_nameserver() -> None:
     async with Instance.open(settings("no-such-host.invalid:9876")) as instance:
         assert instance.client_id.startswith("127.0.0.1@")
 
@@ -47,8 +49,8 @@ async def test_every_call_is_signed_when_there_is_an_access_key() -> None:
         async with Instance.open(wanted) as instance:
             await instance.call(servers.broker.address, Heartbeat(body=HeartbeatData(client_id="c")))
             await instance.oneway(servers.broker.address, GetRunningInfo("g", "c"))
-            one_way = (await servers.broker.until_heard(RequestCode.GET_CONSUMER_RUNNING_INFO))[0]
-    for command in (servers.broker.heard[0], one_way):
+            one_way = (await servers.broker.wait_for_request(RequestCode.GET_CONSUMER_RUNNING_INFO))[0]
+    for command in (servers.broker.received[0], one_way):
         assert command.ext["AccessKey"] == "rocket"
         assert command.ext["SecurityToken"] == "tok"
         assert verify("12345678", command.ext, command.body)
@@ -58,7 +60,7 @@ async def test_every_call_is_signed_when_there_is_an_access_key() -> None:
 async def test_without_an_access_key_nothing_is_signed() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
         await instance.call(servers.broker.address, Heartbeat(body=HeartbeatData(client_id="c")))
-        assert servers.broker.heard[0].ext == {}
+        assert servers.broker.received[0].ext == {}
 
 
 def test_a_key_without_its_secret_is_refused() -> None:
@@ -72,7 +74,7 @@ def test_a_list_of_nameservers_without_an_address_is_refused(text: str) -> None:
         ClientSettings(nameservers=text)
 
 
-def test_nameservers_are_taken_as_text_or_one_by_one() -> None:
+def test_nameservers_are_a_string_or_an_iterable() -> None:
     assert settings_for("a:1;b:2, http://c:3", None).nameserver_list == ("a:1", "b:2", "c:3")
     assert settings_for(["a:1", "b:2"], None).nameserver_list == ("a:1", "b:2")
     assert settings_for(None, ClientSettings(nameservers="z:9")).nameserver_list == ("z:9",)
@@ -85,7 +87,7 @@ async def test_the_vip_channel_is_two_ports_below() -> None:
         assert instance.send_address("10.0.0.1:10911") == "10.0.0.1:10911"
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_a_closed_client_raises_client_closed() -> None:
     async with Instance.open(settings("127.0.0.1:9876")) as instance:
         pass
     with pytest.raises(ClientClosed, match="open a new one"):
@@ -113,7 +115,7 @@ asyncio.run(main())
 """
 
 
-def test_a_forked_child_is_told_to_make_its_own_client() -> None:
+def test_a_forked_child_gets_an_error_with_a_hint() -> None:
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True)
     assert "make a new client in the child" in done.stdout
 
@@ -121,52 +123,52 @@ def test_a_forked_child_is_told_to_make_its_own_client() -> None:
 # --- heartbeats
 
 
-async def test_brokers_hear_of_a_new_part_at_once_and_every_thirty_seconds() -> None:
+async def test_a_heartbeat_is_sent_on_registration_and_every_thirty_seconds() -> None:
     clock = FakeClock()
     async with cluster("T") as servers, Instance.open(settings(servers), clock=clock) as instance:
         await instance.routes.route("T")
         instance.register_producer("pg", NonTransactionalProducer("pg"))
-        (beat,) = await servers.broker.until_heard(RequestCode.HEART_BEAT)
+        (beat,) = await servers.broker.wait_for_request(RequestCode.HEART_BEAT)
         data = HeartbeatData.from_bytes(beat.body)
         assert data.client_id == instance.client_id
         assert [producer.group_name for producer in data.producer_data_set] == ["pg"]
         await clock.advance(29)
-        assert len(servers.broker.heard_of(RequestCode.HEART_BEAT)) == 1
+        assert len(servers.broker.received_of(RequestCode.HEART_BEAT)) == 1
         await clock.advance(1)
-        await servers.broker.until_heard(RequestCode.HEART_BEAT, 2)
+        await servers.broker.wait_for_request(RequestCode.HEART_BEAT, 2)
 
 
-async def test_a_broker_that_appears_in_a_route_hears_from_us_at_once() -> None:
+async def test_a_new_broker_in_a_route_gets_a_heartbeat_immediately() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
         instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.routes.route("T")
-        await servers.broker.until_heard(RequestCode.HEART_BEAT)
+        await servers.broker.wait_for_request(RequestCode.HEART_BEAT)
 
 
-async def test_without_parts_no_broker_is_bothered() -> None:
+async def test_without_registered_clients_no_heartbeat_is_sent() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
         await instance.routes.route("T")
         await instance.heartbeat_now()
-        assert servers.broker.heard == []
+        assert servers.broker.received == []
 
 
-async def test_brokers_are_told_when_a_part_leaves() -> None:
+async def test_brokers_get_an_unregistration_when_a_client_closes() -> None:
     async with cluster("T") as servers, Instance.open(settings(servers)) as instance:
         await instance.routes.route("T")
         instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.heartbeat_now()
         await instance.unregister_producer("pg")
-        (leave,) = servers.broker.heard_of(RequestCode.UNREGISTER_CLIENT)
+        (leave,) = servers.broker.received_of(RequestCode.UNREGISTER_CLIENT)
         assert leave.ext == {"clientID": instance.client_id, "producerGroup": "pg"}
 
 
-async def test_a_broker_that_is_down_does_not_hurt_the_others() -> None:
+async def test_a_broker_that_is_down_does_not_affect_the_others() -> None:
     async with cluster("T", brokers=2) as servers, Instance.open(settings(servers)) as instance:
         await instance.routes.route("T")
         await servers.brokers[0].stop()
         instance.register_producer("pg", NonTransactionalProducer("pg"))
         await instance.heartbeat_now()
-        assert servers.brokers[1].heard_of(RequestCode.HEART_BEAT)
+        assert servers.brokers[1].received_of(RequestCode.HEART_BEAT)
 
 
 async def test_one_client_has_one_producer_of_a_group() -> None:

@@ -1,3 +1,5 @@
+"""TLS connections of a client."""
+
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.transport.peers import serving
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """The authority's certificate, and a server's with its key, as files."""
+    """The paths of the CA certificate, and of a server certificate with its key."""
     authority = trustme.CA()
     trust, own = folder / "authority.pem", folder / "server.pem"
     authority.cert_pem.write_to_path(str(trust))
@@ -22,7 +24,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 async def beat(own: Path, tls: ClientTlsSettings) -> int:
-    """How many heartbeats a broker that speaks only TLS has heard."""
+    """How many heartbeats a TLS-only broker has received."""
     broker = ScriptedBroker()
     server_tls = TlsSettings(mode=TlsMode.ENFORCING, certificate=own, key=own)
     async with serving(broker.receive, tls=server_tls) as server, Instance.open(ClientSettings(tls=tls)) as instance:
@@ -30,7 +32,7 @@ async def beat(own: Path, tls: ClientTlsSettings) -> int:
             await instance.call(str(server.address), Heartbeat())
         except ConnectFailed:
             return -1
-    return len(broker.heard)
+    return len(broker.received)
 
 
 async def test_a_client_speaks_tls_with_a_server_it_can_verify(tmp_path: Path) -> None:
@@ -38,13 +40,13 @@ async def test_a_client_speaks_tls_with_a_server_it_can_verify(tmp_path: Path) -
     assert await beat(own, ClientTlsSettings(enable=True, trust=trust)) == 1
 
 
-async def test_a_server_that_cannot_prove_its_name_is_refused_unless_told_otherwise(tmp_path: Path) -> None:
+async def test_a_server_with_another_name_is_refused_unless_verification_is_off(tmp_path: Path) -> None:
     trust, own = certificate(tmp_path, "somebody.example")
     assert await beat(own, ClientTlsSettings(enable=True, trust=trust)) == -1
     assert await beat(own, ClientTlsSettings(enable=True, verify=False)) == 1
 
 
-async def test_a_trust_file_that_is_missing_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_missing_trust_file(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere.pem"
     with pytest.raises(SettingsError, match=r"nowhere\.pem"):
         await beat(missing, ClientTlsSettings(enable=True, trust=missing))

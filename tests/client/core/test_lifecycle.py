@@ -1,3 +1,5 @@
+"""Start, close and failure of an opened client."""
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,14 +17,14 @@ async def refusing() -> AsyncIterator[str]:
     yield ""
 
 
-async def test_what_cannot_be_opened_fails_at_the_start() -> None:
+async def test_start_fails_if_opening_fails() -> None:
     lifetime = Lifetime("thing", refusing)
     with pytest.raises(SettingsError, match="no"):
         await lifetime.start()
     await lifetime.close()
 
 
-async def test_a_job_that_fails_closes_the_thing_and_is_named_by_the_next_use() -> None:
+async def test_a_background_failure_closes_the_client_and_the_next_use_names_it() -> None:
     fail = asyncio.Event()
     closed = asyncio.Event()
 

@@ -1,3 +1,5 @@
+"""Batches of `batch_linger_ms` and of `send_batch`: contents, timing, failures."""
+
 import asyncio
 
 import pytest
@@ -36,7 +38,7 @@ def test_runs_keep_order_and_lose_nothing(sizes: list[int], bytes_max: int) -> N
         assert len(run) == 1 or sum(message.batched_size for message in run) <= bytes_max
 
 
-async def test_messages_sent_at_the_same_time_leave_together_and_each_gets_its_own_result() -> None:
+async def test_concurrent_sends_share_a_batch_and_each_gets_its_own_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         results = await asyncio.gather(*(sender.send("T", b"%d" % number) for number in range(10)))
     (request,) = servers.broker.sends()
@@ -48,7 +50,7 @@ async def test_messages_sent_at_the_same_time_leave_together_and_each_gets_its_o
     assert len({result.offset_message_id for result in results}) == 10
 
 
-async def test_a_message_leaves_when_its_time_is_up() -> None:
+async def test_a_batch_is_sent_after_the_linger_time() -> None:
     clock = FakeClock()
     async with cluster("T") as servers, producer(servers, clock=clock, batch_linger_ms=1000) as sender:
         await sender.queues("T")
@@ -72,7 +74,7 @@ async def test_a_full_batch_does_not_wait() -> None:
         await sent[2]
 
 
-async def test_sharding_keys_of_one_queue_travel_together_and_in_order() -> None:
+async def test_sharding_keys_of_one_queue_share_a_batch_in_order() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await asyncio.gather(*(sender.send("T", b"%d" % number, sharding_key=str(number % 2)) for number in range(10)))
     sends = servers.broker.sends()
@@ -86,7 +88,7 @@ async def test_sharding_keys_of_one_queue_travel_together_and_in_order() -> None
     assert sorted(by_queue.values()) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
 
 
-async def test_what_cannot_be_in_a_batch_travels_alone() -> None:
+async def test_messages_that_cannot_be_batched_are_sent_alone() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await asyncio.gather(
             sender.send("T", b"x", delay_level=1), sender.send("T", b"x" * 5000), sender.send("T", b"x", deliver_at=9)
@@ -101,7 +103,7 @@ async def test_a_batch_that_fails_fails_for_each_of_its_messages() -> None:
         assert [type(outcome) for outcome in outcomes] == [SendFailed] * 3
 
 
-async def test_one_caller_who_gives_up_does_not_hurt_the_others() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
         leaver, stayer = (asyncio.ensure_future(sender.send("T", b"x")) for _ in range(2))
@@ -112,7 +114,7 @@ async def test_one_caller_who_gives_up_does_not_hurt_the_others() -> None:
             await leaver
 
 
-async def test_closing_sends_what_was_gathered() -> None:
+async def test_closing_sends_open_batches() -> None:
     clock = FakeClock()
     async with cluster("T") as servers:
         sender = producer(servers, clock=clock, batch_linger_ms=1000)
@@ -124,7 +126,7 @@ async def test_closing_sends_what_was_gathered() -> None:
         assert (await waiting).is_ok
 
 
-async def test_a_body_that_is_no_bytes_is_refused_before_anything_leaves() -> None:
+async def test_a_body_that_is_not_bytes_is_refused_before_sending() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         for body in ("text", None, 5):
             with pytest.raises(MessageRejected):
@@ -132,7 +134,7 @@ async def test_a_body_that_is_no_bytes_is_refused_before_anything_leaves() -> No
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.integers(-9, 9))))
-def test_a_batch_of_columns_is_the_batch_of_its_items(rows: list[tuple[bytes, bytes, int]]) -> None:
+def test_a_batch_from_columns_equals_the_batch_of_its_items(rows: list[tuple[bytes, bytes, int]]) -> None:
     columns = [[row[index] for row in rows] for index in range(3)]
     joined = join_batch(*columns)  # type: ignore[arg-type]
     assert joined == encode_batch(BatchItem(*row) for row in rows)
@@ -140,12 +142,12 @@ def test_a_batch_of_columns_is_the_batch_of_its_items(rows: list[tuple[bytes, by
 
 
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 9), st.integers(-9, 9))
-def test_neighbours_of_one_size_share_their_lengths(count: int, body_size: int, text_size: int, flag: int) -> None:
+def test_messages_of_one_size_share_their_length_fields(count: int, body_size: int, text_size: int, flag: int) -> None:
     row = (b"b" * body_size, b"t" * text_size, flag)
     assert join_batch(*([field] * count for field in row)) == encode_batch([BatchItem(*row)] * count)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("texts", [[b"x" * 32768], [b"x" * 32768, b""]])
-def test_what_fits_no_item_is_refused(texts: list[bytes]) -> None:
+def test_properties_too_long_for_an_item_are_refused(texts: list[bytes]) -> None:
     with pytest.raises(RecordError):
         join_batch([b""] * len(texts), texts, [0] * len(texts))

@@ -1,4 +1,4 @@
-"""`send_nowait` of a producer that gathers: the batch's own futures, with the promises of every other send."""
+"""`send_nowait` with `batch_linger_ms`: futures of the batch, with the guarantees of other sends."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ from ariane.wire.properties import decode_properties
 from ariane.wire.record.batch import decode_batch
 from tests.client.scripted_broker import Cluster, cluster, refusal
 
-Told = list[tuple[SendResult | None, Exception | None]]
+CallbackCalls = list[tuple[SendResult | None, Exception | None]]
 
 
 def producer(servers: Cluster, **options: object) -> Producer:
@@ -33,7 +33,7 @@ def bodies(servers: Cluster) -> list[bytes]:
     ]
 
 
-async def test_each_future_brings_its_own_result() -> None:
+async def test_each_future_has_its_own_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"warm")
         results = await asyncio.gather(*(sender.send_nowait("T", b"%d" % number, keys="k") for number in range(700)))
@@ -41,7 +41,7 @@ async def test_each_future_brings_its_own_result() -> None:
     assert bodies(servers)[1:] == [b"%d" % number for number in range(700)]
 
 
-async def test_no_message_costs_a_task() -> None:
+async def test_no_task_per_message() -> None:
     async with cluster("T") as servers, producer(servers, batch_linger_ms=1000) as sender:
         await sender.queues("T")
         before = len(asyncio.all_tasks())
@@ -51,7 +51,7 @@ async def test_no_message_costs_a_task() -> None:
         assert all(future.result().is_ok for future in futures)
 
 
-async def test_what_is_as_usual_and_what_is_not_share_a_batch_in_order() -> None:
+async def test_simple_and_other_messages_share_a_batch_in_order() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
         await asyncio.gather(
@@ -77,7 +77,7 @@ async def test_flags_and_keys_stay_with_their_messages() -> None:
     ]
 
 
-async def test_messages_that_need_not_be_stored_at_once_have_a_batch_of_their_own() -> None:
+async def test_messages_with_another_wait_stored_have_their_own_batch() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
         await asyncio.gather(*(sender.send_nowait("T", b"x", wait_stored=number % 2 == 0) for number in range(6)))
@@ -90,39 +90,39 @@ async def test_messages_that_need_not_be_stored_at_once_have_a_batch_of_their_ow
 
 
 async def test_callbacks_get_the_results_and_may_fail() -> None:
-    told: Told = []
+    calls: CallbackCalls = []
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
-        first = sender.send_nowait("T", b"0", callback=lambda result, error: told.append((result, error)))
+        first = sender.send_nowait("T", b"0", callback=lambda result, error: calls.append((result, error)))
         sender.send_nowait("T", b"1", callback=lambda result, error: 1 // 0)  # type: ignore[arg-type]
-        last = sender.send_nowait("T", b"2", callback=lambda result, error: told.append((result, error)))
-    assert told == [(first.result(), None), (last.result(), None)]
+        last = sender.send_nowait("T", b"2", callback=lambda result, error: calls.append((result, error)))
+    assert calls == [(first.result(), None), (last.result(), None)]
 
 
-async def test_a_failure_that_a_callback_was_told_needs_no_other_reader() -> None:
-    told: Told = []
+async def test_a_failure_passed_to_a_callback_needs_no_await() -> None:
+    calls: CallbackCalls = []
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     async with cluster("T") as servers, producer(servers, retries=0) as sender:
         await sender.send("T", b"warm")
         servers.broker.script.append(refusal(ResponseCode.SYSTEM_ERROR))
         for _ in range(3):
-            sender.send_nowait("T", b"x", callback=lambda result, error: told.append((result, error)))
+            sender.send_nowait("T", b"x", callback=lambda result, error: calls.append((result, error)))
     gc.collect()
-    assert [(result, type(error)) for result, error in told] == [(None, SendFailed)] * 3
+    assert [(result, type(error)) for result, error in calls] == [(None, SendFailed)] * 3
     assert complaints == []
 
 
-async def test_who_gives_up_hurts_nobody_and_the_callback_is_told_all_the_same() -> None:
-    told: Told = []
+async def test_a_cancelled_future_affects_no_other_and_its_callback_is_called() -> None:
+    calls: CallbackCalls = []
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.queues("T")
-        leaver = sender.send_nowait("T", b"0", callback=lambda result, error: told.append((result, error)))
+        leaver = sender.send_nowait("T", b"0", callback=lambda result, error: calls.append((result, error)))
         stayer = sender.send_nowait("T", b"1")
         leaver.cancel()
         assert (await stayer).is_ok
     assert bodies(servers) == [b"0", b"1"]
-    ((result, error),) = told
+    ((result, error),) = calls
     assert result is not None
     assert result.is_ok
     assert error is None
@@ -144,10 +144,10 @@ async def test_messages_in_flight_are_bounded_but_not_by_those_that_are_awaited(
         await again
 
 
-async def test_closing_sends_what_was_gathered_and_tells_everybody() -> None:
-    told: Told = []
+async def test_closing_sends_open_batches_and_completes_all_futures() -> None:
+    calls: CallbackCalls = []
     async with cluster("T") as servers:
         async with producer(servers, clock=FakeClock(), batch_linger_ms=1000) as sender:
             await sender.queues("T")
-            future = sender.send_nowait("T", b"x", callback=lambda result, error: told.append((result, error)))
-        assert told == [(future.result(), None)]
+            future = sender.send_nowait("T", b"x", callback=lambda result, error: calls.append((result, error)))
+        assert calls == [(future.result(), None)]

@@ -1,4 +1,4 @@
-"""Single sends on the straight line, and what becomes of those that leave it."""
+"""Single sends on the fast path, and their fallback to the general path."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def producer(servers: Cluster, **options: object) -> Producer:
     return Producer(servers.nameserver, group="pg", **options)  # type: ignore[arg-type]
 
 
-async def test_many_at_a_time_each_get_their_own_result() -> None:
+async def test_concurrent_sends_each_get_their_own_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"first: finds the route")
         bodies = [b"%d" % number for number in range(200)]
@@ -31,8 +31,8 @@ async def test_many_at_a_time_each_get_their_own_result() -> None:
 
 
 @pytest.mark.parametrize("signs", [False, True])
-async def test_queues_take_turns(signs: bool) -> None:
-    """Also of signed sends, which leave the line after their queue was chosen."""
+async def test_queues_are_used_in_turn(signs: bool) -> None:
+    """Also for signed sends, which leave the fast path after their queue was chosen."""
     account = {"access_key": "me", "secret_key": Secret("12345678")} if signs else {}
     settings = ClientSettings(**account)  # type: ignore[arg-type]
     async with cluster("T") as servers, producer(servers, settings=settings) as sender:
@@ -42,7 +42,7 @@ async def test_queues_take_turns(signs: bool) -> None:
     assert numbers[:4] == numbers[4:]
 
 
-async def test_a_refusal_is_tried_again_at_another_broker() -> None:
+async def test_a_refused_send_is_retried_at_another_broker() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers) as sender:
         for _ in range(8):
             await sender.send("T", b"warm")  # both are connected now
@@ -53,7 +53,7 @@ async def test_a_refusal_is_tried_again_at_another_broker() -> None:
             assert result.status is SendStatus.SEND_OK
 
 
-async def test_what_no_attempt_can_mend_is_raised_at_once() -> None:
+async def test_an_error_that_no_retry_can_fix_is_raised_immediately() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"warm")
         servers.broker.script.append(refusal(ResponseCode.MESSAGE_ILLEGAL, "too odd"))
@@ -62,7 +62,7 @@ async def test_what_no_attempt_can_mend_is_raised_at_once() -> None:
         assert len(servers.broker.sends()) == 2
 
 
-async def test_silence_ends_with_the_time_of_the_send() -> None:
+async def test_a_missing_response_ends_with_the_send_timeout() -> None:
     async with cluster("T") as servers, producer(servers, retries=0) as sender:
         await sender.send("T", b"warm")
         servers.broker.script.append(silence)
@@ -71,7 +71,7 @@ async def test_silence_ends_with_the_time_of_the_send() -> None:
         assert (await sender.send("T", b"y")).is_ok
 
 
-async def test_an_answer_that_cannot_be_read_is_not_sent_again() -> None:
+async def test_a_send_with_an_unreadable_response_is_not_retried() -> None:
     def odd(command: Command) -> bytes:
         return encode_frame(Command(code=0, opaque=command.opaque, flag=1, ext_texts={"queueId": "many"}))
 
@@ -83,12 +83,12 @@ async def test_an_answer_that_cannot_be_read_is_not_sent_again() -> None:
         assert len(servers.broker.sends()) == 2
 
 
-async def test_a_connection_that_breaks_is_opened_again() -> None:
+async def test_a_broken_connection_is_reopened() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"warm")
         servers.broker.script.append(silence)
         waiting = asyncio.ensure_future(sender.send("T", b"x", timeout_s=PATIENCE_S))
-        await servers.broker.until_heard(RequestCode.SEND_MESSAGE_V2, 2)
+        await servers.broker.wait_for_request(RequestCode.SEND_MESSAGE_V2, 2)
         for connection in servers.broker.connections:
             connection.abort()
         assert (await waiting).is_ok
@@ -99,7 +99,7 @@ async def test_a_send_that_is_cancelled_leaves_nothing_behind() -> None:
         await sender.send("T", b"warm")
         servers.broker.script.append(silence)
         waiting = asyncio.ensure_future(sender.send("T", b"x", timeout_s=PATIENCE_S))
-        await servers.broker.until_heard(RequestCode.SEND_MESSAGE_V2, 2)
+        await servers.broker.wait_for_request(RequestCode.SEND_MESSAGE_V2, 2)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -108,13 +108,13 @@ async def test_a_send_that_is_cancelled_leaves_nothing_behind() -> None:
         assert connection.calls_in_flight == 0
 
 
-async def test_latencies_are_noted_where_they_count() -> None:
+async def test_latencies_are_recorded_with_latency_fault() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers, latency_fault=True) as sender:
         results = [await sender.send("T", b"x") for _ in range(8)]
         assert {result.queue.broker_name for result in results} == {"broker-a", "broker-b"}
 
 
-async def test_what_was_stored_badly_is_sent_again_if_wanted() -> None:
+async def test_a_message_stored_less_safely_is_resent_with_retry_when_not_ok() -> None:
     async with cluster("T") as servers, producer(servers, retry_when_not_ok=True) as sender:
         await sender.send("T", b"warm")
         servers.broker.script.append(lambda command: stored(command, code=ResponseCode.FLUSH_DISK_TIMEOUT))

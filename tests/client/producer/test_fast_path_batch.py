@@ -1,4 +1,4 @@
-"""Gathered batches on the straight line, and what becomes of those that leave it."""
+"""Accumulated batches on the fast path, and their fallback to the general path."""
 
 import asyncio
 
@@ -51,24 +51,24 @@ def batch(rows: list[tuple[bytes, bytes, int]], *, wait_stored: bool) -> Batch:
     st.integers(1, 2**31 - 1),
     st.integers(0, 2**62),
 )
-def test_a_batch_from_the_template_is_that_of_the_general_way(
+def test_a_batch_from_the_template_equals_that_of_the_general_path(
     rows: list[tuple[bytes, bytes, int]], wait_stored: bool, opaque: int, now_ms: int
 ) -> None:
-    parcel = batch(rows, wait_stored=wait_stored)
-    general = encode_frame(request_command(parcel.wire_request(QUEUE, SETTINGS, now_ms), opaque=opaque))
+    request = batch(rows, wait_stored=wait_stored)
+    general = encode_frame(request_command(request.wire_request(QUEUE, SETTINGS, now_ms), opaque=opaque))
     template = BatchTemplate(QUEUE, SETTINGS, wait_stored=wait_stored, unit_mode=False)
-    assert template.frame(opaque, now_ms, parcel) == general
+    assert template.frame(opaque, now_ms, request) == general
 
 
-def test_a_batch_that_no_frame_may_hold_is_left_to_the_general_way() -> None:
+def test_a_batch_too_large_for_a_frame_is_left_to_the_general_path() -> None:
     half = b"x" * (FRAME_BYTES_MAX // 2)
     template = BatchTemplate(QUEUE, SETTINGS, wait_stored=True, unit_mode=False)
     assert template.frame(1, 1, batch([(half, b"", 0)] * 2, wait_stored=True)) is None
 
 
 @pytest.mark.parametrize("signs", [False, True])
-async def test_batches_take_turns_at_the_queues(signs: bool) -> None:
-    """Also signed ones, which leave the line after their queue was chosen."""
+async def test_batches_use_the_queues_in_turn(signs: bool) -> None:
+    """Also for signed batches, which leave the fast path after their queue was chosen."""
     account = {"access_key": "me", "secret_key": Secret("12345678")} if signs else {}
     settings = ClientSettings(**account)  # type: ignore[arg-type]
     async with cluster("T") as servers, producer(servers, settings=settings) as sender:
@@ -78,7 +78,7 @@ async def test_batches_take_turns_at_the_queues(signs: bool) -> None:
     assert all(len({result.queue for result in results}) == 1 for results in rounds)
 
 
-async def test_a_refused_batch_is_tried_again_at_another_broker() -> None:
+async def test_a_refused_batch_is_retried_at_another_broker() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers) as sender:
         for _ in range(8):
             await send_three(sender)  # both are connected now
@@ -89,7 +89,7 @@ async def test_a_refused_batch_is_tried_again_at_another_broker() -> None:
             assert [result.status for result in results] == [SendStatus.SEND_OK] * 3
 
 
-async def test_what_no_attempt_can_mend_is_raised_for_each() -> None:
+async def test_an_error_that_no_retry_can_fix_is_raised_for_each() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await send_three(sender)
         servers.broker.script.append(refusal(ResponseCode.MESSAGE_ILLEGAL, "too odd"))
@@ -98,7 +98,7 @@ async def test_what_no_attempt_can_mend_is_raised_for_each() -> None:
     assert len(servers.broker.sends()) == 2
 
 
-async def test_silence_ends_with_the_time_of_the_send() -> None:
+async def test_a_missing_response_ends_with_the_send_timeout() -> None:
     async with cluster("T") as servers, producer(servers, retries=0, send_timeout_s=0.3) as sender:
         await sender.queues("T")
         servers.broker.script.append(silence)
@@ -106,18 +106,18 @@ async def test_silence_ends_with_the_time_of_the_send() -> None:
             await send_three(sender)
 
 
-async def test_a_connection_that_breaks_is_opened_again() -> None:
+async def test_a_broken_connection_is_reopened() -> None:
     async with cluster("T") as servers, producer(servers, send_timeout_s=PATIENCE_S) as sender:
         await send_three(sender)
         servers.broker.script.append(silence)
         waiting = asyncio.ensure_future(send_three(sender))
-        await servers.broker.until_heard(RequestCode.SEND_BATCH_MESSAGE, 2)
+        await servers.broker.wait_for_request(RequestCode.SEND_BATCH_MESSAGE, 2)
         for connection in servers.broker.connections:
             connection.abort()
         assert all(result.is_ok for result in await waiting)
 
 
-async def test_what_was_stored_badly_is_sent_again_if_wanted() -> None:
+async def test_a_message_stored_less_safely_is_resent_with_retry_when_not_ok() -> None:
     async with cluster("T") as servers, producer(servers, retry_when_not_ok=True) as sender:
         await send_three(sender)
         servers.broker.script.append(lambda command: stored(command, code=ResponseCode.FLUSH_DISK_TIMEOUT))
@@ -125,7 +125,7 @@ async def test_what_was_stored_badly_is_sent_again_if_wanted() -> None:
         assert len(servers.broker.sends()) == 3
 
 
-async def test_latencies_are_noted_where_they_count() -> None:
+async def test_latencies_are_recorded_with_latency_fault() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers, latency_fault=True) as sender:
         results = [result for _ in range(8) for result in await send_three(sender)]
     assert {result.queue.broker_name for result in results} == {"broker-a", "broker-b"}

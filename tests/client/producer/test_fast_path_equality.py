@@ -1,4 +1,4 @@
-"""Usual messages: what one look writes is what the general way writes, and all else is left to it."""
+"""The fast path encodes simple messages as the general path does, and leaves all others to it."""
 
 import pytest
 from hypothesis import given
@@ -42,14 +42,14 @@ def general_text(message: Message) -> str | None:
 
 
 @given(plain)
-def test_what_is_written_is_what_the_general_way_writes(message: Message) -> None:
+def test_fast_path_properties_equal_those_of_the_general_path(message: Message) -> None:
     text = encode_simple_properties(message, BELOW)
     if text is not None:
         assert f"{text}UNIQ_KEY\x01{KEY}\x02" == general_text(message)
 
 
 @given(words | st.lists(words, max_size=3) | st.sampled_from(["order-1", "a b"]), st.none() | words)
-def test_the_words_of_a_message_are_those_of_the_general_way(keys: str | list[str], tags: str | None) -> None:
+def test_keys_and_tags_equal_those_of_the_general_path(keys: str | list[str], tags: str | None) -> None:
     text = encode_keys_and_tags(keys, tags)
     if text is not None:
         general = general_text(Message(topic="orders", body=b"x", keys=keys, tags=tags))
@@ -57,7 +57,7 @@ def test_the_words_of_a_message_are_those_of_the_general_way(keys: str | list[st
 
 
 @pytest.mark.parametrize(("keys", "tags"), [(5, None), ({"a"}, None), ([["a"]], None), ("", 5), ("k", ["a"])])
-def test_words_of_odd_kinds_are_left_to_the_general_way(keys: object, tags: object) -> None:
+def test_keys_and_tags_of_other_types_are_left_to_the_general_path(keys: object, tags: object) -> None:
     assert encode_keys_and_tags(keys, tags) is None
 
 
@@ -70,7 +70,7 @@ def test_words_of_odd_kinds_are_left_to_the_general_way(keys: object, tags: obje
         Message(topic="orders", body=b"x", keys="Bestellung-Ä", tags="支付"),
     ],
 )
-def test_ordinary_messages_are_usual(message: Message) -> None:
+def test_ordinary_messages_are_simple(message: Message) -> None:
     assert encode_simple_properties(message, BELOW) is not None
 
 
@@ -97,12 +97,14 @@ def test_ordinary_messages_are_usual(message: Message) -> None:
         Message(topic="orders", body=b"x", properties={"colour": "x" * 9000}),
     ],
 )
-def test_what_needs_a_closer_look_is_left_alone(message: Message) -> None:
+def test_messages_for_the_general_path_are_not_simple(message: Message) -> None:
     assert encode_simple_properties(message, BELOW) is None
 
 
 @given(st.text(max_size=40), st.binary(min_size=1, max_size=40), st.integers(1, 2**31 - 1), st.integers(0, 2**62))
-def test_a_send_from_the_template_is_that_of_the_general_way(text: str, body: bytes, opaque: int, now_ms: int) -> None:
+def test_a_send_from_the_template_equals_that_of_the_general_path(
+    text: str, body: bytes, opaque: int, now_ms: int
+) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -118,13 +120,15 @@ def test_a_send_from_the_template_is_that_of_the_general_way(text: str, body: by
     assert frame == encode_frame(request_command(general, opaque=opaque))
 
 
-def test_a_send_that_no_frame_may_hold_is_left_to_the_general_way() -> None:
+def test_a_send_too_large_for_a_frame_is_left_to_the_general_path() -> None:
     queue = MessageQueue(topic="orders", broker_name="a", queue_id=3)
     assert SendTemplate(queue, SETTINGS, unit_mode=False).frame(1, 1, "\x01" * 20_000, b"x") is None
 
 
 @given(st.integers(1, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 31), st.integers(0, 2**62))
-def test_a_pull_from_the_template_is_that_of_the_general_way(opaque: int, offset: int, flags: int, commit: int) -> None:
+def test_a_pull_from_the_template_equals_that_of_the_general_path(
+    opaque: int, offset: int, flags: int, commit: int
+) -> None:
     request = PullMessage(
         consumer_group="group",
         topic="orders",

@@ -1,3 +1,5 @@
+"""Messages that can never be sent are rejected with cause and hint."""
+
 from datetime import UTC, datetime
 
 import pytest
@@ -45,6 +47,6 @@ def test_a_plain_message_is_fine() -> None:
         ({"deliver_at": datetime(2030, 1, 1)}, "no time zone"),
     ],
 )
-def test_what_can_never_be_sent_is_refused_with_its_cause(changes: dict[str, object], cause: str) -> None:
+def test_a_message_that_can_never_be_sent_is_rejected_with_the_cause(changes: dict[str, object], cause: str) -> None:
     with pytest.raises(MessageRejected, match=cause):
         check_message(message(**changes), body_bytes_max=100)

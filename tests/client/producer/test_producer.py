@@ -1,3 +1,5 @@
+"""The producer against scripted brokers: results, retries, errors, batches."""
+
 import asyncio
 import os
 from datetime import UTC, datetime
@@ -33,7 +35,7 @@ def producer(servers: Cluster, **options: object) -> Producer:
     return Producer(servers.nameserver, group="pg", **options)  # type: ignore[arg-type]
 
 
-async def test_a_send_tells_where_the_message_is() -> None:
+async def test_a_send_result_has_queue_and_offset() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         result = await sender.send(Message(topic="T", body=b"hello", tags="A", keys=["k1", "k2"]))
     (request,) = servers.broker.sends()
@@ -90,7 +92,7 @@ async def test_a_large_body_is_compressed_when_that_helps() -> None:
     assert len(asks[2].body) < 10_000
 
 
-async def test_queues_are_taken_in_turn() -> None:
+async def test_queues_are_chosen_in_turn() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         for _ in range(8):
             await sender.send("T", b"x")
@@ -107,7 +109,7 @@ async def test_a_sharding_key_keeps_its_queue() -> None:
     assert properties_of(broker.sends()[0])["__SHARDINGKEY"] == "user-7"
 
 
-async def test_a_queue_may_be_chosen_by_hand_or_by_a_function() -> None:
+async def test_a_queue_may_be_given_or_chosen_by_a_function() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers) as sender:
         queues = await sender.queues("T")
         assert len(queues) == 8
@@ -117,7 +119,7 @@ async def test_a_queue_may_be_chosen_by_hand_or_by_a_function() -> None:
             await sender.send("T", b"x", queue=lambda given, message: None)  # type: ignore[arg-type,return-value]
 
 
-async def test_stored_less_safely_than_asked_for_is_still_a_result() -> None:
+async def test_stored_less_safely_is_still_a_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.append(lambda command: stored(command, code=ResponseCode.FLUSH_DISK_TIMEOUT))
         result = await sender.send("T", b"x")
@@ -137,14 +139,14 @@ async def test_stored_less_safely_may_count_as_a_failure() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])
-async def test_a_refusal_that_another_broker_may_not_share_is_tried_there_with_the_same_key(code: int) -> None:
+async def test_a_retriable_refusal_is_retried_at_another_broker_with_the_same_key(code: int) -> None:
     async with cluster("T", brokers=2) as servers, producer(servers) as sender:
         first, second = await _fail_first(servers, sender, code)
     assert properties_of(first)["UNIQ_KEY"] == properties_of(second)["UNIQ_KEY"]
 
 
 async def _fail_first(servers: Cluster, sender: Producer, code: int) -> tuple[Send, Send]:
-    """Whichever broker is asked first refuses."""
+    """The broker that gets the first attempt refuses."""
     refused: list[ScriptedBroker] = []
 
     def once(broker: ScriptedBroker) -> None:
@@ -164,7 +166,7 @@ async def _fail_first(servers: Cluster, sender: Producer, code: int) -> tuple[Se
     return refused[0].sends()[0], other.sends()[0]
 
 
-async def test_a_message_that_the_broker_calls_illegal_is_rejected_at_once() -> None:
+async def test_a_message_that_the_broker_calls_illegal_is_rejected_immediately() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.append(refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is too large"))
         with pytest.raises(MessageRejected, match="too large"):
@@ -172,7 +174,7 @@ async def test_a_message_that_the_broker_calls_illegal_is_rejected_at_once() -> 
         assert len(servers.broker.sends()) == 1
 
 
-async def test_a_refusal_that_all_brokers_share_is_not_tried_again() -> None:
+async def test_a_refusal_that_all_brokers_share_is_not_retried() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.append(refusal(ResponseCode.VERSION_NOT_SUPPORTED, "too old"))
         with pytest.raises(RequestFailed, match="too old"):
@@ -187,14 +189,14 @@ async def test_after_all_attempts_the_error_lists_them() -> None:
             await sender.send("T", b"x")
 
 
-async def test_a_broker_that_is_gone_is_passed_over() -> None:
+async def test_a_broker_that_is_down_is_skipped() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers) as sender:
         await servers.brokers[0].stop()
         for _ in range(4):
             assert (await sender.send("T", b"x")).queue.broker_name == "broker-b"
 
 
-async def test_a_silent_broker_leaves_time_for_another() -> None:
+async def test_a_broker_that_does_not_respond_leaves_time_for_another() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers, send_timeout_s=0.5) as sender:
         servers.brokers[0].script.append(silence)
         for _ in range(8):
@@ -202,7 +204,7 @@ async def test_a_silent_broker_leaves_time_for_another() -> None:
         assert servers.brokers[0].sends()
 
 
-async def test_with_latency_faults_a_broker_that_failed_is_left_alone() -> None:
+async def test_with_latency_fault_a_failed_broker_is_avoided() -> None:
     async with cluster("T", brokers=2) as servers, producer(servers, latency_fault=True) as sender:
         servers.brokers[0].script.extend([refusal(ResponseCode.SYSTEM_ERROR)] * 9)
         for _ in range(16):
@@ -210,20 +212,20 @@ async def test_with_latency_faults_a_broker_that_failed_is_left_alone() -> None:
         assert len(servers.brokers[0].sends()) == 1
 
 
-async def test_when_every_broker_is_left_alone_one_is_used_all_the_same() -> None:
+async def test_if_all_brokers_are_avoided_one_is_used_nevertheless() -> None:
     async with cluster("T") as servers, producer(servers, latency_fault=True) as sender:
         servers.broker.script.append(refusal(ResponseCode.SYSTEM_ERROR))
         assert (await sender.send("T", b"x")).is_ok
 
 
-async def test_the_time_covers_all_attempts() -> None:
+async def test_the_timeout_includes_all_attempts() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.extend([silence] * 3)
         with pytest.raises(SendFailed):
             await sender.send("T", b"x", timeout_s=0.05)
 
 
-async def test_an_answer_that_cannot_be_read_leaves_the_outcome_open() -> None:
+async def test_after_an_unreadable_response_the_outcome_is_unknown() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         servers.broker.script.append(refusal(ResponseCode.SUCCESS))  # success, but it does not say where
         with pytest.raises(SendFailed, match=r"response cannot be read.*may have been stored"):
@@ -239,13 +241,13 @@ async def test_a_topic_without_route_is_created_where_the_template_is() -> None:
     assert (request.topic, request.default_topic, request.default_topic_queue_nums) == ("new", "TBW102", 4)
 
 
-async def test_a_topic_without_route_or_template_names_the_cure() -> None:
+async def test_the_error_for_a_topic_without_route_or_template_has_a_hint() -> None:
     async with cluster("orders") as servers, producer(servers) as sender:
         with pytest.raises(NoRoute, match="similar topics: orders"):
             await sender.send("oders", b"x")
 
 
-async def test_a_topic_that_nobody_may_write_says_so() -> None:
+async def test_a_topic_without_write_permission_is_an_error() -> None:
     read_only = TopicConfig(topic_name="T", perm=4)
     async with cluster(read_only) as servers, producer(servers) as sender:
         with pytest.raises(NoRoute, match="no write permission"):
@@ -255,19 +257,19 @@ async def test_a_topic_that_nobody_may_write_says_so() -> None:
 # --- without waiting
 
 
-async def test_a_future_brings_the_result() -> None:
+async def test_a_future_has_the_result() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         results = await asyncio.gather(*(sender.send_nowait("T", b"%d" % number) for number in range(20)))
         assert len({result.message_id for result in results}) == 20
 
 
 async def test_a_callback_gets_the_result_or_the_error_and_may_fail() -> None:
-    told: list[tuple[object, object]] = []
+    calls: list[tuple[object, object]] = []
     async with cluster("T") as servers, producer(servers, retries=0) as sender:
-        sender.send_nowait("T", b"x", callback=lambda result, error: told.append((result, error)))
-        sender.send_nowait("no-topic", b"x", callback=lambda result, error: told.append((result, error)))
+        sender.send_nowait("T", b"x", callback=lambda result, error: calls.append((result, error)))
+        sender.send_nowait("no-topic", b"x", callback=lambda result, error: calls.append((result, error)))
         sender.send_nowait("T", b"x", callback=lambda result, error: 1 // 0)  # type: ignore[arg-type]
-    assert {(result is None, type(error)) for result, error in told} == {(False, type(None)), (True, NoRoute)}
+    assert {(result is None, type(error)) for result, error in calls} == {(False, type(None)), (True, NoRoute)}
 
 
 async def test_messages_in_flight_are_bounded() -> None:
@@ -280,7 +282,7 @@ async def test_messages_in_flight_are_bounded() -> None:
         await sender.send_nowait("T", b"x")
 
 
-async def test_closing_waits_for_what_is_in_flight() -> None:
+async def test_closing_waits_for_messages_in_flight() -> None:
     async with cluster("T") as servers:
         async with producer(servers) as sender:
             future = sender.send_nowait("T", b"x")
@@ -290,14 +292,14 @@ async def test_closing_waits_for_what_is_in_flight() -> None:
 async def test_a_one_way_send_waits_for_nothing() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send_oneway("T", b"x", tags="A")
-        (command,) = await servers.broker.until_heard(RequestCode.SEND_MESSAGE_V2)
+        (command,) = await servers.broker.wait_for_request(RequestCode.SEND_MESSAGE_V2)
         assert command.is_oneway
 
 
 # --- batches
 
 
-async def test_a_batch_brings_a_result_for_each_message() -> None:
+async def test_a_batch_has_a_result_for_each_message() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         results = await sender.send_batch([Message(topic="T", body=b"%d" % number, tags="A") for number in range(3)])
     (request,) = servers.broker.sends()
@@ -327,14 +329,14 @@ async def test_a_batch_is_split_by_size_and_by_number() -> None:
         ([Message(topic="T", body=b"")], "empty"),
     ],
 )
-async def test_what_cannot_be_a_batch_is_refused(messages: list[Message], cause: str) -> None:
+async def test_an_invalid_batch_is_refused(messages: list[Message], cause: str) -> None:
     async with cluster("T", "U") as servers, producer(servers) as sender:
         with pytest.raises(MessageRejected, match=cause):
             await sender.send_batch(messages)
         assert servers.broker.sends() == []
 
 
-async def test_a_batch_that_fails_half_way_tells_how_far_it_came() -> None:
+async def test_a_batch_that_fails_half_way_reports_the_stored_count() -> None:
     async with cluster("T") as servers, producer(servers, retries=0) as sender:
         servers.broker.script.extend([stored, refusal(ResponseCode.SYSTEM_ERROR)])
         with pytest.raises(SendFailed, match="500 of 700 messages were stored"):
@@ -363,10 +365,10 @@ async def test_start_and_close_may_come_from_different_tasks() -> None:
         await asyncio.create_task(sender.start())
         assert (await asyncio.create_task(sender.send("T", b"x"))).is_ok
         await asyncio.create_task(sender.close())
-        assert servers.broker.heard_of(RequestCode.UNREGISTER_CLIENT)
+        assert servers.broker.received_of(RequestCode.UNREGISTER_CLIENT)
 
 
-async def test_a_producer_starts_without_a_nameserver_and_says_what_is_missing_when_it_sends() -> None:
+async def test_a_producer_starts_without_a_nameserver_and_the_first_send_fails() -> None:
     async with Producer("127.0.0.1:1", group="pg") as sender:
         with pytest.raises(NoRoute, match="no nameserver answers"):
             await sender.send("T", b"x")
@@ -383,7 +385,7 @@ def test_an_option_that_producers_do_not_have_is_refused() -> None:
         Producer("127.0.0.1:9876", group="pg", retrys=3)  # type: ignore[call-arg]
 
 
-async def test_an_error_in_the_body_of_the_block_comes_out_as_it_is() -> None:
+async def test_an_error_in_the_body_of_the_block_is_not_wrapped() -> None:
     with pytest.raises(ZeroDivisionError):
         async with Producer("127.0.0.1:9876", group="pg"):
             _ = 1 // 0

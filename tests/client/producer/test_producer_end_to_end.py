@@ -1,4 +1,4 @@
-"""Every kind of send against a whole broker: ours, and with ARIANE_INTEROP=1 Apache's 4.9.7."""
+"""Every kind of send with a complete broker: Ariane's, and Apache's 4.9.7 if ARIANE_INTEROP=1."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ class Servers:
         return decode(response.body, check_crc=True)
 
     async def next_in(self, queue: MessageQueue, offset: int = 0) -> StoredMessage:
-        """The message at this place of the queue, waited for if it is not there yet."""
+        """The message at this offset of the queue; waits until it is there."""
         await self.reader.routes.route(queue.topic)
         address = self.reader.routes.master_of(queue.broker_name)
         assert address is not None
@@ -91,7 +91,7 @@ def topic() -> str:
     return f"topic-{uuid4().hex[:8]}"
 
 
-async def test_a_message_is_stored_with_all_that_it_carries(servers: Servers, topic: str) -> None:
+async def test_a_message_is_stored_with_all_its_fields(servers: Servers, topic: str) -> None:
     async with servers.producer() as producer:
         result = await producer.send(
             topic, b"hello", tags="A", keys=["k1", "k2"], properties={"colour": "grün"}, flag=5, sharding_key="s"
@@ -103,7 +103,7 @@ async def test_a_message_is_stored_with_all_that_it_carries(servers: Servers, to
     assert (message.queue_id, message.queue_offset) == (result.queue.queue_id, result.queue_offset)
 
 
-async def test_a_large_body_travels_compressed(servers: Servers, topic: str) -> None:
+async def test_a_large_body_is_sent_compressed(servers: Servers, topic: str) -> None:
     body = b"all work and no play " * 10_000
     async with servers.producer() as producer:
         message = await servers.stored(await producer.send(topic, body))
@@ -121,7 +121,7 @@ async def test_every_message_of_a_batch_is_where_its_result_says(servers: Server
         assert (message.unique_key, message.queue_offset) == (results[number].message_id, results[number].queue_offset)
 
 
-async def test_gathered_messages_are_where_their_results_say(servers: Servers, topic: str) -> None:
+async def test_accumulated_messages_are_where_their_results_say(servers: Servers, topic: str) -> None:
     async with servers.producer(batch_linger_ms=5) as producer:
         await producer.send(topic, b"first")
         results = await asyncio.gather(*(producer.send(topic, b"%d" % number) for number in range(50)))
@@ -158,7 +158,7 @@ async def test_a_delayed_message_arrives_later(servers: Servers, topic: str) -> 
     assert message.store_timestamp_ms - message.born_timestamp_ms >= 1000
 
 
-async def test_a_transaction_is_seen_when_it_is_committed_and_only_then(servers: Servers, topic: str) -> None:
+async def test_a_transaction_is_visible_only_after_its_commit(servers: Servers, topic: str) -> None:
     async with (
         servers.producer() as plain,
         TransactionProducer(servers.nameserver, group="tx", check=lambda message: UNKNOWN) as producer,
@@ -170,7 +170,7 @@ async def test_a_transaction_is_seen_when_it_is_committed_and_only_then(servers:
     assert message.body == b"commit"
 
 
-async def test_a_transaction_in_doubt_is_decided_by_the_check(servers: Servers, topic: str) -> None:
+async def test_an_unknown_transaction_is_decided_by_the_check(servers: Servers, topic: str) -> None:
     checked: list[StoredMessage] = []
 
     async def check(message: StoredMessage) -> Decision:
@@ -191,9 +191,9 @@ async def test_a_transaction_in_doubt_is_decided_by_the_check(servers: Servers, 
 
 
 async def test_a_request_gets_its_reply(servers: Servers, topic: str) -> None:
-    async with servers.producer() as asker, Producer(servers.nameserver, group="replier") as replier:
-        queue = (await asker.send(topic, b"first")).queue
-        waiting = asyncio.ensure_future(asker.request(topic, b"6 * 7?", queue=queue, timeout_s=20))
+    async with servers.producer() as requester, Producer(servers.nameserver, group="replier") as replier:
+        queue = (await requester.send(topic, b"first")).queue
+        waiting = asyncio.ensure_future(requester.request(topic, b"6 * 7?", queue=queue, timeout_s=20))
         request = await servers.next_in(queue, 1)
         await replier.reply(request, b"42")
         assert (await waiting).body == b"42"
@@ -214,13 +214,13 @@ async def test_traces_reach_the_trace_topic(servers: Servers, topic: str) -> Non
     assert "k1" in message.keys
 
 
-async def test_the_vip_port_takes_messages_too(servers: Servers, topic: str) -> None:
+async def test_the_vip_port_accepts_messages(servers: Servers, topic: str) -> None:
     settings = ClientSettings(nameservers=servers.nameserver, vip_channel=True)
     async with Producer(group="pg", settings=settings) as producer:
         assert (await servers.stored(await producer.send(topic, b"hello"))).body == b"hello"
 
 
-async def test_what_the_broker_finds_too_large_is_rejected(servers: Servers, topic: str) -> None:
+async def test_a_message_too_large_for_the_broker_is_rejected(servers: Servers, topic: str) -> None:
     async with servers.producer(message_bytes_max=6 << 20, compress_over_bytes=8 << 20) as producer:
         with pytest.raises(MessageRejected, match="broker"):
             await producer.send(topic, b"x" * (5 << 20))
@@ -247,7 +247,7 @@ accounts:
 
 
 @needs_apache
-async def test_apaches_access_control_accepts_our_signature(tmp_path: Path) -> None:
+async def test_apaches_access_control_accepts_the_signature(tmp_path: Path) -> None:
     conf = tmp_path / "broker-0" / "conf"
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(ACCOUNTS)

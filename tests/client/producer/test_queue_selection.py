@@ -1,3 +1,5 @@
+"""Queue selection: order of queues, round robin, sharding keys."""
+
 from collections import Counter
 
 from hypothesis import given
@@ -28,7 +30,7 @@ def route(*, a: int = 2, b: int = 1, perm_b: int = 6, masters: str = "ab", order
 QUEUES = [queue("a", 0), queue("a", 1), queue("b", 0)]
 
 
-def test_queues_stand_in_the_order_that_java_producers_agree_on() -> None:
+def test_queues_are_in_the_order_of_java_producers() -> None:
     assert publish_queues("T", route()) == QUEUES
 
 
@@ -42,7 +44,7 @@ def test_an_ordered_topic_has_exactly_the_queues_of_its_order() -> None:
     assert publish_queues("T", route(order="b:x;a;:1")) == [queue("", 0)]
 
 
-def test_a_new_topic_gets_as_many_queues_as_asked_for_where_the_template_has_them() -> None:
+def test_a_new_topic_gets_the_requested_queues_up_to_those_of_the_template() -> None:
     assert [data.write_queue_nums for data in template_route(route(), 4).queue_datas] == [4, 4]
     assert [data.write_queue_nums for data in template_route(route(), 20).queue_datas] == [9, 9]
 
@@ -72,7 +74,7 @@ def test_a_sharding_key_always_has_the_same_queue(key: str, count: int) -> None:
     assert by_sharding_key(queues, key) == by_sharding_key(queues, key)
 
 
-def test_sharding_keys_fall_on_the_queues_that_java_gives_them() -> None:
+def test_sharding_keys_map_to_the_same_queues_as_in_java() -> None:
     queues = [queue("a", number) for number in range(7)]
     # The hash of "polygenelubricants" is Integer.MIN_VALUE, whose absolute value has no int in Java.
     assert by_sharding_key(queues, "a").queue_id == 97 % 7

@@ -1,3 +1,5 @@
+"""Avoidance of slow brokers (sendLatencyFaultEnable)."""
+
 import pytest
 
 from ariane.client.producer.queue_selection import FaultTable, pause_for
@@ -11,7 +13,7 @@ def test_the_pauses_are_apaches(latency_s: float, pause_s: float) -> None:
     assert pause_for(latency_s) == pause_s
 
 
-def test_a_slow_broker_is_left_alone_until_its_pause_is_over() -> None:
+def test_a_slow_broker_is_avoided_until_its_pause_is_over() -> None:
     table = FaultTable()
     table.record_latency("a", 0.6, now=100)
     assert not table.is_usable("a", now=129.9)
@@ -19,7 +21,7 @@ def test_a_slow_broker_is_left_alone_until_its_pause_is_over() -> None:
     assert table.is_usable("b", now=100)
 
 
-def test_a_fast_answer_clears_a_broker() -> None:
+def test_a_fast_response_ends_the_avoidance() -> None:
     table = FaultTable()
     table.record_failure("a", now=0)
     assert not table.is_usable("a", now=599)
@@ -27,7 +29,7 @@ def test_a_fast_answer_clears_a_broker() -> None:
     assert table.is_usable("a", now=1)
 
 
-def test_when_all_are_bad_one_of_the_better_half_is_taken_in_turn() -> None:
+def test_if_all_are_avoided_one_of_the_better_half_is_used_in_turn() -> None:
     table = FaultTable()
     assert table.least_bad(now=0) is None
     for name, latency_s in (("a", 0.6), ("b", 20), ("c", 1.0), ("d", 3.0)):

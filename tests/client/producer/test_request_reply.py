@@ -1,3 +1,5 @@
+"""Request-reply: correlation of replies, timeouts, the target broker of a reply."""
+
 import asyncio
 from ipaddress import IPv4Address
 
@@ -19,7 +21,7 @@ from tests.client.scripted_broker import Cluster, ScriptedBroker, cluster, refus
 
 
 def producer(servers: Cluster) -> Producer:
-    return Producer(servers.nameserver, group="asker", retries=0)
+    return Producer(servers.nameserver, group="requester", retries=0)
 
 
 def pushed(correlation_id: str, body: bytes = b"42", sys_flag: int = 0) -> PushReply:
@@ -30,17 +32,17 @@ def pushed(correlation_id: str, body: bytes = b"42", sys_flag: int = 0) -> PushR
     )  # fmt: skip
 
 
-async def asked(broker: ScriptedBroker) -> dict[str, str]:
-    await broker.until_heard(RequestCode.SEND_MESSAGE_V2)
+async def request_properties(broker: ScriptedBroker) -> dict[str, str]:
+    await broker.wait_for_request(RequestCode.SEND_MESSAGE_V2)
     return decode_properties((broker.sends()[0].properties or "").encode())
 
 
-async def test_a_reply_finds_the_one_who_asked() -> None:
+async def test_a_reply_reaches_the_requester() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         waiting = asyncio.ensure_future(sender.request("T", b"6 * 7?", timeout_s=5))
-        properties = await asked(servers.broker)
-        # The broker knows the asker before the request is sent: otherwise the reply could overtake the introduction.
-        codes = [command.code for command in servers.broker.heard]
+        properties = await request_properties(servers.broker)
+        # The broker gets a heartbeat before the request: otherwise the reply could come first.
+        codes = [command.code for command in servers.broker.received]
         assert codes.index(RequestCode.HEART_BEAT) < codes.index(RequestCode.SEND_MESSAGE_V2)
         assert (properties["REPLY_TO_CLIENT"], properties["TTL"]) == (sender.client_id, "5000")
         response = await call_peer(servers.broker.connections[0], pushed(properties["CORRELATION_ID"]), 5)
@@ -49,16 +51,16 @@ async def test_a_reply_finds_the_one_who_asked() -> None:
         assert (reply.body, reply.properties["colour"]) == (b"42", "red")
 
 
-async def test_a_compressed_reply_is_unpacked() -> None:
+async def test_a_compressed_reply_is_decompressed() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         waiting = asyncio.ensure_future(sender.request("T", b"?", timeout_s=5))
-        correlation_id = (await asked(servers.broker))["CORRELATION_ID"]
+        correlation_id = (await request_properties(servers.broker))["CORRELATION_ID"]
         packed = compress(b"4" * 5000, Compression.ZLIB)
         await call_peer(servers.broker.connections[0], pushed(correlation_id, packed, 1), 5)
         assert (await waiting).body == b"4" * 5000
 
 
-async def test_nobody_answers_in_time() -> None:
+async def test_no_reply_in_time() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         with pytest.raises(NoReply, match="check that a consumer"):
             await sender.request("T", b"?", timeout_s=0.05)
@@ -71,7 +73,7 @@ async def test_a_request_that_cannot_be_sent_fails_as_a_send_does() -> None:
             await sender.request("T", b"?")
 
 
-async def test_a_reply_that_nobody_waits_for_is_dropped() -> None:
+async def test_a_reply_without_a_waiting_request_is_dropped() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         await sender.send("T", b"x")
         assert (await call_peer(servers.broker.connections[0], pushed("long ago"), 5)).code == 0
@@ -86,19 +88,19 @@ def request_at(address: str, **properties: str) -> StoredMessage:
     )  # fmt: skip
 
 
-async def test_a_reply_goes_back_through_the_broker_that_has_the_request() -> None:
+async def test_a_reply_is_sent_to_the_broker_that_has_the_request() -> None:
     async with cluster("C_REPLY_TOPIC", brokers=2) as servers, producer(servers) as sender:
         for broker in servers.brokers * 2:
             request = request_at(
-                broker.address, CORRELATION_ID="id", REPLY_TO_CLIENT="asker@1", TTL="3000", CLUSTER="C"
+                broker.address, CORRELATION_ID="id", REPLY_TO_CLIENT="requester@1", TTL="3000", CLUSTER="C"
             )
             await sender.reply(request, b"42")
         assert [len(broker.sends()) for broker in servers.brokers] == [2, 2]
-        (command, _) = servers.brokers[0].heard_of(RequestCode.SEND_REPLY_MESSAGE_V2)
+        (command, _) = servers.brokers[0].received_of(RequestCode.SEND_REPLY_MESSAGE_V2)
         ask = servers.brokers[0].sends()[0]
         assert (command.code, ask.topic, ask.body) == (325, "C_REPLY_TOPIC", b"42")
         properties = decode_properties((ask.properties or "").encode())
-        expected = {"MSG_TYPE": "reply", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "asker@1", "TTL": "3000"}
+        expected = {"MSG_TYPE": "reply", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "requester@1", "TTL": "3000"}
         assert expected.items() <= properties.items()
 
 

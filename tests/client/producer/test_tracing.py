@@ -1,3 +1,5 @@
+"""Message traces: their text, and how a producer sends them."""
+
 import asyncio
 
 from ariane.client.core.instance import Instance
@@ -101,7 +103,7 @@ async def test_a_transaction_leaves_two_records() -> None:
     assert (end[0], end[-2:]) == ("EndTransaction", ["COMMIT_MESSAGE", "false"])
 
 
-async def test_a_broker_that_wants_no_trace_gets_none() -> None:
+async def test_a_broker_with_traces_off_gets_none() -> None:
     async with cluster("T", TRACE_TOPIC) as servers:
         async with Producer(servers.nameserver, group="pg", trace=True) as sender:
             servers.broker.script.append(
@@ -117,7 +119,7 @@ def note(number: int) -> Trace:
     return Trace(f"Pub\x01{number}\x02", frozenset({f"key-{number}"}))
 
 
-async def test_traces_leave_twice_a_second_a_hundred_at_a_time() -> None:
+async def test_traces_are_sent_twice_a_second_a_hundred_at_a_time() -> None:
     clock = FakeClock()
     async with cluster(TRACE_TOPIC) as servers:
         async with Instance.open(ClientSettings(nameservers=servers.nameserver), clock=clock) as instance:
@@ -125,7 +127,7 @@ async def test_traces_leave_twice_a_second_a_hundred_at_a_time() -> None:
                 for number in range(250):
                     tracer.add(note(number))
                 await clock.advance(0.5)
-                await servers.broker.until_heard(RequestCode.SEND_MESSAGE_V2, 3)
+                await servers.broker.wait_for_request(RequestCode.SEND_MESSAGE_V2, 3)
     assert traced(servers) == [f"Pub\x01{number}" for number in range(250)]
 
 
@@ -139,7 +141,7 @@ async def test_too_many_traces_are_lost_and_counted() -> None:
     assert len(traced(servers)) == 2048
 
 
-async def test_traces_without_a_trace_topic_do_not_disturb_the_producer() -> None:
+async def test_traces_without_a_trace_topic_do_not_affect_the_producer() -> None:
     async with cluster("T") as servers:
         async with Producer(servers.nameserver, group="pg", trace=True) as sender:
             results = await asyncio.gather(*(sender.send("T", b"x") for _ in range(5)))

@@ -1,3 +1,5 @@
+"""Transactional messages: outcomes and checks."""
+
 from ipaddress import IPv4Address
 
 import pytest
@@ -24,12 +26,12 @@ def producer(servers: Cluster, **options: object) -> TransactionProducer:
 async def ends(servers: Cluster, count: int = 1) -> list[EndTransaction]:
     return [
         command.fields(EndTransaction)
-        for command in await servers.broker.until_heard(RequestCode.END_TRANSACTION, count)
+        for command in await servers.broker.wait_for_request(RequestCode.END_TRANSACTION, count)
     ]
 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK, UNKNOWN])
-async def test_the_broker_is_told_what_the_local_transaction_came_to(decision: Decision) -> None:
+async def test_the_broker_gets_the_outcome_of_the_local_transaction(decision: Decision) -> None:
     seen: list[tuple[Message, object]] = []
 
     def execute(message: Message, arg: object) -> Decision:
@@ -52,10 +54,10 @@ async def test_the_broker_is_told_what_the_local_transaction_came_to(decision: D
         result.sent.message_id,
     )
     assert (end.commit_or_rollback, end.tran_state_table_offset, end.commit_log_offset) == (decision, 7, 0)
-    assert servers.broker.heard_of(RequestCode.END_TRANSACTION)[0].is_oneway
+    assert servers.broker.received_of(RequestCode.END_TRANSACTION)[0].is_oneway
 
 
-async def test_the_local_transaction_may_be_async_and_given_with_the_message() -> None:
+async def test_the_local_transaction_may_be_async_and_passed_with_the_message() -> None:
     async def execute(message: Message, arg: object) -> Decision:
         return COMMIT
 
@@ -73,7 +75,7 @@ async def test_a_local_transaction_that_fails_is_unknown_and_its_error_is_kept()
     assert (result.decision, str(result.error), end.commit_or_rollback) == (UNKNOWN, "no money", 0)
 
 
-async def test_a_wrong_answer_of_the_local_transaction_is_unknown() -> None:
+async def test_an_invalid_return_value_of_the_local_transaction_is_unknown() -> None:
     async with cluster("T") as servers, producer(servers) as sender:
         result = await sender.send_in_transaction("T", b"x", execute=lambda message, arg: True)  # type: ignore[arg-type,return-value]
         assert (result.decision, type(result.error)) == (UNKNOWN, TypeError)
@@ -81,7 +83,7 @@ async def test_a_wrong_answer_of_the_local_transaction_is_unknown() -> None:
         assert (nothing.decision, nothing.error) == (UNKNOWN, None)
 
 
-async def test_a_half_message_that_is_not_safe_is_rolled_back_without_asking() -> None:
+async def test_a_half_message_stored_less_safely_is_rolled_back() -> None:
     def execute(message: Message, arg: object) -> Decision:
         raise AssertionError("must not run")
 
@@ -118,7 +120,7 @@ def half_message(group: str = "tx") -> bytes:
     )
 
 
-def question(group: str = "tx") -> CheckTransaction:
+def check_request(group: str = "tx") -> CheckTransaction:
     return CheckTransaction(
         tran_state_table_offset=QueueOffset(5),
         commit_log_offset=PhysicalOffset(4711),
@@ -129,7 +131,7 @@ def question(group: str = "tx") -> CheckTransaction:
     )
 
 
-async def test_a_check_is_answered_with_what_the_check_function_says() -> None:
+async def test_a_check_is_answered_with_the_decision_of_the_check_function() -> None:
     seen: list[StoredMessage] = []
 
     async def check(message: StoredMessage) -> Decision:
@@ -138,7 +140,7 @@ async def test_a_check_is_answered_with_what_the_check_function_says() -> None:
 
     async with cluster("T") as servers, producer(servers, check=check) as sender:
         await sender.send("T", b"x")
-        notify_peer(servers.broker.connections[0], question())
+        notify_peer(servers.broker.connections[0], check_request())
         (end,) = await ends(servers)
     assert (seen[0].topic, seen[0].body, seen[0].unique_key) == ("T", b"the body", "U1")
     assert end.from_transaction_check
@@ -149,19 +151,19 @@ async def test_a_check_is_answered_with_what_the_check_function_says() -> None:
 async def test_a_check_function_that_fails_answers_unknown() -> None:
     async with cluster("T") as servers, producer(servers, check=lambda message: 1 // 0) as sender:
         await sender.send("T", b"x")
-        notify_peer(servers.broker.connections[0], question())
+        notify_peer(servers.broker.connections[0], check_request())
         assert (await ends(servers))[0].commit_or_rollback == UNKNOWN
 
 
-async def test_a_check_for_a_stranger_or_with_broken_bytes_hurts_nobody() -> None:
+async def test_a_check_for_another_group_or_with_broken_bytes_is_ignored() -> None:
     async with cluster("T") as servers, producer(servers, check=lambda message: COMMIT) as sender:
         await sender.send("T", b"x")
-        line = servers.broker.connections[0]
-        notify_peer(line, question("other"))
+        connection = servers.broker.connections[0]
+        notify_peer(connection, check_request("other"))
         notify_peer(
-            line,
+            connection,
             CheckTransaction(tran_state_table_offset=QueueOffset(0), commit_log_offset=PhysicalOffset(0), body=b"?"),
         )
-        notify_peer(line, question())
+        notify_peer(connection, check_request())
         assert len(await ends(servers)) == 1
         assert (await sender.send("T", b"x")).is_ok
