@@ -21,10 +21,10 @@ class BrokerProcesses:
     _brokers: dict[str, ServerProcess] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """The second time with the same port and store as the first."""
+        """A second start has the same port and store as the first."""
         is_new = name not in self._brokers
         if is_new:
-            self._brokers[name] = self._made(name)
+            self._brokers[name] = self._create(name)
         broker = self._brokers[name]
         self._loop.run(broker.start())
         if is_new:
@@ -35,7 +35,7 @@ class BrokerProcesses:
     def kill(self, name: str) -> None:
         self._loop.run(self._brokers[name].kill())
 
-    def _made(self, name: str) -> ServerProcess:
+    def _create(self, name: str) -> ServerProcess:
         """Every message is on the disk before it is acknowledged."""
         settings = {
             "brokerName": name,

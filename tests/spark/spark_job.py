@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, concat, lit
 from ariane.spark import session
 
 _ATTEMPTS = 10
-"""Spark gives the process of a streaming source ten seconds to begin, which on a busy machine are too few."""
+"""Spark gives the process of a streaming source ten seconds to start, too few on a busy machine."""
 
 
 def main(address: str, root: str, nameserver: str, topic: str, out: str, store: str) -> None:
@@ -87,9 +87,9 @@ def bodies(frame: DataFrame) -> list[str]:
 
 
 def workers(frame: DataFrame) -> dict[str, list[str]]:
-    """The directories that the tasks ran in, every executor has its own; and where they have the package from."""
+    """The working directories of the tasks, one for each executor, and where they import the package from."""
 
-    def places(batches: Any) -> Any:
+    def locations(batches: Any) -> Any:
         import pyarrow as pa
 
         import ariane
@@ -98,7 +98,7 @@ def workers(frame: DataFrame) -> dict[str, list[str]]:
             pass
         yield pa.RecordBatch.from_pydict({"directory": [os.getcwd()], "package": [ariane.__file__]})
 
-    rows = frame.mapInArrow(places, "directory STRING, package STRING").collect()
+    rows = frame.mapInArrow(locations, "directory STRING, package STRING").collect()
     return {"workers": sorted({row.directory for row in rows}), "packages": sorted({row.package for row in rows})}
 
 

@@ -18,7 +18,7 @@ from ariane.spark.spark_session import find_java
 _START_TIMEOUT_S = 180
 _DIES_WITH_TESTS = """
 import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: also when the tests are killed, and cannot tidy up
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: also when the tests are killed and cannot clean up
 os.execv(sys.argv[1], sys.argv[1:])
 """
 _SMALL = "-XX:TieredStopAtLevel=1 -Xss4m"
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def server(log: Path, ready: str, script: str, *arguments: str) -> Iterator[str]:
-    """What `ready` finds in the server's log; the server and all that it started end with the block."""
+    """The first group of `ready` in the server's log; the server and its child processes end with the block."""
     command = [sys.executable, "-c", _DIES_WITH_TESTS, f"{environment()['SPARK_HOME']}/bin/{script}", *arguments]
     process = subprocess.Popen(
         command,
@@ -51,34 +51,34 @@ def server(log: Path, ready: str, script: str, *arguments: str) -> Iterator[str]
         text=True,
         start_new_session=True,
     )
-    found: Queue[str | None] = Queue()
-    reader = threading.Thread(target=_follow, args=(process, log, re.compile(ready), found), daemon=True)
+    matches: Queue[str | None] = Queue()
+    reader = threading.Thread(target=_follow, args=(process, log, re.compile(ready), matches), daemon=True)
     reader.start()
     try:
-        told = found.get(timeout=_START_TIMEOUT_S)
-        assert told is not None, f"{arguments} did not start:\n{log.read_text()[-3000:]}"
-        yield told
+        match = matches.get(timeout=_START_TIMEOUT_S)
+        assert match is not None, f"{arguments} did not start:\n{log.read_text()[-3000:]}"
+        yield match
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # its own group: the executors of a worker are in it
         process.wait()
         reader.join()
 
 
-def _follow(process: "subprocess.Popen[str]", log: Path, ready: re.Pattern[str], found: "Queue[str | None]") -> None:
+def _follow(process: "subprocess.Popen[str]", log: Path, ready: re.Pattern[str], matches: "Queue[str | None]") -> None:
     assert process.stdout is not None
     with process.stdout, log.open("w") as file:
         for line in process.stdout:
             file.write(line)
             file.flush()
-            told = ready.search(line)
-            if told is not None:
-                found.put(told[1])
-    found.put(None)
+            match = ready.search(line)
+            if match is not None:
+                matches.put(match[1])
+    matches.put(None)
 
 
 @contextmanager
 def standalone_cluster(root: Path, workers: int = 2) -> Iterator[str]:
-    """The address of a master with so many workers, of one core each."""
+    """The address of a master with workers of one core each."""
     here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack:
         master = stack.enter_context(

@@ -39,12 +39,12 @@ def numbers(bodies: list[bytes]) -> list[int]:
     return sorted(int(body) for body in bodies)
 
 
-def checked(stage: ClusterFixture, wanted: QueueRange, *, fail: bool) -> list[int]:
-    pull = RangePull(stage.cluster, wanted, PullSettings(group="g", fail_on_data_loss=fail))
+def checked(stage: ClusterFixture, offsets: QueueRange, *, fail: bool) -> list[int]:
+    pull = RangePull(stage.cluster, offsets, PullSettings(group="g", fail_on_data_loss=fail))
     return [message.queue_offset for body in pull for message in decode_all(body)]
 
 
-def test_gone_messages_stop_a_pull_or_are_left_out_when_told_so(tmp_path: Path) -> None:
+def test_gone_messages_stop_a_pull_or_are_left_out_by_option(tmp_path: Path) -> None:
     topic = filled(tmp_path)
     lose_the_oldest(tmp_path)
     queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
@@ -70,7 +70,7 @@ class FirstOnly(Rows):
         super().take(frame, number)
 
 
-def test_a_stream_whose_next_messages_are_gone_stops_and_goes_on_when_told_to(
+def test_a_stream_whose_next_messages_are_gone_stops_or_continues_by_option(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     topic = filled(tmp_path)
@@ -105,7 +105,7 @@ class Held(Rows):
         assert self.goes_on.wait(PATIENCE_S)
 
 
-def retention_strikes(stage: ClusterFixture, queue: MessageQueue) -> int:
+def delete_by_retention(stage: ClusterFixture, queue: MessageQueue) -> int:
     """The broker removes its first file, which has become old. Where the queue begins then."""
     os.utime(min((stage.stores[queue.broker_name] / "commitlog").iterdir()), (0, 0))
     while (first := stage.cluster.ends(queue.topic, queue.broker_name)[queue].first) == 0:
@@ -126,7 +126,7 @@ def test_retention_under_a_running_stream_stops_it_or_is_left_out(
         queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
         with running(stage.stream(spark, topic, **options).load(), tmp_path / "checkpoint", rows) as query:
             assert rows.has_first.wait(PATIENCE_S)
-            first = retention_strikes(stage, queue)
+            first = delete_by_retention(stage, queue)
             rows.goes_on.set()
             if fails:
                 gone = rf"messages 100 to 199 are gone, 100 in number \(the queue now has {first} to {_MESSAGES}\)"

@@ -1,3 +1,5 @@
+"""Offsets as checkpoints and options write them."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

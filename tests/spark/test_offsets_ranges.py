@@ -1,3 +1,5 @@
+"""Splitting the offset ranges of queues into Spark partitions."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,6 +1,6 @@
 """An environment that travels with the job, as docs/spark.md has it: `spark-submit --archives`, on a real cluster.
 
-It is made as `venv-pack` makes one, but what is not ours is named in it and not copied: that takes minutes.
+It is made as `venv-pack` makes one, but other packages are referenced and not copied, which would take minutes.
 """
 
 import json
@@ -16,7 +16,7 @@ import pytest
 import ariane
 from tests.spark import spark_job
 from tests.spark.cluster_fixture import ClusterFixture
-from tests.spark.read.test_store import until_noted
+from tests.spark.read.test_store import wait_until_indexed
 from tests.spark.spark_servers import environment, standalone_cluster
 
 _PACKAGES = ("ariane", "pyspark_ariane", "pyspark_ariane_delta", "pyspark_ariane_iceberg", "pyspark_rocketmq")
@@ -41,14 +41,14 @@ def test_executors_use_the_environment_that_came_with_the_job(stage: ClusterFixt
     topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
     stage.spread_over(topic, {0: 40, 1: 40})
     store = stage.stores["broker-a"]
-    until_noted(store, topic, 80)
+    wait_until_indexed(store, topic, 80)
     archive = packed(tmp_path)
     with standalone_cluster(tmp_path) as master:
-        told = submitted(master, archive, str(tmp_path), stage.nameserver, topic, out, str(store))
+        result = submitted(master, archive, str(tmp_path), stage.nameserver, topic, out, str(store))
     sent = sorted(str(number) for number in range(40) for _ in range(2))
-    assert told["batch"] == told["stream"] == told["store"] == sent
-    assert told["written"] == sorted(f"copy of {body}" for body in sent)
-    homes = {Path(package).relative_to(tmp_path).parts[0] for package in told["packages"]}
+    assert result["batch"] == result["stream"] == result["store"] == sent
+    assert result["written"] == sorted(f"copy of {body}" for body in sent)
+    homes = {Path(package).relative_to(tmp_path).parts[0] for package in result["packages"]}
     assert homes <= {"worker-0", "worker-1"}
 
 
@@ -59,5 +59,5 @@ def submitted(master: str, archive: Path, *arguments: str) -> dict[str, list[str
     command += ["--archives", f"{archive}#environment", str(spark_job.__file__), master, *arguments]
     done = subprocess.run(command, cwd=archive.parent, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-6000:]
-    told: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    result: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return result

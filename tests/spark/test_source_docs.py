@@ -1,4 +1,4 @@
-"""docs/spark.md, done as it says: every block is run, against brokers and a store, or says here why it cannot be."""
+"""The code blocks of docs/spark.md: each is run against brokers and a store, or listed here with the reason why not."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ariane.model.route import MessageQueue
 from tests.examples.snippets import ADDRESS, ROOT
 from tests.spark.cluster_fixture import ClusterFixture, cluster_in_thread
-from tests.spark.read.test_store import until_noted
+from tests.spark.read.test_store import wait_until_indexed
 from tests.spark.read.test_stream import until
 from tests.spark.write.test_sender import everything
 
@@ -27,24 +27,24 @@ NOT_RUN = {
     "Clusters, python": ("head:7077", "head:15002"),
     "Clusters, sh": ("head:7077", "venv-pack"),
 }
-"""They name a machine that is not here. With one that is they are run in test_spark_cluster.py, test_spark_connect.py
-and test_spark_shipping.py."""
+"""They name machines that do not exist here. With existing ones they are run in test_standalone_cluster.py,
+test_spark_connect.py and test_shipped_environment.py."""
 
 
 def headed_blocks() -> dict[str, list[str]]:
-    """Of each heading and language the blocks, in order."""
-    found: dict[str, list[str]] = {}
+    """The blocks of each heading and language, in order."""
+    blocks: dict[str, list[str]] = {}
     heading = ""
     for part, small, language, text in BLOCKS:
         heading = part or small or heading
         if language:
-            found.setdefault(f"{heading}, {language}", []).append(text)
-    return found
+            blocks.setdefault(f"{heading}, {language}", []).append(text)
+    return blocks
 
 
 @dataclass
-class Desk:
-    """Where a reader sits: a cluster with the page's topics, a directory for all paths, and names that blocks share."""
+class DocsPage:
+    """The environment of the blocks: a cluster with their topics, a directory for all paths, and shared variables."""
 
     spark: SparkSession
     stage: ClusterFixture
@@ -55,7 +55,7 @@ class Desk:
         exec(self.adapted(text), self.names)
 
     def adapted(self, text: str) -> str:
-        """Only where things are: the page's brokers are those of this machine, its directories those of the reader."""
+        """With the addresses and directories of this test in place of those of the page."""
         here = f'"nameServer", "{self.stage.nameserver}"'
         text = text.replace(f'.option("nameServer", "{ADDRESS}")', "")
         text = text.replace('.format("rocketmq")', f'.format("rocketmq").option({here})')
@@ -71,7 +71,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def docs_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocsPage]:
     root = tmp_path_factory.mktemp("page")
     with cluster_in_thread(root / "cluster", property_filter=True) as stage:
         for topic, queues in (("orders", 2), ("orders-out", 1), ("orders-test", 2)):
@@ -79,9 +79,9 @@ def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         properties = {"TAGS": "paid", "KEYS": "order-17", "price": "120", "colour": "red"}
         bodies = [json.dumps({"id": number, "price": 9.5, "at": "2026-01-31T08:00:00Z"}) for number in range(ORDERS)]
         stage.send("orders", [body.encode() for body in bodies], properties=properties)
-        until_noted(stage.stores["broker-a"], "orders", ORDERS)
+        wait_until_indexed(stage.stores["broker-a"], "orders", ORDERS)
         shutil.copytree(stage.stores["broker-a"], root / "data" / "rocketmq" / "store")
-        yield Desk(spark, stage, root, {"spark": spark})
+        yield DocsPage(spark, stage, root, {"spark": spark})
 
 
 def only(heading: str) -> str:
@@ -95,91 +95,91 @@ def test_every_block_has_a_test_here() -> None:
     assert len(headed_blocks()["Read a topic, python"]) == 2
 
 
-def test_a_block_that_is_not_run_still_names_what_is_not_here() -> None:
+def test_a_block_that_is_not_run_still_names_a_missing_machine() -> None:
     for name, words in NOT_RUN.items():
         (text,) = headed_blocks()[name]
         assert all(word in text for word in words), name
 
 
-def read_a_part_of_it(desk: Desk) -> None:
-    """Each line is a reader of its own: options stay with a reader."""
+def read_a_part_of_it(docs_page: DocsPage) -> None:
+    """Each line gets a new reader, because options stay with a reader."""
     first, *lines = headed_blocks()["Read a topic, python"][1].splitlines()
     counts = []
     for line in lines:
-        desk.run(first)
-        desk.run(f"frame = {line.partition('  #')[0]}.load()")
-        counts.append(desk.names["frame"].count())
+        docs_page.run(first)
+        docs_page.run(f"frame = {line.partition('  #')[0]}.load()")
+        counts.append(docs_page.names["frame"].count())
     assert counts == [0, 0, ORDERS - 23, ORDERS, ORDERS, ORDERS]
 
 
-def bodies_that_are_json(desk: Desk) -> None:
-    desk.run(only("Bodies that are JSON"))
-    row = desk.names["orders"].orderBy("queueOffset").first()
+def bodies_that_are_json(docs_page: DocsPage) -> None:
+    docs_page.run(only("Bodies that are JSON"))
+    row = docs_page.names["orders"].orderBy("queueOffset").first()
     assert (row.id, str(row.price), row.queueOffset, row._corrupt_record) == (0, "9.50", 0, None)
 
 
-def read_a_stream(desk: Desk) -> None:
-    desk.run(only("Read a stream"))
-    query, queue = desk.names["query"], MessageQueue(topic="orders", broker_name="broker-a", queue_id=0)
-    until(lambda: desk.stage.cluster.group_offset("spark-orders", queue) == ORDERS, query)  # it knows the latest
-    desk.stage.send("orders", [b"late"] * 3)
+def read_a_stream(docs_page: DocsPage) -> None:
+    docs_page.run(only("Read a stream"))
+    query, queue = docs_page.names["query"], MessageQueue(topic="orders", broker_name="broker-a", queue_id=0)
+    until(lambda: docs_page.stage.cluster.group_offset("spark-orders", queue) == ORDERS, query)  # it knows the latest
+    docs_page.stage.send("orders", [b"late"] * 3)
     until(lambda: sum(progress.numInputRows for progress in query.recentProgress) == 3, query)
     query.processAllAvailable()
     query.stop()
-    assert desk.spark.read.parquet(f"{desk.root}/lake/orders").count() == 3
+    assert docs_page.spark.read.parquet(f"{docs_page.root}/lake/orders").count() == 3
 
 
-def read_a_store_directory(desk: Desk) -> None:
+def read_a_store_directory(docs_page: DocsPage) -> None:
     for line in only("Read a store directory").splitlines():
-        desk.run(f"frame = {line.partition('  #')[0]}")
-        assert desk.names["frame"].count() >= ORDERS
+        docs_page.run(f"frame = {line.partition('  #')[0]}")
+        assert docs_page.names["frame"].count() >= ORDERS
 
 
-def archive_and_replay(desk: Desk) -> None:
-    (desk.root / "lake").mkdir(exist_ok=True)
-    desk.run(only("Archive and replay").replace("/lake/orders", "/lake/archive"))
-    assert len(everything(desk.stage, "orders-test")) == desk.orders
+def archive_and_replay(docs_page: DocsPage) -> None:
+    (docs_page.root / "lake").mkdir(exist_ok=True)
+    docs_page.run(only("Archive and replay").replace("/lake/orders", "/lake/archive"))
+    assert len(everything(docs_page.stage, "orders-test")) == docs_page.orders
 
 
-def write_to_a_topic(desk: Desk) -> None:
+def write_to_a_topic(docs_page: DocsPage) -> None:
     rows = [("paid", f"customer-{number}") for number in range(3)]
-    desk.names["frame"] = desk.spark.createDataFrame(rows, "status STRING, customer STRING")
-    before = len(everything(desk.stage, "orders-out"))
-    desk.run(only("Write to a topic"))
-    written = everything(desk.stage, "orders-out")[before:]
+    docs_page.names["frame"] = docs_page.spark.createDataFrame(rows, "status STRING, customer STRING")
+    before = len(everything(docs_page.stage, "orders-out"))
+    docs_page.run(only("Write to a topic"))
+    written = everything(docs_page.stage, "orders-out")[before:]
     assert b'{"status":"paid","customer":"customer-0"}' in [message.body for message in written]
 
 
-def each_row_once(desk: Desk) -> None:
-    before = len(everything(desk.stage, "orders-out"))
-    desk.names["frame"] = desk.stream()
-    desk.run(only("Exactly once"))
-    desk.names["query"].processAllAvailable()
-    desk.names["query"].stop()
-    assert len(everything(desk.stage, "orders-out")) == before + desk.orders
+def each_row_once(docs_page: DocsPage) -> None:
+    before = len(everything(docs_page.stage, "orders-out"))
+    docs_page.names["frame"] = docs_page.stream()
+    docs_page.run(only("Exactly once"))
+    docs_page.names["query"].processAllAvailable()
+    docs_page.names["query"].stop()
+    assert len(everything(docs_page.stage, "orders-out")) == before + docs_page.orders
 
 
-def write_to_a_delta_table(desk: Desk) -> None:
-    desk.names["frame"] = desk.stream()
-    desk.run(f"query = {only('Write to a Delta table')}")
-    desk.names["query"].processAllAvailable()
-    desk.names["query"].stop()
-    assert DeltaTable(f"{desk.root}/data/lake/orders").to_pyarrow_table().num_rows == desk.orders
+def write_to_a_delta_table(docs_page: DocsPage) -> None:
+    docs_page.names["frame"] = docs_page.stream()
+    docs_page.run(f"query = {only('Write to a Delta table')}")
+    docs_page.names["query"].processAllAvailable()
+    docs_page.names["query"].stop()
+    assert DeltaTable(f"{docs_page.root}/data/lake/orders").to_pyarrow_table().num_rows == docs_page.orders
 
 
-def write_to_an_iceberg_table(desk: Desk) -> None:
-    desk.names["frame"] = desk.stream()
-    (desk.root / "data" / "lake").mkdir(parents=True, exist_ok=True)
-    place = f"sqlite:///{desk.root}/data/lake/catalog.db"
-    desk.run(f"query = {only('Write to an Iceberg table')}".replace("sqlite:////data/lake/catalog.db", place))
-    desk.names["query"].processAllAvailable()
-    desk.names["query"].stop()
+def write_to_an_iceberg_table(docs_page: DocsPage) -> None:
+    docs_page.names["frame"] = docs_page.stream()
+    (docs_page.root / "data" / "lake").mkdir(parents=True, exist_ok=True)
+    place = f"sqlite:///{docs_page.root}/data/lake/catalog.db"
+    docs_page.run(f"query = {only('Write to an Iceberg table')}".replace("sqlite:////data/lake/catalog.db", place))
+    docs_page.names["query"].processAllAvailable()
+    docs_page.names["query"].stop()
     with load_catalog(uri=place) as catalog:
-        assert catalog.load_table("lake.orders").scan().to_arrow().num_rows == desk.orders
+        assert catalog.load_table("lake.orders").scan().to_arrow().num_rows == docs_page.orders
 
 
 QUICK = ("Read a store directory",)
-TESTED: dict[str, Callable[[Desk], None]] = {
+TESTED: dict[str, Callable[[DocsPage], None]] = {
     "Read a topic": read_a_part_of_it,  # its first block is run in test_spark_snippets.py, where what it shows is read
     "Bodies that are JSON": bodies_that_are_json,
     "Read a stream": read_a_stream,
@@ -195,5 +195,5 @@ TESTED: dict[str, Callable[[Desk], None]] = {
 @pytest.mark.parametrize(
     "heading", [pytest.param(one, marks=() if one in QUICK else pytest.mark.long) for one in TESTED]
 )
-def test_the_blocks_do_what_they_say(heading: str, desk: Desk) -> None:
-    TESTED[heading](desk)
+def test_the_blocks_do_what_they_say(heading: str, docs_page: DocsPage) -> None:
+    TESTED[heading](docs_page)

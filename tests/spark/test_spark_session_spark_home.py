@@ -1,4 +1,4 @@
-"""The home that Spark is started from: with its programs and JARs, and without the zip of its Python half."""
+"""The Spark home of a session: it has the programs and JARs, but not the zip of pyspark."""
 
 import os
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ def home_while_starting(environment: Mapping[str, str], master: str | None) -> s
 
 
 def test_workers_import_the_pyspark_that_is_installed(spark: SparkSession) -> None:
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).first()
-    assert found == pyspark.__file__
+    path = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).first()
+    assert path == pyspark.__file__
     assert "SPARK_HOME" not in os.environ
 
 
@@ -43,7 +43,7 @@ def test_on_one_machine_spark_starts_from_it(tmp_path: Path, master: str | None)
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "yarn", "local-cluster[2,1,1024]"])
-def test_clusters_start_as_they_do_without_us(tmp_path: Path, master: str) -> None:
+def test_clusters_start_with_the_default_home(tmp_path: Path, master: str) -> None:
     assert home_while_starting({"XDG_CACHE_HOME": str(tmp_path)}, master) is None
 
 
@@ -51,10 +51,10 @@ def test_clusters_start_as_they_do_without_us(tmp_path: Path, master: str) -> No
     ("name", "value"),
     [("SPARK_HOME", "/opt/spark"), ("SPARK_CONF_DIR", "/etc/spark"), ("PYSPARK_PYTHON", "/usr/bin/python3")],
 )
-def test_what_a_user_has_chosen_stays(tmp_path: Path, name: str, value: str) -> None:
+def test_settings_of_the_user_are_kept(tmp_path: Path, name: str, value: str) -> None:
     assert home_while_starting({"XDG_CACHE_HOME": str(tmp_path), name: value}, "local[2]") is None
 
 
-def test_without_a_place_to_keep_it_spark_starts_as_it_does_without_us(tmp_path: Path) -> None:
+def test_without_a_writable_cache_spark_starts_with_the_default_home(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert home_while_starting({"XDG_CACHE_HOME": str(tmp_path / "file")}, "local[2]") is None

@@ -9,7 +9,7 @@ import pytest
 from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.jobs.test_archive import visible
 from tests.spark.pipeline_commands import run_to_its_end
-from tests.spark.read.test_store import until_noted
+from tests.spark.read.test_store import wait_until_indexed
 from tests.spark.spark_servers import run_job, standalone_cluster
 from tests.spark.write.test_sender import everything
 
@@ -19,7 +19,7 @@ def filled(stage: ClusterFixture) -> tuple[str, list[str]]:
     """A topic of broker-a, and its bodies as the job prints them."""
     topic = stage.topic(queues=4, brokers=["broker-a"], name="job")
     stage.spread_over(topic, dict.fromkeys(range(4), 50))
-    until_noted(stage.stores["broker-a"], topic, 200)
+    wait_until_indexed(stage.stores["broker-a"], topic, 200)
     return topic, sorted(str(number) for number in range(50) for _ in range(4))
 
 
@@ -30,10 +30,10 @@ def test_reads_streams_stores_and_sinks_run_on_a_standalone_cluster(
     topic, sent = filled
     out = stage.topic(queues=2)
     with standalone_cluster(tmp_path) as master:
-        told = json.loads(run_job(master, tmp_path, stage.nameserver, topic, out, stage.stores["broker-a"]))
-    assert told["batch"] == told["stream"] == told["store"] == sent
-    assert told["written"] == sorted(f"copy of {body}" for body in sent)
-    assert {Path(directory).parents[1] for directory in told["workers"]} == {
+        result = json.loads(run_job(master, tmp_path, stage.nameserver, topic, out, stage.stores["broker-a"]))
+    assert result["batch"] == result["stream"] == result["store"] == sent
+    assert result["written"] == sorted(f"copy of {body}" for body in sent)
+    assert {Path(directory).parents[1] for directory in result["workers"]} == {
         tmp_path / "worker-0",
         tmp_path / "worker-1",
     }

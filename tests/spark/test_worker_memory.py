@@ -1,4 +1,4 @@
-"""What a worker has imported is kept out of the collector's sight; a driver's process is left alone."""
+"""Imported objects of a worker are excluded from garbage collection; a driver's process is left alone."""
 
 import gc
 import subprocess
@@ -30,7 +30,7 @@ def test_a_worker_has_its_modules_frozen(spark: SparkSession) -> None:
     assert min(run_tasks(spark, _frozen, [0, 1, 2, 3])) > 10_000
 
 
-def test_what_is_imported_later_is_frozen_when_the_next_task_begins(spark: SparkSession) -> None:
+def test_later_imports_are_frozen_when_the_next_task_begins(spark: SparkSession) -> None:
     assert all(more >= 200 for more in run_tasks(spark, _frozen_more, [0]))
 
 
@@ -45,7 +45,7 @@ def _frozen_more(_: int) -> int:
     return gc.get_freeze_count() - before
 
 
-def test_what_a_task_leaves_behind_is_still_collected(spark: SparkSession) -> None:
+def test_garbage_of_a_task_is_still_collected(spark: SparkSession) -> None:
     assert all(run_tasks(spark, _is_collected, [0, 1]))
 
 

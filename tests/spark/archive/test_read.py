@@ -1,4 +1,4 @@
-"""An archive gives the rows that the broker gives, with the same options."""
+"""Reads from an archive return the same rows as reads from the broker, with the same options."""
 
 import json
 from pathlib import Path
@@ -54,12 +54,12 @@ def test_an_archive_gives_the_rows_of_the_broker(
     through = stage.read(spark, topic, readMode="broker", **plain).load()
     past = stage.read(spark, topic, readMode="archive", archivePath=path, **plain).load()
     assert through.schema == past.schema
-    found = sorted(map(str, past.collect()))
-    assert found == sorted(map(str, through.collect()))
-    assert found
+    archived_rows = sorted(map(str, past.collect()))
+    assert archived_rows == sorted(map(str, through.collect()))
+    assert archived_rows
 
 
-def test_times_and_offsets_choose_as_at_the_broker(
+def test_times_and_offsets_select_the_same_rows_as_at_the_broker(
     spark: SparkSession, stage: ClusterFixture, archived: tuple[str, str]
 ) -> None:
     topic, path = archived
@@ -82,7 +82,7 @@ def test_times_and_offsets_choose_as_at_the_broker(
     assert rows(only.load()) == [row for row in everything if (row.brokerName, row.queueId) == ("broker-a", 1)]
 
 
-def test_without_a_topic_everything_is_read_and_patterns_choose(spark: SparkSession, archived: tuple[str, str]) -> None:
+def test_without_a_topic_everything_is_read_and_patterns_select(spark: SparkSession, archived: tuple[str, str]) -> None:
     topic, path = archived
     reader = spark.read.format("rocketmq").option("archivePath", path)
     assert reader.load().count() == 62
@@ -106,7 +106,7 @@ def test_other_programs_read_the_files_by_topic_and_day(spark: SparkSession, arc
         ({"archivePath": "missing"}, "is not an archive"),
     ],
 )
-def test_what_cannot_be_read_is_told(
+def test_an_archive_that_cannot_be_read_is_reported(
     spark: SparkSession, archived: tuple[str, str], options: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
     reader = spark.read.format("rocketmq")

@@ -1,8 +1,8 @@
-"""A Spark driver that is killed at a commit: run as a process of its own, by test_spark_iceberg_kills.py.
+"""A Spark driver that is killed at a commit: test_iceberg_crashes.py runs it as a process.
 
-It writes lines of files to an Iceberg table, a file in each batch. In its second batch it stands still before or after
-the table's commit, and says so; then whoever started it kills it. What it is told comes by the environment, which
-Spark's own processes inherit.
+It writes lines of files to an Iceberg table, a file in each batch. In its second batch it stops before or after the
+table's commit, and creates a file; then the test kills it. The configuration is in an environment variable, which
+Spark's processes inherit.
 """
 
 import json
@@ -31,10 +31,10 @@ class HoldingTable(IcebergLakeTable):
         self.hold_at("after", batch)
 
     def hold_at(self, step: str, batch: Batch | None) -> None:
-        """Waits to be killed, if this is the place."""
-        told = json.loads(os.environ[VARIABLE])
-        if batch is not None and batch.version == 1 and told["step"] == step:
-            Path(told["reached"]).touch()
+        """Waits to be killed, if this is the configured step."""
+        config = json.loads(os.environ[VARIABLE])
+        if batch is not None and batch.version == 1 and config["step"] == step:
+            Path(config["reached"]).touch()
             signal.pause()
 
 
@@ -45,15 +45,15 @@ class HoldingSink(IcebergSink):
 
     def table(self, schema: StructType, *, overwrite: bool) -> IcebergLakeTable:
         table = super().table(schema, overwrite=overwrite)
-        return HoldingTable(**{one.name: getattr(table, one.name) for one in fields(table)})
+        return HoldingTable(**{column.name: getattr(table, column.name) for column in fields(table)})
 
 
-def main(told: dict[str, Any]) -> None:
+def main(config: dict[str, Any]) -> None:
     spark = quiet_session("killed", "local[2]")
     spark.dataSource.register(HoldingSink)
-    lines = read_lines(spark, told["source"]).repartition(2)
-    writer = lines.selectExpr("cast(line AS bigint) AS id").writeStream.format("holding").options(**told["options"])
-    writer = writer.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True)
+    lines = read_lines(spark, config["source"]).repartition(2)
+    writer = lines.selectExpr("cast(line AS bigint) AS id").writeStream.format("holding").options(**config["options"])
+    writer = writer.option("checkpointLocation", config["checkpoint"]).trigger(availableNow=True)
     writer.start("lake.orders").awaitTermination()
     spark.stop()
 

@@ -11,7 +11,7 @@ PATIENCE_S = 300
 
 def add_lines(source: Path, number: int) -> None:
     source.mkdir(exist_ok=True)
-    (source / f"{number}.txt").write_text("\n".join(str(number * 10 + one) for one in range(10)))
+    (source / f"{number}.txt").write_text("\n".join(str(number * 10 + line) for line in range(10)))
 
 
 def read_lines(spark: SparkSession, source: str) -> DataFrame:
@@ -27,7 +27,7 @@ class NumberedLines:
         add_lines(self.root / "source", number)
 
     def write(self, sink: str, target: str, options: Mapping[str, str]) -> None:
-        """All that is there and was not written yet."""
+        """Writes all lines that were not written yet."""
         lines = read_lines(self.spark, str(self.root / "source"))
         frame = lines.selectExpr("cast(line AS bigint) AS id", "current_timestamp() AS at", "map('a', line) AS more")
         writer = frame.writeStream.format(sink).options(**options)
@@ -35,6 +35,6 @@ class NumberedLines:
         assert writer.start(target).awaitTermination(PATIENCE_S)
 
     def forget_batch(self, number: int) -> None:
-        """As if the driver had died between the table's commit and Spark's own note of it."""
-        for note in (self.root / "checkpoint" / "commits").glob(f"*{number}*"):
-            note.unlink()
+        """As if the driver had died between the table's commit and Spark's own commit of the batch."""
+        for record in (self.root / "checkpoint" / "commits").glob(f"*{number}*"):
+            record.unlink()

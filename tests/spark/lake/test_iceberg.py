@@ -235,9 +235,9 @@ def test_what_does_not_fit_is_refused_with_its_reason(
 
     lake.change(make)
     given = {"table": "lake.orders", **lake.options, **options}
-    with pytest.raises(PySparkException, match=fault) as told:
+    with pytest.raises(PySparkException, match=fault) as error:
         spark.sql(query).write.format("ariane_iceberg").mode("append").options(**given).save()
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(error.value)
     assert lake.files == []
     with lake.place.opened() as catalog:
         assert sorted(name for _, name in catalog.list_tables("lake")) == ["by_id", "orders"]
@@ -266,7 +266,7 @@ def test_a_table_of_a_later_format_is_refused(lake: Lake, monkeypatch: pytest.Mo
         ({"catlog.uri": "sqlite://"}, r"option catlog\.uri is unknown: did you mean catalog\.uri"),
     ],
 )
-def test_a_bad_option_is_refused_before_anything_is_asked(options: dict[str, str], fault: str) -> None:
+def test_a_bad_option_is_refused_before_the_catalog_is_called(options: dict[str, str], fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         read_iceberg_options(options)
 
@@ -284,15 +284,15 @@ def test_the_format_says_how_a_table_is_read(spark: SparkSession) -> None:
         spark.read.format("ariane_iceberg").load()
 
 
-def test_what_is_secret_of_a_catalog_is_told_to_nobody(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_a_catalog_are_not_shown(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__URI", "odd://me:hush@host/hush")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__TOKEN", "hush")
     place = CatalogConfig.of("shop", {"credential": "me:hush"})
     assert "hush" not in repr(place)
-    with pytest.raises(SettingsError, match="catalog shop cannot be opened") as told, place.opened():
+    with pytest.raises(SettingsError, match="catalog shop cannot be opened") as error, place.opened():
         pass
-    assert "hush" not in str(told.value)
-    assert told.value.__context__ is None
+    assert "hush" not in str(error.value)
+    assert error.value.__context__ is None
     given = replace(place, properties={**lake.place.properties, "token": "hush"})
     assert "hush" not in repr(IcebergLakeTable.opened(IcebergOptions(table="a.b"), given, IDS, overwrite=False))
     with pytest.raises(ArianeError, match=r"catalog shop says OSError: no answer to <catalog\.token>") as later:
@@ -386,8 +386,8 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    told = 'SettingsError the sink to Iceberg tables needs pyiceberg: pip install "ariane[spark,iceberg]"\n'
-    assert printed(program) == told
+    message = 'SettingsError the sink to Iceberg tables needs pyiceberg: pip install "ariane[spark,iceberg]"\n'
+    assert printed(program) == message
 
 
 def test_the_module_that_spark_looks_for_imports_nothing_heavy() -> None:

@@ -1,4 +1,4 @@
-"""Drivers killed before and after the commit of an Iceberg table: another one goes on, and each row is there once."""
+"""Drivers killed before and after the commit of an Iceberg table: the next one continues, and each row comes once."""
 
 import json
 import os
@@ -33,14 +33,16 @@ def test_a_driver_killed_at_a_commit_loses_no_row_and_writes_none_twice(tmp_path
 
 
 def ended(lake: Lake, step: str) -> bool:
-    """Whether a driver came to its end; else it was killed, with its JVM and its workers, at the step."""
+    """Whether a driver ended by itself; else it was killed, with its JVM and its workers, at the step."""
     reached, log = lake.root / f"reached-{step}", lake.root / f"driver-{step}.log"
-    told = {"source": f"{lake.root}/source", "checkpoint": f"{lake.root}/checkpoint", "options": lake.options}
-    told |= {"step": step, "reached": str(reached)}
+    config = {"source": f"{lake.root}/source", "checkpoint": f"{lake.root}/checkpoint", "options": lake.options}
+    config |= {"step": step, "reached": str(reached)}
     command = [sys.executable, "-m", "tests.spark.lake.killed_iceberg_driver"]
-    variables, deadline = {**os.environ, VARIABLE: json.dumps(told)}, monotonic() + PATIENCE_S
-    with log.open("w") as words:
-        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=words, stderr=words, start_new_session=True)
+    variables, deadline = {**os.environ, VARIABLE: json.dumps(config)}, monotonic() + PATIENCE_S
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdout=output, stderr=output, start_new_session=True
+        )
         try:
             while process.poll() is None and not reached.exists():
                 assert monotonic() < deadline, log.read_text()[-4000:]

@@ -1,3 +1,5 @@
+"""Options of the Spark source and sink: names, values, and combinations that are refused."""
+
 import pytest
 
 from ariane.errors import SettingsError

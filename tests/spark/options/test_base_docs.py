@@ -1,3 +1,5 @@
+"""docs/spark.md lists the options as they are declared."""
+
 from pathlib import Path
 
 import pytest

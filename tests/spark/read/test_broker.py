@@ -1,4 +1,4 @@
-"""Batch reads through brokers, on a real session."""
+"""Batch reads from brokers, on a real session."""
 
 import json
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def test_a_topic_is_read_whole_from_all_brokers(spark: SparkSession, stage: Clus
     }
 
 
-def test_a_row_tells_what_the_message_has(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_row_has_the_fields_of_the_message(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     began_ms = int(time() * 1000)
     properties = {"TAGS": "A", "KEYS": "k1 k2", "UNIQ_KEY": "7F00000100", "colour": "red"}
@@ -69,12 +69,12 @@ def test_the_spark_schema_is_the_arrow_schema(
     stage.send(topic, [b"x"], properties={"a": "b"})
     options = {} if columns is None else {"columns": ",".join(columns)}
     frame = stage.read(spark, topic, **options).load()
-    promised = pa.schema([field.with_nullable(field.name in MAY_BE_NULL) for field in message_schema(columns)])
-    assert to_arrow_schema(frame.schema, timezone="UTC") == promised
+    expected = pa.schema([field.with_nullable(field.name in MAY_BE_NULL) for field in message_schema(columns)])
+    assert to_arrow_schema(frame.schema, timezone="UTC") == expected
     assert len(frame.collect()) == 1
 
 
-def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_null_in_a_column_declared_not_null_is_an_error(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.send(topic, [b"x"])
     every = stage.read(spark, topic).schema("topic STRING, body BINARY NOT NULL, tags STRING").load()
@@ -84,7 +84,7 @@ def test_a_schema_that_forbids_nulls_is_not_believed(spark: SparkSession, stage:
         stage.read(spark, topic).schema("tags STRING NOT NULL").load().collect()
 
 
-def test_a_time_that_no_broker_writes_ends_the_query_and_says_how_to_read_on() -> None:
+def test_an_invalid_store_time_ends_the_query_with_a_hint() -> None:
     damaged = encode(replace(MESSAGE, store_timestamp_ms=2**62))
     batch = decode_records(damaged, columns=["storeTimestamp"]).batch
     kept = check_nulls(batch, batch.schema)
@@ -93,7 +93,7 @@ def test_a_time_that_no_broker_writes_ends_the_query_and_says_how_to_read_on() -
         check_nulls(batch, pa.schema([batch.schema.field(0).with_nullable(False)]))
 
 
-def test_a_users_schema_chooses_columns(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_users_schema_selects_columns(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic()
     stage.send(topic, [b"x"])
     frame = stage.read(spark, topic).schema("queueOffset BIGINT, body BINARY").load()
@@ -102,7 +102,7 @@ def test_a_users_schema_chooses_columns(spark: SparkSession, stage: ClusterFixtu
         stage.read(spark, topic).schema("queueOffset INT").load().collect()
 
 
-def test_offsets_choose_a_part_of_each_queue(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_offsets_select_a_part_of_each_queue(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"])
     for queue in (0, 1):
         stage.send(topic, [b"%d" % number for number in range(queue * 10, queue * 10 + 10)], queue_id=queue)
@@ -112,7 +112,7 @@ def test_offsets_choose_a_part_of_each_queue(spark: SparkSession, stage: Cluster
     assert numbers(stage.read(spark, topic, startingOffsets="latest").load()) == []
 
 
-def test_times_choose_by_store_time(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_times_select_by_store_time(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     moments = []
     for number in range(3):
@@ -128,7 +128,7 @@ def test_times_choose_by_store_time(spark: SparkSession, stage: ClusterFixture) 
     assert numbers(stage.read(spark, topic, asOfTimestamp=iso).load()) == [0]
 
 
-def test_as_of_includes_the_very_moment(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_as_of_includes_the_given_time(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"0"])
     (row,) = stage.read(spark, topic).load().collect()
@@ -138,12 +138,12 @@ def test_as_of_includes_the_very_moment(spark: SparkSession, stage: ClusterFixtu
     assert numbers(stage.read(spark, topic, startingTimestamp=at_ms).load()) == [0]
 
 
-def test_tags_sql_and_keys_choose_messages(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_tags_sql_and_keys_select_messages(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     for number in range(30):
         properties = {"TAGS": "ABC"[number % 3], "KEYS": f"k{number} all", "price": str(number)}
         stage.send(topic, [b"%d" % number], properties=properties)
-    # "Aa" and "BB" have one hash in Java: a broker cannot tell them apart
+    # "Aa" and "BB" have one hash in Java: a broker cannot distinguish them
     stage.send(topic, [b"100"], properties={"TAGS": "Aa"})
     stage.send(topic, [b"101"], properties={"TAGS": "BB"})
     assert numbers(stage.read(spark, topic, tags="A || C").load()) == [n for n in range(30) if n % 3 != 1]
@@ -189,14 +189,14 @@ def test_an_empty_topic_has_no_rows(spark: SparkSession, stage: ClusterFixture) 
         ({"readMode": "tape"}, "expected one of auto, broker, store, archive"),
     ],
 )
-def test_bad_options_are_told_in_one_sentence(
+def test_invalid_options_are_reported_in_one_sentence(
     spark: SparkSession, stage: ClusterFixture, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException, match=fault):
         stage.read(spark, stage.topic(), **options).load().collect()
 
 
-def test_a_topic_that_does_not_exist_is_told_with_similar_ones(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_missing_topic_is_reported_with_similar_ones(spark: SparkSession, stage: ClusterFixture) -> None:
     topic = stage.topic(name="similar")
     with pytest.raises(PySparkException, match=f"no route for topic {topic}x .* similar topics: {topic}"):
         stage.read(spark, f"{topic}x").load().collect()

@@ -21,7 +21,7 @@ from ariane.spark.read.json import reader_for
 from ariane.spark.read.json_inference import infer_schema
 from ariane.spark.read.output import BadRows, Output
 from tests.spark.cluster_fixture import ClusterFixture
-from tests.spark.read.test_store import until_noted
+from tests.spark.read.test_store import wait_until_indexed
 from tests.spark.read.test_stream import Rows, available, running
 from tests.store.golden_stores import overwrite, unpack
 
@@ -40,8 +40,8 @@ def mixed(stage: ClusterFixture) -> str:
 
 
 def inferred(*bodies: object) -> str | None:
-    found = infer_schema(json.dumps(body).encode() for body in bodies)
-    return None if found is None else found.simpleString()
+    schema = infer_schema(json.dumps(body).encode() for body in bodies)
+    return None if schema is None else schema.simpleString()
 
 
 # --- the schema of a sample ---------------------------------------------------------------------------------------
@@ -108,12 +108,12 @@ def test_the_newest_messages_are_the_sample(spark: SparkSession, stage: ClusterF
     assert stage.read(spark, topic, samplingSize=2, **options).load().columns == ["new"]
     assert stage.read(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
     assert stage.stream(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
-    until_noted(stage.stores["broker-a"], topic, 7)
+    wait_until_indexed(stage.stores["broker-a"], topic, 7)
     store = {**options, "storePath": str(stage.stores["broker-a"])}
     assert stage.read(spark, topic, samplingSize=2, **store).load().columns == ["new"]
 
 
-def test_nothing_to_look_at_is_told(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_an_empty_sample_is_reported(spark: SparkSession, stage: ClusterFixture) -> None:
     with pytest.raises(PySparkException, match="found no JSON object among the newest messages"):
         stage.read(spark, stage.topic(), format="json", inferSchema="true").load()
 
@@ -121,7 +121,7 @@ def test_nothing_to_look_at_is_told(spark: SparkSession, stage: ClusterFixture) 
 # --- bodies that do not fit ---------------------------------------------------------------------------------------
 
 
-def test_the_mode_says_what_becomes_of_bad_bodies(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
+def test_the_mode_says_how_bad_bodies_are_handled(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
     def read(schema: str, **options: str) -> list[Any]:
         return sorted(stage.read(spark, mixed, format="json", **options).schema(schema).load().collect(), key=str)
 
@@ -142,15 +142,15 @@ def test_dropped_bodies_are_counted_in_the_log(caplog: pytest.LogCaptureFixture)
     rows = {"body": [GOOD[0], *BAD], "queueOffset": [0, 1, 2]}
     batch = pa.RecordBatch.from_pydict(rows, schema=message_schema(["body", "queueOffset"]))
     with Output(options, columns, "queue 0 of topic t on b, 0 to 3") as output:
-        (found,) = output.shaped(batch)
-    assert found.to_pylist() == [{"id": 1}]
+        (rows,) = output.shaped(batch)
+    assert rows.to_pylist() == [{"id": 1}]
     (record,) = caplog.records
     assert (
         record.getMessage() == "queue 0 of topic t on b, 0 to 3: 2 records are not rows: left out (mode=DROPMALFORMED)"
     )
 
 
-def test_bad_bodies_are_kept_apart_once_each(
+def test_bad_bodies_are_written_to_the_bad_records_path_once_each(
     spark: SparkSession, stage: ClusterFixture, mixed: str, tmp_path: Path
 ) -> None:
     apart = tmp_path / "bad"
@@ -209,12 +209,12 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert pq.read_table(file).column("body") == pa.chunked_array([[b"x", b"x"]], pa.binary())
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be written to"):
         BadRows("gopher://there", "a place")
 
 
-def test_damaged_records_of_a_log_are_kept_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_records_of_a_log_are_written_to_the_bad_records_path(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     apart = tmp_path / "bad"
     reader = spark.read.format("rocketmq").option("columns", "physicalOffset").option("badRecordsPath", str(apart))

@@ -1,4 +1,4 @@
-"""Store directories read past the broker: the same rows as through it, of our stores and of Apache's."""
+"""Reads from store directories return the same rows as reads from the broker, for Ariane's stores and for Apache's."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def both(
     return rows(through), rows(past)
 
 
-def until_noted(store: Path, topic: str, messages: int) -> None:
+def wait_until_indexed(store: Path, topic: str, messages: int) -> None:
     """A running broker notes once a second how far its files can be read."""
 
     def readable() -> int:
@@ -53,7 +53,7 @@ def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, sta
         properties = {"TAGS": "AB"[number % 2], "KEYS": f"k{number}", "UNIQ_KEY": f"{number:032X}", "n": str(number)}
         stage.send(topic, [b"%d" % number * 40], queue_id=number % 3, properties=properties)
         stage.send(other, [b"noise"])
-    until_noted(store, topic, 120)
+    wait_until_indexed(store, topic, 120)
     for options in (
         {},
         {"tags": "A"},
@@ -94,12 +94,12 @@ def test_a_store_that_apache_wrote_gives_the_same_rows(spark: SparkSession, tmp_
     assert [row.asDict() | {"brokerName": None} for row in through] == [row.asDict() for row in alone]
 
 
-def test_a_store_is_split_by_bytes_into_as_many_partitions_as_wanted(
+def test_a_store_is_split_by_bytes_into_as_many_partitions_as_requested(
     spark: SparkSession, stage: ClusterFixture
 ) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"])
     stage.send(topic, [b"x" * 1000] * 400)
-    until_noted(stage.stores["broker-a"], topic, 400)
+    wait_until_indexed(stage.stores["broker-a"], topic, 400)
     frame = stage.read(spark, topic, storePath=str(stage.stores["broker-a"]), minPartitions=5).load()
     assert frame.rdd.getNumPartitions() >= 5
     assert frame.select("queueOffset").distinct().count() == frame.count() == 400
@@ -109,13 +109,13 @@ def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: Cluste
     topic = stage.topic()
     stage.spread(topic, 40)
     for store in stage.stores.values():
-        until_noted(store, topic, 20)
+        wait_until_indexed(store, topic, 20)
     pattern = str(stage.stores["broker-a"].parents[1] / "*" / "store")
     frame = stage.read(spark, topic, storePath=pattern).load()
     assert sorted(int(row.body) for row in frame.collect()) == list(range(40))
 
 
-def test_what_is_not_there_is_told(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
+def test_a_missing_store_or_topic_is_reported(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     store = str(stage.stores["broker-a"])
     for options, fault in (
         ({"storePath": str(tmp_path)}, "is not a directory: give the root directory of the store"),
@@ -127,7 +127,7 @@ def test_what_is_not_there_is_told(spark: SparkSession, stage: ClusterFixture, t
             stage.read(spark, "nowhere", **options).load().collect()
 
 
-def test_a_damaged_record_stops_the_query_or_is_told_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_record_stops_the_query_or_is_reported_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     reader = spark.read.format("rocketmq").option("columns", "physicalOffset,topic,queueId,queueOffset")
     whole = rows(reader.load(str(layout.root)))

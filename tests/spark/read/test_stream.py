@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool], query: StreamingQuery) -> None:
         sleep(0.02)
 
 
-def test_available_now_reads_what_is_there_once_and_goes_on_from_the_checkpoint(
+def test_available_now_reads_what_is_there_once_and_continues_from_the_checkpoint(
     spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic()
@@ -77,7 +77,7 @@ def test_available_now_reads_what_is_there_once_and_goes_on_from_the_checkpoint(
 
 
 @pytest.mark.long
-def test_a_limit_cuts_what_is_there_into_micro_batches(
+def test_a_limit_splits_the_messages_into_micro_batches(
     spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic()

@@ -35,25 +35,25 @@ def test_brokers_join_leave_and_come_back_while_the_stream_runs(spark: SparkSess
         options = {"startingOffsets": "earliest", "routeRefreshSeconds": 0.1}
         with running(stage.stream(spark, topic, **options).load(), tmp_path / "checkpoint", rows) as query:
 
-            def come(*wanted: bytes) -> None:
-                until(lambda: set(wanted) <= set(rows.bodies), query)
+            def wait_for(*bodies: bytes) -> None:
+                until(lambda: set(bodies) <= set(rows.bodies), query)
 
             stage.send(topic, [b"old"])
-            come(b"old")
+            wait_for(b"old")
             stage.create(topic, 3, ["broker-a"])  # more queues
             stage.send(topic, [b"new queue"], queue_id=2)
-            come(b"new queue")
-            brokers.start("broker-b")  # and a broker that the nameserver has never heard of
+            wait_for(b"new queue")
+            brokers.start("broker-b")  # and a broker that is new to the nameserver
             stage.create(topic, 2, ["broker-b"])
             stage.send(topic, [b"new broker"], broker="broker-b", queue_id=1)
-            come(b"new broker")
+            wait_for(b"new broker")
             brokers.kill("broker-b")  # for good, as far as the stream can know
             for number in range(3):
                 stage.send(topic, [b"alone %d" % number], queue_id=number)
-                come(b"alone %d" % number)
+                wait_for(b"alone %d" % number)
             brokers.start("broker-b")
             stage.send(topic, [b"back"], broker="broker-b", queue_id=1)
             stage.send(topic, [b"still here"])
-            come(b"back", b"still here")
+            wait_for(b"back", b"still here")
     alone = [b"alone 0", b"alone 1", b"alone 2"]
     assert sorted(rows.bodies) == sorted([b"old", b"new queue", b"new broker", *alone, b"back", b"still here"])

@@ -1,8 +1,8 @@
-"""A Spark driver that is killed: run as a process of its own, by test_spark_exactly_once.py.
+"""A Spark driver that is killed: test_exactly_once.py runs it as a process.
 
-It writes lines of files to several topics with the real sink, each by a query of its own, a file in each batch. Each
-query stops in the batch and between the two steps that it is told, and says so; when all stand still, whoever started
-the driver kills it. What it is told comes by the environment, which Spark's own processes inherit.
+It writes lines of files to several topics with the real sink, a query for each topic and a file in each batch. Each query
+stops in the configured batch, between the configured steps, and creates a file; when all have stopped, the test
+kills the driver. The configuration is in an environment variable, which Spark's processes inherit.
 """
 
 import json
@@ -30,16 +30,16 @@ VARIABLE = "ARIANE_TEST_CRASH"
 
 class CrashingSteps(ExactlyOnce):
     @property
-    def told(self) -> dict[str, Any]:
-        """Of this query, which is known by the topic that it writes to."""
-        found: dict[str, Any] = json.loads(os.environ[VARIABLE])["queries"][self.options.topic]
-        return found
+    def config(self) -> dict[str, Any]:
+        """Of this query, which is identified by its target topic."""
+        config: dict[str, Any] = json.loads(os.environ[VARIABLE])["queries"][self.options.topic]
+        return config
 
     def hold_at(self, step: str, batch: int) -> None:
-        """Waits to be killed, if this is the place."""
-        told = self.told
-        if told["step"] == step and told["batch"] == batch:
-            Path(told["reached"]).touch()
+        """Waits to be killed, if this is the configured step."""
+        config = self.config
+        if config["step"] == step and config["batch"] == batch:
+            Path(config["reached"]).touch()
             signal.pause()
 
     def prepare(self, batches: Iterator[pa.RecordBatch], query: str, batch: int) -> Prepared:
@@ -50,11 +50,11 @@ class CrashingSteps(ExactlyOnce):
         yield from batches
         context = TaskContext.get()
         assert context is not None
-        if self.told["kill_task_in"] == batch and context.partitionId() == 0 and context.attemptNumber() == 0:
+        if self.config["kill_task_in"] == batch and context.partitionId() == 0 and context.attemptNumber() == 0:
             os._exit(1)
 
     def decide(self, query: str, batch: int, winners: list[Winners]) -> LedgerRecord:
-        self.hold_at("halves sent", batch)
+        self.hold_at("half messages sent", batch)
         return super().decide(query, batch, winners)
 
     def end(self, decided: LedgerRecord, winners: list[Winners]) -> None:
@@ -66,7 +66,7 @@ class CrashingSteps(ExactlyOnce):
     def note_ended(self, query: str, batch: int) -> None:
         self.hold_at("all ended", batch)
         super().note_ended(query, batch)
-        self.hold_at("end noted", batch)
+        self.hold_at("end recorded", batch)
 
 
 class CrashingSource(RocketmqSource):
@@ -79,28 +79,28 @@ class CrashingSource(RocketmqSource):
         return ExactlyOnceStreamWriter(options, schema, CrashingSteps(options, schema))
 
 
-def main(told: dict[str, Any]) -> None:
+def main(config: dict[str, Any]) -> None:
     spark = quiet_session("crashing", "local[2,4]")
     spark.dataSource.register(CrashingSource)
-    # One after the other: a machine that is busy with five starts of Python at a time lets some of them time out.
-    for target in told["queries"]:
-        run(spark, told, target)
-    if told["holds"]:
+    # One after the other: on a machine that starts five Python processes at a time some of them time out.
+    for target in config["queries"]:
+        run(spark, config, target)
+    if config["holds"]:
         signal.pause()
     spark.stop()
 
 
-def run(spark: SparkSession, told: dict[str, Any], target: str) -> None:
-    """Until it has written everything, or stands still."""
-    rows = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).text(told["source"]).repartition(2)
-    sink = rows.writeStream.format("crashing").option("nameServer", told["nameserver"])
+def run(spark: SparkSession, config: dict[str, Any], target: str) -> None:
+    """Until it has written everything, or has stopped."""
+    rows = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).text(config["source"]).repartition(2)
+    sink = rows.writeStream.format("crashing").option("nameServer", config["nameserver"])
     sink = sink.option("topic", target).option("delivery", "exactly-once")
-    sink = sink.option("checkpointLocation", f"{told['checkpoints']}/{target}")
+    sink = sink.option("checkpointLocation", f"{config['checkpoints']}/{target}")
     query = sink.trigger(availableNow=True).start()
-    while query.isActive and not Path(told["queries"][target]["reached"]).exists():
+    while query.isActive and not Path(config["queries"][target]["reached"]).exists():
         sleep(0.05)
     if not query.isActive:
-        query.awaitTermination()  # raises what it failed by
+        query.awaitTermination()  # raises its error
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Exactly once: drivers killed between every two steps and tasks killed in the middle, and each row is there once.
+"""The exactly-once sink with drivers killed between any two steps and tasks killed in the middle: each row comes once.
 
-A driver has a query for each step. When each query stands still before its step the driver is killed, with its JVM and
-its workers; another one goes on with the checkpoints. Every query costs processes of its own, so `make test-long` runs
-them; what the sink does with a batch that is repeated is tested in test_spark_sink_transactions.py, in `make test`.
+A driver has a query for each step. When each query has stopped before its step the driver is killed, with its JVM and
+its workers; another one continues from the checkpoints. Every query needs several processes, so these tests are run by
+`make test-long`; how the sink handles a repeated batch is tested in test_exactly_once_session.py, in `make test`.
 """
 
 import json
@@ -23,13 +23,13 @@ from tests.spark.write.test_sender import everything
 
 PATIENCE_S = 600
 ROWS_PER_BATCH = 40
-STEPS = ("halves sent", "recorded", "some ended", "all ended", "end noted")
+STEPS = ("half messages sent", "recorded", "some ended", "all ended", "end recorded")
 ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
 class Driver:
-    """`steps` has the target of each query, and where it is to be killed; in its first batch."""
+    """`steps` has the target of each query, and the step at which it is killed, in its first batch."""
 
     stage: ClusterFixture
     source: Path
@@ -37,7 +37,7 @@ class Driver:
     steps: Mapping[str, str]
 
     def run(self, *, crashes: bool) -> int | None:
-        """None when it was killed, with all queries where they were to be; else its exit code."""
+        """None when it was killed, with all queries at their steps; else its exit code."""
         queries = {
             target: {
                 "step": step if crashes else "",
@@ -47,7 +47,7 @@ class Driver:
             }
             for number, (target, step) in enumerate(self.steps.items())
         }
-        told = {
+        config = {
             "nameserver": self.stage.nameserver,
             "source": str(self.source),
             "holds": crashes,
@@ -58,7 +58,7 @@ class Driver:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.write.crashing_driver"],
                 cwd=ROOT,
-                env={**os.environ, VARIABLE: json.dumps(told)},
+                env={**os.environ, VARIABLE: json.dumps(config)},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -85,7 +85,7 @@ class Driver:
 
 
 def kill_session(leader: int) -> None:
-    """The driver, its JVM and its Python workers, all at once: none may go on for a moment."""
+    """The driver, its JVM and its Python workers, all at the same time: none may continue for a moment."""
     members = [leader]
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -106,8 +106,8 @@ def crash_and_start_again(stage: ClusterFixture, root: Path, steps: Sequence[str
     source.mkdir()
     bodies = [b"%d" % number for number in range(ROWS_PER_BATCH * 2)]
     for number in range(2):
-        some = bodies[number * ROWS_PER_BATCH : (number + 1) * ROWS_PER_BATCH]
-        (source / f"{number}.txt").write_bytes(b"\n".join(some))
+        of_file = bodies[number * ROWS_PER_BATCH : (number + 1) * ROWS_PER_BATCH]
+        (source / f"{number}.txt").write_bytes(b"\n".join(of_file))
     targets = {stage.topic(queues=2): step for step in steps}
     driver = Driver(stage, source, root, targets)
     assert driver.run(crashes=True) is None, driver.logs()
@@ -120,7 +120,7 @@ def crash_and_start_again(stage: ClusterFixture, root: Path, steps: Sequence[str
 
 def _seen_after(step: str) -> range:
     """How many messages a consumer can have seen when the driver was killed there."""
-    if step in ("halves sent", "recorded"):
+    if step in ("half messages sent", "recorded"):
         return range(1)
     return range(1, ROWS_PER_BATCH) if step == "some ended" else range(ROWS_PER_BATCH, ROWS_PER_BATCH + 1)
 

@@ -20,12 +20,12 @@ from tests.spark.cluster_fixture import ClusterFixture
 
 def stored(stage: ClusterFixture, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
     """Everything that is in the topic, by queue."""
-    found = {}
+    messages = {}
     for broker in {queue.broker_name for queue in stage.known_queues(topic)}:
         for queue, ends in stage.cluster.ends(topic, broker).items():
             pull = RangePull(stage.cluster, QueueRange(queue, ends.first, ends.next), PullSettings(group="looking"))
-            found[queue] = [message for body in pull for message in decode_all(body)]
-    return found
+            messages[queue] = [message for body in pull for message in decode_all(body)]
+    return messages
 
 
 def everything(stage: ClusterFixture, topic: str) -> list[StoredMessage]:
@@ -95,7 +95,7 @@ def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: ClusterF
     frame = spark.createDataFrame([(b"later", soon)], "body binary, deliverTimestamp timestamp")
     save(stage, frame, {"topic": topic})
     while not (messages := everything(stage, topic)):
-        sleep(0.02)  # the broker delivers it when its time has come, and tells nobody
+        sleep(0.02)  # polls: the broker delivers it when it is due, without a notification
     assert messages[0].store_timestamp_ms >= int(soon.timestamp() * 1000) - 1
 
 
