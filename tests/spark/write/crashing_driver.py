@@ -1,7 +1,7 @@
 """A Spark driver that is killed: test_exactly_once.py runs it as a process.
 
-It writes lines of files to several topics with the real sink, a query for each topic and a file in each batch. Each query
-stops in the configured batch, between the configured steps, and creates a file; when all have stopped, the test
+It writes lines of files to several topics with the real sink, a query for each topic and a file in each batch. Each
+query stops in the configured batch, between the configured steps, and creates a file; when all have stopped, the test
 kills the driver. The configuration is in an environment variable, which Spark's processes inherit.
 """
 
