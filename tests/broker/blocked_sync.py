@@ -1,4 +1,4 @@
-"""The disk's sync, held or broken by a test: at the system call, so that everything above it is real."""
+"""Blocks or breaks the disk sync at the system call, so that everything above it is real."""
 
 import os
 import threading

@@ -1,13 +1,13 @@
-"""A store whose bytes have left the page cache, and a watch over a thread that must not wait for them.
+"""A store whose bytes are not in the page cache, and a monitor of a thread that must not wait for them.
 
-The kernel counts for each thread what it read from the disk (`ru_inblock`) and its page faults that had to
-(`ru_majflt`). Two things would blur the count, and are taken out:
+The kernel counts per thread the blocks read from disk (`ru_inblock`) and the page faults that needed a read
+(`ru_majflt`). Two effects would distort the count and are eliminated:
 
-* Reading ahead: a thread that finds its bytes in memory may begin to read those behind them, without a wait. All files
-  are opened as ones that are read at random, so nobody is helped by luck either.
-* Asking whether bytes are in memory (`read_cached`) is no wait, but the kernel takes it as a hint and begins to read; a
-  fast disk may even be done before the question is answered. That is left out of the count, and the answer is no. Then
-  the bytes are forgotten again: who asks and looks at them all the same is found out.
+* Read-ahead: a thread that finds its bytes in memory may trigger a read of the following bytes without waiting. All
+  files are opened for random access, which also prevents lucky hits.
+* Checking whether bytes are in memory (`read_cached`) does not wait, but the kernel takes it as a hint and starts a
+  read; a fast disk may even finish before the check returns. That read is not counted, and the check returns "not in
+  memory". Then the bytes are evicted again, so that code which reads them in spite of that is detected.
 """
 
 import mmap
@@ -30,17 +30,17 @@ PAGE = mmap.PAGESIZE
 
 @dataclass
 class Watch:
-    """Of the thread that made it."""
+    """Disk reads of the thread that created it."""
 
     blocks: int = 0
-    """Read from the disk by this thread, in units of 512 bytes, while it was watched."""
+    """Units of 512 bytes that this thread read from disk."""
     faults: int = 0
     misses: int = 0
-    """How often it was told that bytes are not in memory."""
+    """How often a check returned that bytes are not in memory."""
 
 
 def read_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on files are opened so."""
+    """Opens all files for random access from now on."""
     original = RealFile.__init__
 
     def opened(self: RealFile, descriptor: int, size: int) -> None:
@@ -52,11 +52,11 @@ def read_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    watch, thread, asked = Watch(), threading.get_ident(), 0
+    watch, thread, probe_blocks = Watch(), threading.get_ident(), 0
     original = RealFile.read_cached
 
     def read_cached(self: RealFile, length: int, position: int) -> bytes | None:
-        nonlocal asked
+        nonlocal probe_blocks
         if threading.get_ident() != thread:
             return original(self, length, position)
         before, _ = _counted()
@@ -64,7 +64,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
         read = _counted()[0] - before
         if found is not None and not read:
             return found
-        asked += read
+        probe_blocks += read
         watch.misses += 1
         in_a_thread(partial(_forget_again, self.descriptor))
         return None
@@ -75,7 +75,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
         yield watch
     finally:
         blocks_now, faults_now = _counted()
-        watch.blocks, watch.faults = blocks_now - blocks - asked, faults_now - faults
+        watch.blocks, watch.faults = blocks_now - blocks - probe_blocks, faults_now - faults
         monkeypatch.setattr(RealFile, "read_cached", original)
 
 
@@ -97,7 +97,7 @@ def forget(store: MessageStore) -> None:
 
 
 def can_be_forgotten(path: Path) -> bool:
-    """Whether this file system lets go of what it is asked to: one in memory does not."""
+    """Whether this file system evicts pages on request: an in-memory one does not."""
     path.write_bytes(os.urandom(16 * PAGE))
     forget_file(path, 16 * PAGE)
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The part of a broker that deals with groups, behind a real socket, and clients that speak to it frame by frame."""
+"""The group handlers of a broker behind a real socket, and clients that send it single frames."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ SETTINGS = BrokerSettings(name="broker-a", host="127.0.0.1", advertised_host="12
 
 
 @dataclass
-class Office:
+class GroupBroker:
     settings: BrokerSettings
     clock: FakeClock
     disk: SimulatedDisk
@@ -69,11 +69,11 @@ class Office:
         self.topics.put(TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, **more))
 
 
-def office(settings: BrokerSettings = SETTINGS, limits: ClientLimits | None = None) -> Office:
+def group_broker(settings: BrokerSettings = SETTINGS, limits: ClientLimits | None = None) -> GroupBroker:
     clock, disk = FakeClock(), SimulatedDisk()
     groups = Groups(settings, JsonTable(disk, CONFIG / "subscriptionGroup.json"), clock)
     clients = Clients(RebalanceNotifier(settings, groups.get).members_changed, limits=limits)
-    return Office(
+    return GroupBroker(
         settings=settings,
         clock=clock,
         disk=disk,
@@ -86,14 +86,14 @@ def office(settings: BrokerSettings = SETTINGS, limits: ClientLimits | None = No
 
 
 @dataclass
-class Speaker:
-    """One connection of a client: calls, and keeps what the broker says unasked."""
+class RawGroupClient:
+    """One client connection: sends requests, and collects the requests that the broker pushes."""
 
     raw: RawClient
-    told: list[Command] = field(default_factory=list)
+    pushed: list[Command] = field(default_factory=list)
     _opaque: int = 100
 
-    async def ask(self, request: Request[A], **header: Any) -> Command:
+    async def send_request(self, request: Request[A], **header: Any) -> Command:
         self._opaque += 1
         command = request_command(request, opaque=self._opaque)
         for name, value in header.items():
@@ -103,18 +103,18 @@ class Speaker:
             response = await self.raw.read()
             if response.flag & HeaderFlag.RESPONSE and response.opaque == self._opaque:
                 return response
-            self.told.append(response)
+            self.pushed.append(response)
 
     async def call(self, request: Request[A], **header: Any) -> A:
-        return read_response(request, await self.ask(request, **header))
+        return read_response(request, await self.send_request(request, **header))
 
-    async def refusal(self, request: Request[Any], **header: Any) -> tuple[int, str]:
-        response = await self.ask(request, **header)
+    async def error_response(self, request: Request[Any], **header: Any) -> tuple[int, str]:
+        response = await self.send_request(request, **header)
         assert response.code != ResponseCode.SUCCESS
         return response.code, response.remark or ""
 
-    async def next_told(self) -> Command:
-        return self.told.pop(0) if self.told else await self.raw.read()
+    async def next_pushed(self) -> Command:
+        return self.pushed.pop(0) if self.pushed else await self.raw.read()
 
     async def answer(self, command: Command, body: bytes, code: int = 0, remark: str | None = None) -> None:
         flag = HeaderFlag.RESPONSE
@@ -123,28 +123,28 @@ class Speaker:
 
 
 @asynccontextmanager
-async def at_work(parts: Office) -> AsyncIterator[Server]:
-    async with serving(Dispatcher(parts.handlers()).receive) as server:
+async def running(broker: GroupBroker) -> AsyncIterator[Server]:
+    async with serving(Dispatcher(broker.handlers()).receive) as server:
         yield server
 
 
 @asynccontextmanager
-async def speaker(server: Server) -> AsyncIterator[Speaker]:
+async def connected_client(server: Server) -> AsyncIterator[RawGroupClient]:
     async with connected(server) as raw:
-        yield Speaker(raw)
+        yield RawGroupClient(raw)
 
 
 def subscription(topic: str, expression: str = "*", version: int = 1, kind: str = "TAG") -> Subscription:
     return Subscription(topic=topic, sub_string=expression, sub_version=version, expression_type=kind)
 
 
-def consumer(group: str, *wanted: Subscription, model: MessageModel = MessageModel.CLUSTERING) -> ConsumerData:
+def consumer(group: str, *subscriptions: Subscription, model: MessageModel = MessageModel.CLUSTERING) -> ConsumerData:
     return ConsumerData(
         group_name=group,
         consume_type=ConsumeType.CONSUME_PASSIVELY,
         message_model=model,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        subscription_data_set=list(wanted),
+        subscription_data_set=list(subscriptions),
     )
 
 

@@ -1,4 +1,4 @@
-"""A broker with a page of metrics, and what a scraper reads there."""
+"""A broker with metrics enabled, and a scraper."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,8 +34,8 @@ class MonitoredBroker:
         assert self.broker.broker.metrics is not None
         return self.broker.broker.metrics
 
-    async def call(self, ask: Request[A]) -> A:
-        return await self._client.call(self.broker.address, ask, 10)
+    async def call(self, request: Request[A]) -> A:
+        return await self._client.call(self.broker.address, request, 10)
 
     async def get(self, path: str = "/metrics", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
         return parsed(await self.exchange(f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode()))
@@ -49,14 +49,14 @@ class MonitoredBroker:
         finally:
             writer.close()
 
-    async def page(self) -> "Samples":
+    async def scrape(self) -> "Samples":
         status, _, body = await self.get()
         assert status == 200
         return Samples(body.decode())
 
 
 class Samples:
-    """A page, as the parser of Prometheus's own library reads it."""
+    """The response of one scrape, parsed by prometheus_client."""
 
     def __init__(self, text: str) -> None:
         self.families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -83,7 +83,7 @@ def parsed(response: bytes) -> tuple[int, dict[str, str], bytes]:
 async def monitored_broker(
     tmp_path: Path, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[MonitoredBroker]:
-    told = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0, **settings}
-    async with running_broker(tmp_path, clock=clock, **told) as broker, caller() as client:
+    all_settings = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0, **settings}
+    async with running_broker(tmp_path, clock=clock, **all_settings) as broker, caller() as client:
         broker.parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
         yield MonitoredBroker(broker, client)

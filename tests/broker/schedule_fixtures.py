@@ -1,6 +1,6 @@
-"""A store on a simulated disk, with a message writer and a clock that stands still, for tests of delayed messages.
+"""A store on a simulated disk with a message writer and a fake clock, for tests of delay levels and timer.
 
-It is left without being closed, as by kill -9: a test that goes on takes a disk from `crash_process` or `cut_power`.
+It ends without being closed, as after kill -9: to continue, take a disk from `crash_process` or `cut_power`.
 """
 
 import asyncio

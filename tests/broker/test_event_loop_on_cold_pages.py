@@ -1,6 +1,6 @@
-"""The event loop never waits for the disk: what has left the page cache is fetched by threads, whoever asks for it.
+"""The event loop never waits for the disk: threads read bytes that are not in the page cache.
 
-Measured and not believed: see cold_pages.py.
+Verified by measurement: see cold_pages.py.
 """
 
 import random
@@ -51,14 +51,14 @@ A = TypeVar("A", bound=Response)
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not can_be_forgotten(tmp_path / "probe"):
-        pytest.skip("this file system keeps its bytes in memory whatever it is told, so nothing can be cold")
+        pytest.skip("this file system is in memory, so pages cannot be evicted")
     read_at_random(monkeypatch)
     return tmp_path
 
 
 @dataclass
 class Cold:
-    """A broker on a store that was written by another, and what to ask of it."""
+    """A broker on a store with evicted pages, and a client."""
 
     broker: RunningBroker
     caller: Caller
@@ -92,7 +92,7 @@ async def fill(cold: Cold) -> list[SendResponse]:
     parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
     parts.groups.put(GroupConfig(group_name=GROUP))
     due_ms = cold.clock.now_ms() + 5_000
-    halves = [await cold.call(half_send(b"%d" % number)) for number in range(WAITING)]
+    half_messages = [await cold.call(half_send(b"%d" % number)) for number in range(WAITING)]
     for number in range(WAITING):
         await cold.call(a_send(b"%d" % number, {"DELAY": "2"}))
         await cold.call(a_send(b"%d" % number, {"TIMER_DELIVER_MS": str(due_ms)}))
@@ -102,7 +102,7 @@ async def fill(cold: Cold) -> list[SendResponse]:
         parts.store.store.append([draft(b"%d" % number + bytes(1_000), TOPIC, number % 2, f"k{number}", "red")])
     parts.offsets.commit(GROUP, TOPIC, 0, 100)
     await parts.timer.run_until_idle()
-    return halves
+    return half_messages
 
 
 def test_the_measure_finds_a_read_and_a_page_fault_of_this_thread(
@@ -114,7 +114,7 @@ def test_the_measure_finds_a_read_and_a_page_fault_of_this_thread(
     with watched(monkeypatch) as read:
         file.read(PAGE, 12 * PAGE)
     forget_file(path, size)
-    with watched(monkeypatch) as asked:
+    with watched(monkeypatch) as probe:
         assert file.read_cached(PAGE, 12 * PAGE) is None
     with watched(monkeypatch) as asked_and_read:
         assert file.read_cached(PAGE, 12 * PAGE) is None
@@ -126,23 +126,23 @@ def test_the_measure_finds_a_read_and_a_page_fault_of_this_thread(
     assert read.blocks
     assert fault.blocks
     assert fault.faults
-    assert (asked.blocks, asked.misses) == (0, 1)
+    assert (probe.blocks, probe.misses) == (0, 1)
     assert asked_and_read.blocks
 
 
-async def test_no_question_makes_the_loop_wait_for_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_makes_the_loop_wait_for_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await assert_never_waits(partial(all_questions, monkeypatch), directory)
 
 
 async def all_questions(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[str, Watch]:
     clock = FakeClock()
     async with cold_broker(directory, clock, monkeypatch) as cold:
-        halves = await fill(cold)
+        half_messages = await fill(cold)
     async with cold_broker(directory, clock, monkeypatch) as cold:
         queue = cold.broker.parts.store.store.components.queues.get(TOPIC, 0)
         assert queue is not None
         record = PhysicalOffset(int.from_bytes(queue.entries(300, 1)[:8], "big"))
-        asks: dict[str, Request[Any]] = {
+        requests: dict[str, Request[Any]] = {
             "pull": a_pull(queue_offset=40),
             "pull with tags": a_pull(queue_offset=140, subscription="blue || red"),
             "pull with SQL": a_pull(queue_offset=240, subscription="TAGS = 'red'", expression_type="SQL92"),
@@ -157,13 +157,15 @@ async def all_questions(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dic
             "time spans": GetConsumeTimeSpans(TOPIC, GROUP),
             "offset": GetConsumerOffset("new", TOPIC, 1),
             "send back": SendBack(offset=record, group=GROUP, delay_level=0),
-            "commit": ending(halves[3], Decision.COMMIT),
-            "rollback": ending(halves[70], Decision.ROLLBACK),
+            "commit": ending(half_messages[3], Decision.COMMIT),
+            "rollback": ending(half_messages[70], Decision.ROLLBACK),
         }
-        return {name: await cold.watch(partial(cold.call, request)) for name, request in asks.items()}
+        return {name: await cold.watch(partial(cold.call, request)) for name, request in requests.items()}
 
 
-async def test_no_round_makes_the_loop_wait_for_the_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_background_job_makes_the_loop_wait_for_the_disk(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await assert_never_waits(partial(all_rounds, monkeypatch), directory)
 
 
@@ -177,7 +179,7 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         clock._elapsed_s += 60
         seen["delayed"] = await cold.watch(parts.delayed.deliver_due)
         seen["timer"] = await cold.watch(parts.timer.run_until_idle)
-        seen["timer"].misses += 1  # it asks nothing, and leaves all to threads
+        seen["timer"].misses += 1  # it makes no checks: threads do all its reads
         seen["checks"] = await cold.watch(parts.checks.round)
         clock._elapsed_s += 100 * 365 * 24 * HOUR_S  # by the clock of the file system
         seen["retention"] = await cold.watch(lambda: cold.call(DeleteExpiredCommitLog()))
@@ -191,7 +193,7 @@ async def test_no_send_makes_the_loop_wait_for_the_disk(directory: Path, monkeyp
 
 
 async def all_sends(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[str, Watch]:
-    """To queues that nobody wrote to for long, with keys all over an index; and the rounds that write both."""
+    """Sends to queues without recent writes, with keys all over an index; and the jobs that write both."""
     clock = FakeClock()
     async with cold_broker(directory, clock, monkeypatch) as cold:
         await fill(cold)

@@ -1,4 +1,4 @@
-"""Heartbeats and notices over real sockets."""
+"""Heartbeats and notifications over real sockets."""
 
 from dataclasses import replace
 
@@ -19,12 +19,12 @@ from ariane.wire.requests.clients import (
 )
 from tests.broker.consumer_group_fixtures import (
     SETTINGS,
-    Speaker,
-    at_work,
+    RawGroupClient,
+    connected_client,
     consumer,
+    group_broker,
     heartbeat,
-    office,
-    speaker,
+    running,
     subscription,
 )
 from tests.transport.peers import until
@@ -32,19 +32,22 @@ from tests.transport.peers import until
 ORDERS = subscription("orders")
 
 
-async def test_the_list_of_members_is_refused_before_there_are_any_and_holds_each_once() -> None:
-    async with at_work(office()) as server, speaker(server) as first, speaker(server) as double:
-        assert await first.refusal(GetConsumerIds("g")) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, g")
+async def test_the_list_of_members_is_an_error_without_members_and_has_no_duplicates() -> None:
+    async with running(group_broker()) as server, connected_client(server) as first, connected_client(server) as double:
+        assert await first.error_response(GetConsumerIds("g")) == (
+            ResponseCode.SYSTEM_ERROR,
+            "no consumer for this group, g",
+        )
         await first.call(heartbeat("client-1", consumer("g", ORDERS)))
         await double.call(heartbeat("client-1", consumer("g", ORDERS)))
         assert (await first.call(GetConsumerIds("g"))).body.consumer_id_list == ["client-1"]
 
 
-async def test_every_member_hears_of_a_new_member_of_new_topics_and_of_one_that_leaves() -> None:
-    async with at_work(office()) as server, speaker(server) as old:
+async def test_every_member_is_notified_of_new_members_new_topics_and_leaving_members() -> None:
+    async with running(group_broker()) as server, connected_client(server) as old:
         await old.call(heartbeat("old", consumer("g", ORDERS)))
         await _hears_of_a_change(old)
-        async with speaker(server) as new:
+        async with connected_client(server) as new:
             await new.call(heartbeat("new", consumer("g", ORDERS)))
             await _hears_of_a_change(old)
             await _hears_of_a_change(new)
@@ -56,61 +59,61 @@ async def test_every_member_hears_of_a_new_member_of_new_topics_and_of_one_that_
 
 
 async def test_a_closed_connection_leaves_its_groups_at_once() -> None:
-    parts = office()
-    async with at_work(parts) as server, speaker(server) as stays:
+    broker = group_broker()
+    async with running(broker) as server, connected_client(server) as stays:
         await stays.call(heartbeat("stays", consumer("g", ORDERS)))
         await _hears_of_a_change(stays)
-        async with speaker(server) as goes:
+        async with connected_client(server) as goes:
             await goes.call(heartbeat("goes", consumer("g", ORDERS), producers=("p",)))
             await _hears_of_a_change(stays)
         await _hears_of_a_change(stays)
         assert (await stays.call(GetConsumerIds("g"))).body.consumer_id_list == ["stays"]
-        assert parts.clients.producers("p") == []
-        assert parts.clients.find("goes") is None
+        assert broker.clients.producers("p") == []
+        assert broker.clients.find("goes") is None
 
 
-async def test_a_heartbeat_that_brings_nothing_new_tells_nobody() -> None:
-    async with at_work(office()) as server, speaker(server) as client:
+async def test_an_unchanged_heartbeat_notifies_no_member() -> None:
+    async with running(group_broker()) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("g", ORDERS)))
         await _hears_of_a_change(client)
         await client.call(heartbeat("c", consumer("g", subscription("orders", version=2))))
         await client.call(GetConsumerIds("g"))
-        assert client.told == []
+        assert client.pushed == []
 
 
 @pytest.mark.parametrize("switched_off", ["broker", "group"])
-async def test_either_switch_silences_the_notices(switched_off: str) -> None:
-    parts = office(replace(SETTINGS, notify_ids_changed=switched_off != "broker"))
-    parts.groups.put(GroupConfig(group_name="g", notify_consumer_ids_changed_enable=switched_off != "group"))
-    async with at_work(parts) as server, speaker(server) as client:
+async def test_either_setting_disables_notifications(switched_off: str) -> None:
+    broker = group_broker(replace(SETTINGS, notify_ids_changed=switched_off != "broker"))
+    broker.groups.put(GroupConfig(group_name="g", notify_consumer_ids_changed_enable=switched_off != "group"))
+    async with running(broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("g", ORDERS)))
         await client.call(GetConsumerIds("g"))
-        assert client.told == []
+        assert client.pushed == []
 
 
 async def test_a_consumer_gets_its_group_and_its_retry_topic() -> None:
-    parts = office()
-    parts.groups.put(GroupConfig(group_name="wide", retry_queue_nums=3))
-    parts.groups.put(GroupConfig(group_name="none", retry_queue_nums=0))
-    async with at_work(parts) as server, speaker(server) as client:
+    broker = group_broker()
+    broker.groups.put(GroupConfig(group_name="wide", retry_queue_nums=3))
+    broker.groups.put(GroupConfig(group_name="none", retry_queue_nums=0))
+    async with running(broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("new", ORDERS), consumer("wide", ORDERS), consumer("none", ORDERS)))
-    assert parts.groups.get("new") == GroupConfig(group_name="new")
-    queues = {name: config.read_queue_nums for name, config in parts.topics.all().items() if "%RETRY%" in name}
+    assert broker.groups.get("new") == GroupConfig(group_name="new")
+    queues = {name: config.read_queue_nums for name, config in broker.topics.all().items() if "%RETRY%" in name}
     assert queues == {"%RETRY%new": 1, "%RETRY%wide": 3}
 
 
 async def test_without_auto_creation_an_unknown_group_is_a_member_but_gets_no_retry_topic() -> None:
     """Its pull is refused in clear words; were it not listed, its client would wait in silence."""
-    parts = office(replace(SETTINGS, auto_create_groups=False))
-    async with at_work(parts) as server, speaker(server) as client:
+    broker = group_broker(replace(SETTINGS, auto_create_groups=False))
+    async with running(broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("g", ORDERS)))
         assert (await client.call(GetConsumerIds("g"))).body.consumer_id_list == ["c"]
-    assert parts.groups.get("g") is None
-    assert parts.topics.get("%RETRY%g") is None
+    assert broker.groups.get("g") is None
+    assert broker.topics.get("%RETRY%g") is None
 
 
 async def test_heartbeats_of_other_languages_are_understood() -> None:
-    parts = office()
+    broker = group_broker()
     cpp = (
         b'{"clientID":"77-10.0.0.9@DEFAULT","consumerDataSet":[{"groupName":"g","consumeType":1,"messageModel":1,'
         b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"orders","subString":"a||b","subVersion":"1700000000000",'
@@ -119,22 +122,22 @@ async def test_heartbeats_of_other_languages_are_understood() -> None:
     lua = b'{"clientID":"10.0.0.9@lua","producerDataSet":{},"consumerDataSet":[{"groupName":"l","consumeType":"'
     lua += b'CONSUME_PASSIVELY","messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
     lua += b'"subscriptionDataSet":[{"topic":"orders","subString":"*","codeSet":{},"tagsSet":{}}]}]}'
-    async with at_work(parts) as server, speaker(server) as client:
+    async with running(broker) as server, connected_client(server) as client:
         for opaque, (body, language) in enumerate([(cpp, "CPP"), (lua, "other")]):
             command = Command(code=RequestCode.HEART_BEAT, opaque=opaque, body=body, language=language, version=333)
             await client.raw.send(encode_frame(command))
             while (response := await client.raw.read()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 pass
             assert (response.code, response.opaque) == (0, opaque)
-        groups = parts.clients.groups()
+        groups = broker.clients.groups()
         assert groups["g"].subscriptions["orders"].sub_version == 1_700_000_000_000
         assert groups["g"].message_model == "CLUSTERING"
         assert [member.language.name for member in groups["l"].members.values()] == ["OTHER"]
 
 
-async def test_bounds_are_kept_before_anything_is_remembered() -> None:
-    parts = office(limits=ClientLimits(members_max=1, groups_max=2, topics_max=1))
-    async with at_work(parts) as server, speaker(server) as first, speaker(server) as second:
+async def test_limits_are_checked_before_any_state_is_stored() -> None:
+    broker = group_broker(limits=ClientLimits(members_max=1, groups_max=2, topics_max=1))
+    async with running(broker) as server, connected_client(server) as first, connected_client(server) as second:
         await first.call(heartbeat("a", consumer("g", ORDERS), producers=("p",)))
         for request, reason in [
             (heartbeat("b", consumer("g", ORDERS)), "has 1 consumers, at most 1"),
@@ -146,56 +149,56 @@ async def test_bounds_are_kept_before_anything_is_remembered() -> None:
             (heartbeat(""), "clientID has 0 characters"),
             (Heartbeat(), "has no body"),
         ]:
-            code, remark = await second.refusal(request)
+            code, remark = await second.error_response(request)
             assert code == ResponseCode.SYSTEM_ERROR
             assert reason in remark
-        assert parts.clients.find("b") is None
-        assert list(parts.clients.groups()) == ["g"]
-        assert (await second.refusal(GetConsumerIds("h")))[0] == ResponseCode.SYSTEM_ERROR
+        assert broker.clients.find("b") is None
+        assert list(broker.clients.groups()) == ["g"]
+        assert (await second.error_response(GetConsumerIds("h")))[0] == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_giant_heartbeat_is_refused() -> None:
-    wanted = [subscription(f"topic-{number}", "x" * 2000) for number in range(600)]
-    async with at_work(office()) as server, speaker(server) as client:
-        assert "the limit is 1048576" in (await client.refusal(heartbeat("c", consumer("g", *wanted))))[1]
+    subscriptions = [subscription(f"topic-{number}", "x" * 2000) for number in range(600)]
+    async with running(group_broker()) as server, connected_client(server) as client:
+        assert "the limit is 1048576" in (await client.error_response(heartbeat("c", consumer("g", *subscriptions))))[1]
 
 
 async def test_a_subscription_is_checked_before_the_consumer_starts() -> None:
-    parts = office(replace(SETTINGS, property_filter=False))
-    async with at_work(parts) as server, speaker(server) as client:
+    broker = group_broker(replace(SETTINGS, property_filter=False))
+    async with running(broker) as server, connected_client(server) as client:
         tags = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a || b"))
         await client.call(CheckClientConfig(body=tags))
         sql = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a > 1", kind="SQL92"))
-        assert (await client.refusal(CheckClientConfig(body=sql)))[0] == ResponseCode.SYSTEM_ERROR
+        assert (await client.error_response(CheckClientConfig(body=sql)))[0] == ResponseCode.SYSTEM_ERROR
 
 
-async def test_a_bad_expression_is_refused_with_its_place() -> None:
+async def test_an_invalid_expression_is_rejected_with_its_position() -> None:
     check = ClientCheck(client_id="c", group="g", subscription_data=subscription("orders", "a > ", kind="SQL92"))
-    async with at_work(office()) as server, speaker(server) as client:
-        code, remark = await client.refusal(CheckClientConfig(body=check))
+    async with running(group_broker()) as server, connected_client(server) as client:
+        code, remark = await client.error_response(CheckClientConfig(body=check))
         assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
         assert "position" in remark
 
 
-async def test_unregistering_a_stranger_is_no_fault() -> None:
-    async with at_work(office()) as server, speaker(server) as client:
-        response = await client.ask(UnregisterClient(client_id="c", producer_group="p", consumer_group="g"))
+async def test_unregistering_an_unknown_client_is_not_an_error() -> None:
+    async with running(group_broker()) as server, connected_client(server) as client:
+        response = await client.send_request(UnregisterClient(client_id="c", producer_group="p", consumer_group="g"))
         assert (response.code, response.ext) == (0, {})
 
 
-async def test_nothing_is_remembered_of_clients_that_have_left() -> None:
-    parts = office()
-    async with at_work(parts) as server:
-        async with speaker(server) as client:
+async def test_no_state_remains_of_clients_that_have_left() -> None:
+    broker = group_broker()
+    async with running(broker) as server:
+        async with connected_client(server) as client:
             await client.call(heartbeat("c", consumer("g", ORDERS), producers=("p",)))
             await client.call(heartbeat("renamed", consumer("g", ORDERS), producers=("p",)))
-            assert parts.clients.find("c") is None
-        await until(lambda: not parts.clients.groups())
-        assert [value for name, value in vars(parts.clients).items() if isinstance(value, dict) and value] == []
+            assert broker.clients.find("c") is None
+        await until(lambda: not broker.clients.groups())
+        assert [value for name, value in vars(broker.clients).items() if isinstance(value, dict) and value] == []
 
 
-async def _hears_of_a_change(client: Speaker) -> None:
-    command = await client.next_told()
+async def _hears_of_a_change(client: RawGroupClient) -> None:
+    command = await client.next_pushed()
     assert command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     assert command.is_oneway
     assert command.fields(NotifyConsumerIdsChanged).consumer_group == "g"

@@ -1,4 +1,4 @@
-"""Registration with real nameservers, which come, go and come back."""
+"""Registration with real nameservers that start, stop and restart."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ async def route(client: Caller, address: str, topic: str = "orders") -> TopicRou
 async def until_routed(
     client: Caller, address: str, topic: str = "orders", like: Callable[[TopicRoute], bool] = lambda found: True
 ) -> TopicRoute:
-    """Asks until the nameserver has such a route: it is told in its own time, and has no event for it."""
+    """Polls until the nameserver has the route: there is no event to wait for."""
     async with asyncio.timeout(20):
         while True:
             found = await route(client, address, topic)
@@ -53,10 +53,10 @@ async def until_routed(
 @asynccontextmanager
 async def registered(*nameservers: str, **settings: Any) -> AsyncIterator[tuple[Topics, Registration]]:
     """A registration without the rest of a broker."""
-    told = BrokerSettings(name="broker-a", namesrv_addr=";".join(nameservers), **settings)
-    topics = Topics(told, None, Clock())
+    settings_ = BrokerSettings(name="broker-a", namesrv_addr=";".join(nameservers), **settings)
+    topics = Topics(settings_, None, Clock())
     topics.put(ORDERS)
-    async with Registration.open(told, topics, Clock()) as registration:
+    async with Registration.open(settings_, topics, Clock()) as registration:
         yield topics, registration
 
 
@@ -71,7 +71,7 @@ async def test_a_broker_that_is_ready_is_known_to_every_nameserver() -> None:
                 assert found.queue_datas[0].write_queue_nums == 4
 
 
-async def test_a_topic_that_changes_is_told_at_once() -> None:
+async def test_a_topic_change_is_registered_immediately() -> None:
     async with nameserver() as address, caller() as client, registered(address) as (topics, _):
         topics.put(TopicConfig(topic_name="new", read_queue_nums=2, write_queue_nums=2))
         assert (await until_routed(client, address, "new")).queue_datas[0].read_queue_nums == 2
@@ -84,18 +84,20 @@ async def test_a_clean_stop_takes_the_broker_out_of_the_routes() -> None:
         assert await route(client, address) is None
 
 
-async def test_a_nameserver_that_is_down_holds_up_nobody_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_nameserver_that_is_down_does_not_delay_others_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "ariane.broker.registration")
     async with nameserver() as address, caller() as client:
         async with registered("127.0.0.1:1", address) as (topics, registration):
             assert registration.registered == [address]
             topics.put(TopicConfig(topic_name="new"))
             await until_routed(client, address, "new")
-    told = [record for record in caplog.records if "registration failed" in record.message]
-    assert [vars(record)["nameserver"] for record in told] == ["127.0.0.1:1"]
+    settings_ = [record for record in caplog.records if "registration failed" in record.message]
+    assert [vars(record)["nameserver"] for record in settings_] == ["127.0.0.1:1"]
 
 
-async def test_a_nameserver_that_comes_back_learns_everything_again() -> None:
+async def test_the_broker_registers_again_at_a_restarted_nameserver() -> None:
     async with caller() as client:
         async with nameserver() as address:
             port = Address.parse(address).port
@@ -113,7 +115,7 @@ async def test_a_nameserver_that_comes_back_learns_everything_again() -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("forced", [False, True])
-async def test_both_forms_of_the_table_and_both_ways_of_asking_arrive(compressed: bool, forced: bool) -> None:
+async def test_both_table_formats_and_both_registration_modes_work(compressed: bool, forced: bool) -> None:
     async with (
         nameserver() as address,
         caller() as client,
@@ -124,7 +126,7 @@ async def test_both_forms_of_the_table_and_both_ways_of_asking_arrive(compressed
         await until_routed(client, address, "new")
 
 
-async def test_a_broker_that_may_only_be_read_registers_no_topic_that_can_be_written() -> None:
+async def test_a_read_only_broker_registers_no_writable_topic() -> None:
     async with nameserver() as address, caller() as client, registered(address, permission=4):
         found = await route(client, address)
         assert found is not None
@@ -139,7 +141,7 @@ async def test_a_permission_changed_while_it_runs_reaches_the_routes(tmp_path: P
         await until_routed(client, address, like=lambda found: found.queue_datas[0].perm == 4)
 
 
-async def test_ordered_topics_are_learnt_from_the_nameserver() -> None:
+async def test_the_nameserver_decides_which_topics_are_ordered() -> None:
     async with nameserver() as address, caller() as client:
         await client.call(address, PutKeyValue("ORDER_TOPIC_CONFIG", "orders", "broker-a:4"))
         async with registered(address) as (topics, _):

@@ -1,4 +1,4 @@
-"""The rules of topics: who makes them, what they may look like, and that they outlive the process."""
+"""Topics: creation, validation and persistence."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def topic(name: str = "orders", read: int = 4, write: int = 4, **rest: Any) -> T
     return TopicConfig(topic_name=name, read_queue_nums=read, write_queue_nums=write, **rest)
 
 
-def refusal(call: Any, *arguments: Any) -> RequestFailed:
+def failure(call: Any, *arguments: Any) -> RequestFailed:
     with pytest.raises(RequestFailed) as caught:
         call(*arguments)
     return caught.value
@@ -67,7 +67,7 @@ def test_the_file_is_what_apache_writes(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_file_of_apache_5_is_read_and_names_that_are_no_topics_are_left_out(tmp_path: Path) -> None:
+def test_a_file_of_apache_5_is_read_without_invalid_topic_names(tmp_path: Path) -> None:
     file = file_under(tmp_path)
     file.path.parent.mkdir()
     file.path.write_text(OF_APACHE_5)
@@ -77,7 +77,7 @@ def test_a_file_of_apache_5_is_read_and_names_that_are_no_topics_are_left_out(tm
     assert topics.version.counter == 7
 
 
-def test_a_template_of_a_time_when_sending_made_topics_makes_none_now(tmp_path: Path) -> None:
+def test_an_old_template_does_not_auto_create_topics_when_disabled(tmp_path: Path) -> None:
     file = file_under(tmp_path)
     file.path.parent.mkdir()
     file.path.write_text(OF_APACHE_5)
@@ -85,7 +85,7 @@ def test_a_template_of_a_time_when_sending_made_topics_makes_none_now(tmp_path: 
     assert topics_of(file, auto_create_topics=True).for_send("new", "TBW102", 4)
 
 
-def test_a_file_that_is_no_table_is_an_error_with_the_cure(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_an_error_with_a_hint(tmp_path: Path) -> None:
     file = file_under(tmp_path)
     file.path.parent.mkdir()
     file.path.write_text('{"topicConfigTable":{"T":{"readQueueNums":"many"}}}')
@@ -93,48 +93,48 @@ def test_a_file_that_is_no_table_is_an_error_with_the_cure(tmp_path: Path) -> No
         topics_of(file)
 
 
-def test_every_change_is_a_new_version_and_is_told() -> None:
+def test_every_change_has_a_new_version_and_notifies_listeners() -> None:
     topics = topics_of()
-    told: list[TopicConfig | None] = []
-    topics.on_change(told.append)
+    changes: list[TopicConfig | None] = []
+    topics.on_change(changes.append)
     topics.put(topic())
     topics.delete("orders")
     assert not topics.delete("orders")
-    assert told == [topic(), None]
+    assert changes == [topic(), None]
     assert topics.version.counter == 2
 
 
-def test_a_change_that_cannot_be_saved_is_no_change(tmp_path: Path) -> None:
+def test_a_change_that_cannot_be_saved_has_no_effect(tmp_path: Path) -> None:
     topics = topics_of(JsonTable(RealDisk(), tmp_path / "file" / "topics.json"))
     (tmp_path / "file").write_text("not a directory")
-    told: list[TopicConfig | None] = []
-    topics.on_change(told.append)
+    changes: list[TopicConfig | None] = []
+    topics.on_change(changes.append)
     with pytest.raises(StoreError, match="no topic was changed"):
         topics.put(topic())
-    assert (topics.get("orders"), topics.version.counter, told) == (None, 0, [])
+    assert (topics.get("orders"), topics.version.counter, changes) == (None, 0, [])
 
 
 # --- made by sending
 
 
-def test_a_topic_is_not_made_by_sending_unless_that_is_turned_on() -> None:
-    error = refusal(topics_of().for_send, "orders", "TBW102", 4)
+def test_a_send_creates_no_topic_unless_enabled() -> None:
+    error = failure(topics_of().for_send, "orders", "TBW102", 4)
     assert error.code == ResponseCode.TOPIC_NOT_EXIST
     assert "autoCreateTopicEnable" in error.remark
     assert "updateTopic" in error.remark
 
 
-@pytest.mark.parametrize(("wanted", "made"), [(4, 4), (8, 8), (100, 8), (0, 1), (-1, 1)])
-def test_a_topic_made_by_sending_has_as_many_queues_as_wanted_within_the_template(wanted: int, made: int) -> None:
-    config = topics_of(auto_create_topics=True).for_send("orders", "TBW102", wanted)
-    assert config == topic(read=made, write=made)
+@pytest.mark.parametrize(("requested", "created"), [(4, 4), (8, 8), (100, 8), (0, 1), (-1, 1)])
+def test_an_auto_created_topic_has_the_requested_queues_up_to_the_template(requested: int, created: int) -> None:
+    config = topics_of(auto_create_topics=True).for_send("orders", "TBW102", requested)
+    assert config == topic(read=created, write=created)
 
 
 def test_only_a_template_that_may_be_inherited_makes_topics() -> None:
     topics = topics_of(auto_create_topics=True)
     topics.put(topic("plain"))
-    assert refusal(topics.for_send, "orders", "plain", 4).code == ResponseCode.TOPIC_NOT_EXIST
-    assert refusal(topics.for_send, "orders", "nowhere", 4).code == ResponseCode.TOPIC_NOT_EXIST
+    assert failure(topics.for_send, "orders", "plain", 4).code == ResponseCode.TOPIC_NOT_EXIST
+    assert failure(topics.for_send, "orders", "nowhere", 4).code == ResponseCode.TOPIC_NOT_EXIST
     assert topics.get("orders") is None
 
 
@@ -142,12 +142,12 @@ def test_a_retry_topic_is_always_made() -> None:
     assert topics_of().for_send("%RETRY%group", "TBW102", 4) == topic("%RETRY%group", 1, 1)
 
 
-def test_an_illegal_name_is_never_made() -> None:
-    assert "may hold only" in refusal(topics_of(auto_create_topics=True).for_send, "../etc", "TBW102", 4).remark
-    assert "may hold only" in refusal(topics_of().for_send, "%RETRY%../etc", "TBW102", 4).remark
+def test_a_topic_with_an_invalid_name_is_never_created() -> None:
+    assert "may hold only" in failure(topics_of(auto_create_topics=True).for_send, "../etc", "TBW102", 4).remark
+    assert "may hold only" in failure(topics_of().for_send, "%RETRY%../etc", "TBW102", 4).remark
 
 
-def test_ensure_leaves_what_is_there() -> None:
+def test_ensure_keeps_an_existing_topic() -> None:
     topics = topics_of()
     topics.put(topic(perm=4))
     assert topics.ensure("orders", 9) == topic(perm=4)
@@ -158,7 +158,7 @@ def test_ensure_leaves_what_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "remark"),
     [
         (topic(""), "empty"),
         (topic("a b"), "may hold only"),
@@ -170,9 +170,9 @@ def test_ensure_leaves_what_is_there() -> None:
         (topic(perm=-1), "perm is -1"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_and_nothing_changes(config: TopicConfig, told: str) -> None:
+def test_an_invalid_topic_is_rejected_and_nothing_changes(config: TopicConfig, remark: str) -> None:
     topics = topics_of()
-    assert told in refusal(topics.put, config).remark
+    assert remark in failure(topics.put, config).remark
     assert topics.version.counter == 0
 
 
@@ -183,11 +183,11 @@ def test_fewer_queues_replace_the_numbers_and_nothing_else() -> None:
     assert topics.get("orders") == topic(read=8, write=4)
 
 
-def test_topics_are_bounded() -> None:
+def test_the_number_of_topics_is_limited() -> None:
     topics = topics_of(topics_max=100)
     for number in range(100 - len(topics.all())):
         topics.put(topic(f"t{number}"))
-    assert "topics_max" in refusal(topics.put, topic("one-more")).remark
+    assert "topics_max" in failure(topics.put, topic("one-more")).remark
     topics.put(topic("t0", read=8))  # a known one may still change
 
 
@@ -202,7 +202,7 @@ def test_order_flags_follow_the_nameserver() -> None:
     assert (topics.get("a"), topics.get("b")) == (topic("a", order=True), topic("b"))
     version = topics.version
     topics.apply_order_configs(["a"])
-    assert topics.version == version  # nothing new, nothing saved or told
+    assert topics.version == version  # nothing new, nothing saved, no listener called
 
 
 # --- system topics
@@ -217,7 +217,7 @@ def test_system_topics_are_there_from_the_start() -> None:
     }  # fmt: skip
 
 
-def test_a_host_name_that_is_no_topic_makes_none() -> None:
+def test_a_host_name_that_is_not_a_valid_topic_creates_none() -> None:
     settings = BrokerSettings(name="ip-10-0-0-1.internal")
     assert "ip-10-0-0-1.internal" not in Topics(settings, None, FakeClock()).all()
 
@@ -225,12 +225,12 @@ def test_a_host_name_that_is_no_topic_makes_none() -> None:
 @pytest.mark.parametrize(
     "name", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c"]
 )
-def test_topics_in_which_the_broker_trusts_itself_are_closed_to_clients(name: str) -> None:
+def test_clients_cannot_send_to_internal_topics(name: str) -> None:
     assert is_system(name)
     assert not is_writable_by_clients(name)
 
 
 @pytest.mark.parametrize("name", ["TBW102", "RMQ_SYS_TRACE_TOPIC", "BenchmarkTest"])
-def test_some_system_topics_are_for_clients_to_send_to(name: str) -> None:
+def test_clients_may_send_to_some_system_topics(name: str) -> None:
     assert is_system(name)
     assert is_writable_by_clients(name)

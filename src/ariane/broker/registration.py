@@ -212,9 +212,8 @@ def _permitted(topics: Mapping[str, TopicConfig], permission: int) -> dict[str, 
 
 # Must contain a letter: operating systems interpret an incomplete address of digits and dots in different ways.
 _HOST_NAME = re.compile(r"(?=[0-9._-]*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
-_ROUTE_PROBE_TARGET = Address(
-    "192.0.2.1", 9
-)  # an address of documentation: asks for the default route, nothing is sent there
+# An address reserved for documentation, to look up the default route. Nothing is sent to it.
+_ROUTE_PROBE_TARGET = Address("192.0.2.1", 9)
 _HINT = "set brokerIP1 in the settings file, or --advertise HOST, to an address of this machine that clients reach"
 
 IpAddress = IPv4Address | IPv6Address

@@ -1,3 +1,5 @@
+"""The ACL file: parsing, validation, changes and saving."""
+
 from pathlib import Path
 
 import pytest
@@ -96,14 +98,14 @@ def test_permissions_of_an_account(requirement: Requirement, allowed: bool) -> N
     assert rules(APACHES).accounts["RocketMQ"].allows(requirement) is allowed
 
 
-def test_an_administrator_without_permissions_of_its_own_may_all() -> None:
+def test_an_administrator_without_own_permissions_may_do_everything() -> None:
     assert rules(APACHES).accounts["rocketmq2"].allows(Requirement("any", False, PUB))
     listed = rules_of(account(admin=True, topicPerms=["topicA=SUB"])).accounts["rocketmq"]
     assert listed.allows(Requirement("topicA", False, SUB))
     assert not listed.allows(Requirement("other", False, SUB))
 
 
-def test_nothing_is_allowed_that_is_not_said() -> None:
+def test_nothing_is_allowed_by_default() -> None:
     silent = rules_of(account()).accounts["rocketmq"]
     assert not silent.allows(Requirement("topic", False, SUB))
     assert not silent.allows(Requirement("group", True, SUB))
@@ -150,19 +152,19 @@ def test_secrets_are_text_as_written_and_never_shown() -> None:
         (b"#" * (FILE_BYTES_MAX + 1), "larger than 1048576 bytes"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_cause(content: bytes, cause: str) -> None:
+def test_an_invalid_file_is_rejected_with_its_cause(content: bytes, cause: str) -> None:
     with pytest.raises(ValueError, match=cause) as caught:
         rules(content)
     assert "12345678" not in str(caught.value)
 
 
-def test_an_empty_file_lets_nobody_in() -> None:
+def test_an_empty_file_allows_no_access() -> None:
     read = rules(b"")
     assert (dict(read.accounts), read.white_list) == ({}, ())
 
 
 @given(st.binary(max_size=80) | st.text("accounts:-[]{}&*!' \n", max_size=60).map(str.encode))
-def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+def test_any_bytes_are_parsed_or_rejected(content: bytes) -> None:
     try:
         rules(content)
     except ValueError as error:
@@ -174,12 +176,14 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
 
 def test_a_new_account_is_added_with_the_next_version() -> None:
     old = parse_document(APACHES)
-    new = with_account(old, UpdateAccount(access_key="newcomer", secret_key="abcdefgh", topic_perms="a=PUB,b=SUB"), 99)
+    new = with_account(
+        old, UpdateAccount(access_key="new-account", secret_key="abcdefgh", topic_perms="a=PUB,b=SUB"), 99
+    )
     read = rules_of(new)
-    assert list(read.accounts) == ["RocketMQ", "rocketmq2", "newcomer"]
-    assert read.accounts["newcomer"].topics == {"a": PUB, "b": SUB}
+    assert list(read.accounts) == ["RocketMQ", "rocketmq2", "new-account"]
+    assert read.accounts["new-account"].topics == {"a": PUB, "b": SUB}
     assert read.version == DataVersion(timestamp=99, counter=1)
-    assert rules_of(with_account(new, UpdateAccount(access_key="newcomer"), 100)).version.counter == 2
+    assert rules_of(with_account(new, UpdateAccount(access_key="new-account"), 100)).version.counter == 2
     assert rules_of(old).version == DataVersion()  # the old document is as it was
 
 
@@ -205,7 +209,7 @@ def test_the_white_list_is_replaced() -> None:
     assert not read.is_whitelisted("10.10.103.7")
 
 
-def test_a_comma_in_braces_separates_nothing() -> None:
+def test_a_comma_in_braces_is_not_a_separator() -> None:
     assert comma_list(" 10.1.2.{3,4} ,10.1.2.9,, ") == ["10.1.2.{3,4}", "10.1.2.9"]
 
 
@@ -227,6 +231,6 @@ def test_what_is_saved_is_read_back(pairs: list[tuple[str, str]]) -> None:
     assert read.get("accounts") == document.get("accounts")
 
 
-def test_a_missing_file_names_the_cure() -> None:
+def test_a_missing_file_is_reported_with_a_hint() -> None:
     with pytest.raises(SettingsError, match="create it with an admin account, or set aclEnable=false"):
         read_rules(SimulatedDisk(), Path("/conf/plain_acl.yml"))

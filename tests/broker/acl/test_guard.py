@@ -1,3 +1,5 @@
+"""The guard: which requests are allowed and denied, changes of accounts, and reloading of the file."""
+
 import logging
 import os
 from pathlib import Path
@@ -92,10 +94,10 @@ def sending(topic: str, body: bytes = b"body") -> SendMessageV2:
     )
 
 
-async def refusal(
+async def error_remark(
     access: AccessControl, request: Request[Any], command: Command, address: str = "192.0.2.1:4711"
 ) -> str | None:
-    """The remark of the refusal; None when the request passes."""
+    """The remark of the error response; None if the request is allowed."""
     try:
         access.guard(await peer(address), command, request)
     except RequestFailed as error:
@@ -104,112 +106,117 @@ async def refusal(
     return None
 
 
-async def test_what_is_allowed_passes(access: AccessControl) -> None:
+async def test_an_allowed_request_passes(access: AccessControl) -> None:
     request = sending("orders")
-    assert await refusal(access, request, signed(request, "producer1")) is None
+    assert await error_remark(access, request, signed(request, "producer1")) is None
 
 
 async def test_the_topic_must_be_allowed(access: AccessControl) -> None:
     for topic, key in (("other", "producer1"), ("orders", "consumer1")):
         request = sending(topic)
-        assert await refusal(access, request, signed(request, key)) == f"No default permission for topic:{topic}"
+        assert await error_remark(access, request, signed(request, key)) == f"No default permission for topic:{topic}"
 
 
 async def test_the_group_must_be_allowed(access: AccessControl) -> None:
     request = UpdateConsumerOffset("g", "orders", 0, 5)  # type: ignore[arg-type]
-    assert await refusal(access, request, signed(request, "consumer1")) is None
-    assert await refusal(access, request, signed(request, "producer1")) == "No default permission for topic:orders"
+    assert await error_remark(access, request, signed(request, "consumer1")) is None
+    assert await error_remark(access, request, signed(request, "producer1")) == "No default permission for topic:orders"
 
 
-async def test_either_permission_opens_the_numbers_of_a_topic(access: AccessControl) -> None:
+async def test_either_permission_allows_reading_the_offsets_of_a_topic(access: AccessControl) -> None:
     request = GetMaxOffset("orders", 0)
-    assert await refusal(access, request, signed(request, "producer1")) is None
-    assert await refusal(access, request, signed(request, "consumer1")) is None
-    assert await refusal(access, request, signed(request, "neighbour")) == "No default permission for topic:orders"
+    assert await error_remark(access, request, signed(request, "producer1")) is None
+    assert await error_remark(access, request, signed(request, "consumer1")) is None
+    assert await error_remark(access, request, signed(request, "neighbour")) == "No default permission for topic:orders"
 
 
-async def test_any_account_may_ask_how_the_broker_is(access: AccessControl) -> None:
+async def test_any_account_may_request_runtime_information(access: AccessControl) -> None:
     request = GetRuntimeInfo()
-    assert await refusal(access, request, signed(request, "neighbour")) is None
+    assert await error_remark(access, request, signed(request, "neighbour")) is None
 
 
-async def test_without_a_key_nobody_passes(access: AccessControl) -> None:
+async def test_a_request_without_a_key_is_denied(access: AccessControl) -> None:
     request = sending("orders")
-    assert await refusal(access, request, request_command(request, opaque=1)) == "No accessKey is configured"
+    assert await error_remark(access, request, request_command(request, opaque=1)) == "No accessKey is configured"
     empty = signed(request, "", "")  # as C++ clients sign without credentials
-    assert await refusal(access, request, empty) == "No accessKey is configured"
+    assert await error_remark(access, request, empty) == "No accessKey is configured"
 
 
 async def test_an_unknown_key_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
-    assert await refusal(access, request, signed(request, "stranger", "whatever")) == "No acl config for stranger"
+    assert await error_remark(access, request, signed(request, "stranger", "whatever")) == "No acl config for stranger"
 
 
 async def test_a_wrong_secret_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
     command = signed(request, "producer1", "wrong secret")
-    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    assert await error_remark(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
 async def test_a_changed_header_or_body_does_not_pass(access: AccessControl) -> None:
     request = sending("orders")
     command = signed(request, "producer1")
     command.body = b"another body"
-    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    assert await error_remark(access, request, command) == "Check signature failed for accessKey=producer1"
     command = signed(request, "producer1")
     command.ext["b"] = "payments"
-    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    assert await error_remark(access, request, command) == "Check signature failed for accessKey=producer1"
     command = signed(request, "producer1")
     del command.ext["Signature"]
-    assert await refusal(access, request, command) == "Check signature failed for accessKey=producer1"
+    assert await error_remark(access, request, command) == "Check signature failed for accessKey=producer1"
 
 
 async def test_both_ways_to_sign_a_query_by_unique_key_pass(access: AccessControl) -> None:
     request = QUERY
     for form in (False, True):
-        assert await refusal(access, request, signed(request, "consumer1", with_unique_key_query=form)) is None
+        assert await error_remark(access, request, signed(request, "consumer1", with_unique_key_query=form)) is None
 
 
 async def test_administration_is_for_administrators(access: AccessControl) -> None:
     request = DeleteTopicInBroker("orders")
-    assert await refusal(access, request, signed(request, "administrator")) is None
+    assert await error_remark(access, request, signed(request, "administrator")) is None
     expected = "Need admin permission for request code=215, but accessKey=producer1 is not"
-    assert await refusal(access, request, signed(request, "producer1")) == expected
+    assert await error_remark(access, request, signed(request, "producer1")) == expected
 
 
 async def test_the_global_white_list_needs_no_key(access: AccessControl) -> None:
     for request in (sending("other"), DeleteTopicInBroker("orders")):
-        assert await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000") is None
-        assert await refusal(access, request, request_command(request, opaque=1), "10.9.8.1:5000") is not None
+        assert await error_remark(access, request, request_command(request, opaque=1), "10.9.9.1:5000") is None
+        assert await error_remark(access, request, request_command(request, opaque=1), "10.9.8.1:5000") is not None
 
 
-async def test_the_global_white_list_does_not_open_the_accounts(access: AccessControl) -> None:
+async def test_the_global_white_list_does_not_allow_account_management(access: AccessControl) -> None:
     request = GetAccessRules()
     assert (
-        await refusal(access, request, request_command(request, opaque=1), "10.9.9.1:5000")
+        await error_remark(access, request, request_command(request, opaque=1), "10.9.9.1:5000")
         == "No accessKey is configured"
     )
-    assert await refusal(access, request, signed(request, "administrator"), "10.9.9.1:5000") is None
-    assert await refusal(access, request, signed(request, "producer1"), "10.9.9.1:5000") is not None
+    assert await error_remark(access, request, signed(request, "administrator"), "10.9.9.1:5000") is None
+    assert await error_remark(access, request, signed(request, "producer1"), "10.9.9.1:5000") is not None
 
 
 async def test_an_accounts_own_address_needs_no_signature(access: AccessControl) -> None:
     request = sending("other")
     command = signed(request, "neighbour", "wrong secret")
-    assert await refusal(access, request, command, "10.8.8.8:5000") is None
-    assert await refusal(access, request, command, "10.8.8.9:5000") == "Check signature failed for accessKey=neighbour"
+    assert await error_remark(access, request, command, "10.8.8.8:5000") is None
+    assert (
+        await error_remark(access, request, command, "10.8.8.9:5000")
+        == "Check signature failed for accessKey=neighbour"
+    )
 
 
-async def test_an_accounts_own_address_makes_no_administrator(access: AccessControl) -> None:
+async def test_an_accounts_own_address_does_not_make_it_an_administrator(access: AccessControl) -> None:
     request = GetAccessRules()
     remark = "Need admin permission for request code=54, but accessKey=neighbour is not"
-    assert await refusal(access, request, signed(request, "neighbour"), "10.8.8.8:5000") == remark
-    assert await refusal(access, request, signed(request, "administrator", "wrong"), "10.7.7.7:5000") is None
+    assert await error_remark(access, request, signed(request, "neighbour"), "10.8.8.8:5000") == remark
+    assert await error_remark(access, request, signed(request, "administrator", "wrong"), "10.7.7.7:5000") is None
 
 
-async def test_a_refusal_is_logged_without_secrets(access: AccessControl, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_denied_request_is_logged_without_secrets(
+    access: AccessControl, caplog: pytest.LogCaptureFixture
+) -> None:
     request = sending("other")
-    await refusal(access, request, signed(request, "producer1"))
+    await error_remark(access, request, signed(request, "producer1"))
     (record,) = [entry for entry in caplog.records if entry.message == "access refused"]
     assert record.__dict__["peer"] == "192.0.2.1:4711"
     assert "secret" not in str(record.__dict__)
@@ -219,11 +226,11 @@ async def test_a_refusal_is_logged_without_secrets(access: AccessControl, caplog
 
 
 def test_a_change_is_in_the_file_when_it_is_made(access: AccessControl, tmp_path: Path) -> None:
-    access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5", topic_perms="orders=PUB"))
+    access.put_account(UpdateAccount(access_key="new-account", secret_key="secret-of-5", topic_perms="orders=PUB"))
     access.delete_account("neighbour")
     access.set_white_list(["10.1.1.1"])
     again = AccessControl(RealDisk(), tmp_path / "plain_acl.yml", Clock())
-    assert list(again.rules.accounts) == ["producer1", "consumer1", "administrator", "newcomer"]
+    assert list(again.rules.accounts) == ["producer1", "consumer1", "administrator", "new-account"]
     assert again.rules.is_whitelisted("10.1.1.1")
     assert again.rules.version.counter == 3
     assert again.rules.version == access.rules.version
@@ -234,7 +241,7 @@ def test_an_illegal_change_changes_nothing(access: AccessControl, tmp_path: Path
     before = (tmp_path / "plain_acl.yml").read_bytes()
     for change in (
         UpdateAccount(access_key="short", secret_key="secret-of-5"),
-        UpdateAccount(access_key="newcomer"),
+        UpdateAccount(access_key="new-account"),
         UpdateAccount(access_key="producer1", topic_perms="orders=RW"),
         UpdateAccount(access_key="producer1", white_remote_address="10.1"),
     ):
@@ -244,13 +251,13 @@ def test_an_illegal_change_changes_nothing(access: AccessControl, tmp_path: Path
         access.set_white_list(["nonsense"])
     assert access.delete_account("stranger") is False
     assert (tmp_path / "plain_acl.yml").read_bytes() == before
-    assert "newcomer" not in access.rules.accounts
+    assert "new-account" not in access.rules.accounts
 
 
 def test_a_change_builds_on_what_an_editor_just_wrote(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, FILE + "- accessKey: by-editor\n  secretKey: secret-of-6\n")
-    access.put_account(UpdateAccount(access_key="newcomer", secret_key="secret-of-5"))
-    assert {"by-editor", "newcomer"} <= set(access.rules.accounts)
+    access.put_account(UpdateAccount(access_key="new-account", secret_key="secret-of-5"))
+    assert {"by-editor", "new-account"} <= set(access.rules.accounts)
 
 
 def test_a_change_on_top_of_a_broken_file_is_refused(access: AccessControl, tmp_path: Path) -> None:
@@ -260,11 +267,11 @@ def test_a_change_on_top_of_a_broken_file_is_refused(access: AccessControl, tmp_
     assert "neighbour" in access.rules.accounts
 
 
-async def test_a_new_file_is_taken(access: AccessControl, tmp_path: Path) -> None:
+async def test_a_changed_file_is_loaded(access: AccessControl, tmp_path: Path) -> None:
     file_in(tmp_path, FILE.replace("orders=PUB", "orders=PUB|SUB"))
     await access.reload_if_changed()
     request = QUERY
-    assert await refusal(access, request, signed(request, "producer1")) is None
+    assert await error_remark(access, request, signed(request, "producer1")) is None
 
 
 async def test_a_file_that_did_not_change_is_not_read(access: AccessControl) -> None:
@@ -292,7 +299,7 @@ async def test_a_broken_file_keeps_the_old_rules(
     assert "repaired" in access.rules.accounts
 
 
-async def test_the_file_is_looked_at_by_itself(tmp_path: Path) -> None:
+async def test_the_file_is_checked_periodically(tmp_path: Path) -> None:
     clock = FakeClock()
     async with AccessControl.open(RealDisk(), file_in(tmp_path), clock) as access:
         file_in(tmp_path, "")

@@ -1,4 +1,4 @@
-"""One line for each request that a broker serves: what an account must have for it."""
+"""The permissions that each request of a broker requires."""
 
 import importlib
 import pkgutil
@@ -93,5 +93,5 @@ def test_accounts_are_managed_by_five_requests() -> None:
     assert codes == set(range(50, 55))
 
 
-def test_a_request_that_nobody_thought_of_is_for_administrators() -> None:
+def test_an_undeclared_request_requires_an_administrator() -> None:
     assert requires_admin(REQUESTS[RequestCode.REGISTER_BROKER].request)

@@ -1,3 +1,5 @@
+"""Address patterns of white lists."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +49,7 @@ def test_patterns(pattern: str | None, inside: list[str], outside: list[str]) ->
         *("host", "10.1.2.3,", "1:2:3:*", "2001:db8::1-9:7", "2001:*:1::", "::1-g", "10.1.2.+3", "2001::*::1", "{3}"),
     ],
 )
-def test_an_unreadable_pattern_is_refused(pattern: str) -> None:
+def test_an_invalid_pattern_is_rejected(pattern: str) -> None:
     with pytest.raises(ValueError, match="is not an address pattern"):
         address_match(pattern)
 
@@ -61,7 +63,7 @@ def test_the_host_of_a_peer(peer: str, host: str) -> None:
 
 
 @given(st.text("0123456789abcdef.:*-{},", max_size=30), st.sampled_from(["10.1.2.3", "::1", "?"]))
-def test_a_pattern_is_read_or_refused(pattern: str, host: str) -> None:
+def test_a_pattern_is_parsed_or_rejected(pattern: str, host: str) -> None:
     try:
         matches = address_match(pattern)
     except ValueError as error:
@@ -71,6 +73,6 @@ def test_a_pattern_is_read_or_refused(pattern: str, host: str) -> None:
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(network="2001:db8::/32"), st.ip_addresses(network="2001:db8::/124"))
-def test_an_address_names_itself_only(one: object, other: object) -> None:
+def test_an_address_matches_only_itself(one: object, other: object) -> None:
     assert address_match(str(one))(str(one))
     assert address_match(str(one))(str(other)) == (one == other)

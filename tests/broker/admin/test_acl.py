@@ -1,4 +1,4 @@
-"""Over a real connection: the guard in front, the handlers behind it."""
+"""Requests about accounts over a real connection, with the guard in front of the handlers."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -35,17 +35,17 @@ from tests.transport.peers import serving
 FILE = """
 accounts:
 - {accessKey: administrator, secretKey: secret-of-1, admin: true, topicPerms: }
-- {accessKey: somebody, secretKey: secret-of-2, defaultTopicPerm: PUB|SUB, groupPerms: [g=SUB]}
+- {accessKey: account-2, secretKey: secret-of-2, defaultTopicPerm: PUB|SUB, groupPerms: [g=SUB]}
 """
 SETTINGS = BrokerSettings(name="broker-a", cluster="C1", acl_file=Path("conf/plain_acl.yml"))
 
 
-class Asker:
+class SignedClient:
     def __init__(self, pool: Pool, address: str) -> None:
         self._pool = pool
         self._address = address
 
-    async def ask(self, request: Request[Any], key: str = "administrator", secret: str = "secret-of-1") -> Any:
+    async def call(self, request: Request[Any], key: str = "administrator", secret: str = "secret-of-1") -> Any:
         command = request_command(request, opaque=0)
         ext = command.ext | {"AccessKey": key}
         content = content_to_sign(ext, command.body, with_unique_key_query=False)
@@ -60,40 +60,40 @@ def written(directory: Path, content: str) -> Path:
 
 
 @asynccontextmanager
-async def broker(directory: Path, *, acl: bool = True) -> AsyncIterator[Asker]:
+async def broker(directory: Path, *, acl: bool = True) -> AsyncIterator[SignedClient]:
     access = AccessControl(RealDisk(), written(directory, FILE), Clock()) if acl else None
     table = HandlerTable.of(AccessHandlers(SETTINGS, access))
     async with (
         serving(Dispatcher(table, guard=access.guard if access else None).receive) as server,
         Pool.open(TransportSettings(), Clock(), lambda *_: None) as pool,
     ):
-        yield Asker(pool, str(server.address))
+        yield SignedClient(pool, str(server.address))
 
 
-async def test_an_account_is_made_used_and_deleted(tmp_path: Path) -> None:
-    async with broker(tmp_path) as asker:
-        await asker.ask(UpdateAccount(access_key="newcomer", secret_key="secret-of-3", admin=True))
-        await asker.ask(GetAccessVersion(), "newcomer", "secret-of-3")
-        await asker.ask(DeleteAccount("newcomer"))
-        with pytest.raises(RequestFailed, match="No acl config for newcomer"):
-            await asker.ask(GetAccessVersion(), "newcomer", "secret-of-3")
+async def test_an_account_is_created_used_and_deleted(tmp_path: Path) -> None:
+    async with broker(tmp_path) as client:
+        await client.call(UpdateAccount(access_key="new-account", secret_key="secret-of-3", admin=True))
+        await client.call(GetAccessVersion(), "new-account", "secret-of-3")
+        await client.call(DeleteAccount("new-account"))
+        with pytest.raises(RequestFailed, match="No acl config for new-account"):
+            await client.call(GetAccessVersion(), "new-account", "secret-of-3")
 
 
-async def test_the_list_shows_no_secret(tmp_path: Path) -> None:
-    async with broker(tmp_path) as asker:
-        await asker.ask(UpdateGlobalWhiteList("10.1.2.{3,4},10.1.3.*"))
-        shown = (await asker.ask(GetAccessRules())).body
+async def test_the_list_contains_no_secret(tmp_path: Path) -> None:
+    async with broker(tmp_path) as client:
+        await client.call(UpdateGlobalWhiteList("10.1.2.{3,4},10.1.3.*"))
+        shown = (await client.call(GetAccessRules())).body
     assert shown.global_white_addrs == ["10.1.2.{3,4}", "10.1.3.*"]
     assert shown.plain_access_configs == [
         Account(access_key="administrator", admin=True),
-        Account(access_key="somebody", default_topic_perm="PUB|SUB", group_perms=["g=SUB"]),
+        Account(access_key="account-2", default_topic_perm="PUB|SUB", group_perms=["g=SUB"]),
     ]
 
 
 async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
-    async with broker(tmp_path) as asker:
-        await asker.ask(UpdateGlobalWhiteList(""))
-        response = await asker.ask(GetAccessVersion())
+    async with broker(tmp_path) as client:
+        await client.call(UpdateGlobalWhiteList(""))
+        response = await client.call(GetAccessVersion())
     version: Mapping[str, int] = json.loads(response.version)
     assert version["counter"] == 1
     assert json.loads(response.all_acl_file_version) == {"plain_acl.yml": version}
@@ -104,17 +104,17 @@ async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "admin_request",
     [
-        UpdateAccount(access_key="somebody", admin=True),
+        UpdateAccount(access_key="account-2", admin=True),
         DeleteAccount("administrator"),
         GetAccessVersion(),
         UpdateGlobalWhiteList("*"),
         GetAccessRules(),
     ],
 )
-async def test_only_administrators_come_here(tmp_path: Path, admin_request: Request[Any]) -> None:
-    async with broker(tmp_path) as asker:
+async def test_only_administrators_manage_accounts(tmp_path: Path, admin_request: Request[Any]) -> None:
+    async with broker(tmp_path) as client:
         with pytest.raises(RequestFailed, match="Need admin permission") as caught:
-            await asker.ask(admin_request, "somebody", "secret-of-2")
+            await client.call(admin_request, "account-2", "secret-of-2")
     assert caught.value.code == ResponseCode.NO_PERMISSION
     assert (tmp_path / "plain_acl.yml").read_text() == FILE
 
@@ -122,30 +122,39 @@ async def test_only_administrators_come_here(tmp_path: Path, admin_request: Requ
 @pytest.mark.parametrize(
     ("admin_request", "code", "remark"),
     [
-        (UpdateAccount(access_key="newcomer"), ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, "secretKey must be"),
+        (
+            UpdateAccount(access_key="new-account"),
+            ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
+            "secretKey must be",
+        ),
         (DeleteAccount("stranger"), ResponseCode.DELETE_ACL_CONFIG_FAILED, "account stranger does not exist"),
         (UpdateGlobalWhiteList("10.1"), ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, "not an address pattern"),
     ],
 )
-async def test_a_change_that_cannot_be_is_refused(
+async def test_an_invalid_change_is_rejected(
     tmp_path: Path, admin_request: Request[Any], code: ResponseCode, remark: str
 ) -> None:
-    async with broker(tmp_path) as asker:
+    async with broker(tmp_path) as client:
         with pytest.raises(RequestFailed, match=remark) as caught:
-            await asker.ask(admin_request)
+            await client.call(admin_request)
     assert caught.value.code == code
 
 
 async def test_a_file_that_an_editor_broke_refuses_changes(tmp_path: Path) -> None:
-    async with broker(tmp_path) as asker:
+    async with broker(tmp_path) as client:
         written(tmp_path, "accounts: [")
         with pytest.raises(RequestFailed, match="is invalid") as caught:
-            await asker.ask(DeleteAccount("somebody"))
+            await client.call(DeleteAccount("account-2"))
     assert caught.value.code == ResponseCode.DELETE_ACL_CONFIG_FAILED
 
 
 async def test_without_access_control_there_are_no_accounts(tmp_path: Path) -> None:
-    async with broker(tmp_path, acl=False) as asker:
-        for request in (UpdateAccount(access_key="newcomer"), DeleteAccount("x"), GetAccessVersion(), GetAccessRules()):
+    async with broker(tmp_path, acl=False) as client:
+        for request in (
+            UpdateAccount(access_key="new-account"),
+            DeleteAccount("x"),
+            GetAccessVersion(),
+            GetAccessRules(),
+        ):
             with pytest.raises(RequestFailed, match="set aclEnable=true"):
-                await asker.ask(request, "", "")  # signed with an empty key, as C++ clients do
+                await client.call(request, "", "")  # signed with an empty key, as C++ clients do

@@ -1,4 +1,4 @@
-"""Finding messages by key, by id and by their place, over real sockets."""
+"""Queries of messages by key, by id and by queue offset, over real sockets."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ async def bodies(broker: Wired, request: QueryMessages) -> list[bytes]:
     return [message.body for message in decode_all((await broker.call(request)).body)]
 
 
-async def refusal(broker: Wired, request: Any) -> RequestFailed:
+async def failure(broker: Wired, request: Any) -> RequestFailed:
     with pytest.raises(RequestFailed) as caught:
         await broker.call(request)
     return caught.value
@@ -45,7 +45,7 @@ async def test_a_message_is_found_by_each_of_its_keys_as_soon_as_it_is_stored(tm
         assert await bodies(broker, a_query("customer-7", max_num=-3)) == [b"two"]
 
 
-async def test_the_answer_says_how_far_the_index_reaches(tmp_path: Path) -> None:
+async def test_the_response_contains_the_end_of_the_index(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
         response = await broker.call(a_send(b"two", {"KEYS": "k"}))
@@ -57,7 +57,7 @@ async def test_the_answer_says_how_far_the_index_reaches(tmp_path: Path) -> None
         assert found.index_last_update_timestamp == decode(record).store_timestamp_ms
 
 
-async def test_a_unique_key_is_found_whatever_number_is_asked_for(tmp_path: Path) -> None:
+async def test_a_unique_key_is_found_for_any_requested_number(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         for body in (b"one", b"two"):
             await broker.call(a_send(body, {"UNIQ_KEY": "u"}))
@@ -67,19 +67,19 @@ async def test_a_unique_key_is_found_whatever_number_is_asked_for(tmp_path: Path
 @pytest.mark.parametrize(
     "changes", [{"key": "other"}, {"topic": "elsewhere"}, {"end_timestamp": 5}, {"begin_timestamp": 2**61}, {"key": ""}]
 )
-async def test_what_is_not_there_is_not_found(tmp_path: Path, changes: dict[str, Any]) -> None:
+async def test_a_missing_key_is_not_found(tmp_path: Path, changes: dict[str, Any]) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
-        assert (await refusal(broker, a_query(**{"key": "k", **changes}))).code == ResponseCode.QUERY_NOT_FOUND
+        assert (await failure(broker, a_query(**{"key": "k", **changes}))).code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_a_store_without_an_index_finds_nothing(tmp_path: Path) -> None:
     async with wired(tmp_path, store={"index_enable": False}) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
-        assert (await refusal(broker, a_query("k"))).code == ResponseCode.QUERY_NOT_FOUND
+        assert (await failure(broker, a_query("k"))).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_an_answer_fits_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODY_BYTES_MAX", 3000)
     async with wired(tmp_path) as broker:
         for number in range(5):
@@ -100,10 +100,10 @@ async def test_a_message_is_found_by_the_offset_in_its_id(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 7, 10**15, 2**63 - 1, -(2**63)])
-async def test_an_offset_where_no_message_begins_is_an_error(tmp_path: Path, offset: int) -> None:
+async def test_an_offset_where_no_message_starts_is_an_error(tmp_path: Path, offset: int) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send(b"one"))
-        error = await refusal(broker, ViewMessage(PhysicalOffset(offset)))
+        error = await failure(broker, ViewMessage(PhysicalOffset(offset)))
         assert error.code == ResponseCode.SYSTEM_ERROR
         assert str(offset) in error.remark
 
@@ -142,7 +142,7 @@ async def test_entries_of_a_queue_are_shown_with_the_filters_verdict(tmp_path: P
         assert len(record) == page.queue_data[0].physic_size
 
 
-async def test_entries_are_judged_by_sql_on_their_records(tmp_path: Path) -> None:
+async def test_entries_are_filtered_by_sql_on_their_records(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.subscribe(Subscription(topic=TOPIC, sub_string="n > 1", expression_type="SQL92"))
         for number in range(3):
@@ -151,7 +151,7 @@ async def test_entries_are_judged_by_sql_on_their_records(tmp_path: Path) -> Non
         assert [entry.eval for entry in page.queue_data] == [False, False, True]
 
 
-async def test_a_group_that_is_not_there_is_noted(tmp_path: Path) -> None:
+async def test_an_offline_group_is_mentioned_in_the_response(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send())
         page = (await broker.call(QueryConsumeQueue(TOPIC, 0, 0, 1, "absent"))).body
@@ -166,5 +166,5 @@ async def test_a_group_that_is_not_there_is_noted(tmp_path: Path) -> None:
 async def test_entries_that_are_not_there_are_an_error(tmp_path: Path, topic: str, queue_id: int, index: int) -> None:
     async with wired(tmp_path) as broker:
         await broker.call(a_send())
-        error = await refusal(broker, QueryConsumeQueue(topic, queue_id, index, 10))
+        error = await failure(broker, QueryConsumeQueue(topic, queue_id, index, 10))
         assert error.code == ResponseCode.SYSTEM_ERROR

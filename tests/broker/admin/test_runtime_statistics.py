@@ -1,4 +1,4 @@
-"""What mqadmin's brokerStatus, statsAll and consumerProgress read of a broker that works."""
+"""The values that mqadmin's brokerStatus, statsAll and consumerProgress read from a running broker."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ async def busy(broker: MonitoredBroker, clock: FakeClock) -> int:
     return len(pulled.body)
 
 
-async def test_statistics_are_answered_under_the_names_of_apache(tmp_path: Path) -> None:
+async def test_statistics_have_apaches_names(tmp_path: Path) -> None:
     clock = FakeClock()
     async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:
         size = await busy(broker, clock)
@@ -39,7 +39,7 @@ async def test_statistics_are_answered_under_the_names_of_apache(tmp_path: Path)
     assert (gets.body.stats_minute.sum, gets.body.stats_minute.avgpt) == (size, size)
 
 
-async def test_a_statistic_that_is_not_kept_says_which_are(tmp_path: Path) -> None:
+async def test_an_unknown_statistic_is_answered_with_the_known_names(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         with pytest.raises(RequestFailed, match="TOPIC_PUT_SIZE") as caught:
             await broker.call(GetBrokerStats("GROUP_GET_LATENCY", "0@a@b"))

@@ -1,4 +1,4 @@
-"""Where queues begin and end, over real sockets."""
+"""Requests for the offsets of queues, over real sockets."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ async def test_a_queue_that_does_not_exist_is_empty(tmp_path: Path) -> None:
         assert (await broker.call(GetMaxOffset(TOPIC, -1))).offset == 0
 
 
-async def test_a_queue_tells_its_bounds_and_its_first_time(tmp_path: Path) -> None:
+async def test_a_queue_has_bounds_and_an_earliest_store_time(tmp_path: Path) -> None:
     clock = FakeClock(1000)
     async with wired(tmp_path, clock) as broker:
         await three_messages(broker, clock)
@@ -53,7 +53,7 @@ async def test_a_time_is_found_from_both_sides(tmp_path: Path, timestamp: int, l
         assert (await broker.call(SearchOffset(TOPIC, 0, timestamp, "UPPER"))).offset == upper
 
 
-async def test_an_unknown_boundary_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_boundary_is_rejected(tmp_path: Path) -> None:
     async with wired(tmp_path) as broker:
         with pytest.raises(RequestFailed) as caught:
             await broker.call(SearchOffset(TOPIC, 0, 5, "MIDDLE"))

@@ -1,4 +1,4 @@
-"""The table of groups, its file, and the requests of administrators."""
+"""The group table, its file, and the requests of administrators."""
 
 import tarfile
 from dataclasses import replace
@@ -15,7 +15,15 @@ from ariane.store.disk import replace_all
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.groups import DeleteGroup, GetGroupConfig, GetGroupTable, ListGroupsOfTopic, UpdateGroup
-from tests.broker.consumer_group_fixtures import SETTINGS, at_work, consumer, heartbeat, office, speaker, subscription
+from tests.broker.consumer_group_fixtures import (
+    SETTINGS,
+    connected_client,
+    consumer,
+    group_broker,
+    heartbeat,
+    running,
+    subscription,
+)
 from tests.simulation.simulated_disk import SimulatedDisk
 
 PATH = Path("/store/config/subscriptionGroup.json")
@@ -33,7 +41,7 @@ def disk_with(content: bytes, path: Path = PATH) -> SimulatedDisk:
     return disk
 
 
-def test_a_group_appears_by_being_used() -> None:
+def test_a_group_is_created_on_first_use() -> None:
     groups = groups_on(SimulatedDisk())
     assert groups.get("g") is None
     assert groups.find("g") == groups.get("g") == GroupConfig(group_name="g")
@@ -46,7 +54,7 @@ def test_the_groups_of_apaches_tools_are_always_there() -> None:
     assert groups.version == DataVersion()
 
 
-def test_without_auto_creation_only_the_systems_own_groups_appear() -> None:
+def test_without_auto_creation_only_system_groups_are_created() -> None:
     groups = Groups(replace(SETTINGS, auto_create_groups=False), None, FakeClock())
     with pytest.raises(RequestFailed, match="set autoCreateSubscriptionGroup=true") as refused:
         groups.find("g")
@@ -55,7 +63,7 @@ def test_without_auto_creation_only_the_systems_own_groups_appear() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a@b", "a b", "g" * 121, "../x"])
-def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+def test_an_invalid_name_is_rejected(name: str) -> None:
     groups = groups_on(SimulatedDisk())
     for use in (lambda: groups.find(name), lambda: groups.put(GroupConfig(group_name=name))):
         with pytest.raises(RequestFailed):
@@ -63,7 +71,7 @@ def test_a_name_that_cannot_be_is_refused(name: str) -> None:
     assert groups.get(name) is None
 
 
-def test_what_an_administrator_changed_is_on_the_disk_at_once() -> None:
+def test_a_change_by_an_administrator_is_saved_immediately() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     groups = groups_on(disk, clock)
     groups.put(GroupConfig(group_name="g", retry_max_times=3, consume_enable=False))
@@ -75,7 +83,7 @@ def test_what_an_administrator_changed_is_on_the_disk_at_once() -> None:
     assert groups_on(disk.crash_process()).get("g") is None
 
 
-def test_a_change_that_cannot_be_saved_is_no_success() -> None:
+def test_a_change_that_cannot_be_saved_fails() -> None:
     disk = SimulatedDisk()
     groups = groups_on(disk)
     disk.fail_writes(OSError(28, "No space left on device"))
@@ -86,7 +94,7 @@ def test_a_change_that_cannot_be_saved_is_no_success() -> None:
     assert groups_on(disk).get("g") is not None
 
 
-async def test_groups_that_appeared_are_saved_by_the_timer_and_at_the_end() -> None:
+async def test_auto_created_groups_are_saved_periodically_and_at_the_end() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     groups = groups_on(disk, clock)
     async with groups.autosave(clock, 5):
@@ -108,7 +116,7 @@ def test_a_file_of_apache_is_read_and_written_back_the_same() -> None:
     assert groups.table().to_bytes() == original.replace(b"\n", b"").replace(b"\t", b"")
 
 
-def test_what_5x_adds_is_no_hindrance() -> None:
+def test_additions_of_5x_are_accepted() -> None:
     disk = disk_with(
         b'{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":5},"forbiddenTable":{},"subscriptionGroupTable":{'
         b'"g":{"attributes":{},"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,'
@@ -125,31 +133,31 @@ def test_a_file_that_is_something_else_stops_the_start() -> None:
 
 
 async def test_administrators_create_change_show_and_delete_groups() -> None:
-    parts = office()
-    async with at_work(parts) as server, speaker(server) as admin:
+    broker = group_broker()
+    async with running(broker) as server, connected_client(server) as admin:
         await admin.call(UpdateGroup(body=GroupConfig(group_name="g", retry_max_times=5)))
         assert (await admin.call(GetGroupConfig("g"))).body == GroupConfig(group_name="g", retry_max_times=5)
         table = (await admin.call(GetGroupTable())).body
         assert table.subscription_group_table["g"].retry_max_times == 5
-        assert table.data_version == parts.groups.version
-        assert (await admin.refusal(UpdateGroup(body=GroupConfig(group_name="no good"))))[
+        assert table.data_version == broker.groups.version
+        assert (await admin.error_response(UpdateGroup(body=GroupConfig(group_name="no good"))))[
             0
         ] == ResponseCode.SYSTEM_ERROR
-        assert (await admin.refusal(UpdateGroup()))[0] == ResponseCode.SYSTEM_ERROR
-        parts.offsets.commit("g", "orders", 0, 5)
+        assert (await admin.error_response(UpdateGroup()))[0] == ResponseCode.SYSTEM_ERROR
+        broker.offsets.commit("g", "orders", 0, 5)
         await admin.call(DeleteGroup("g"))
-        assert (await admin.refusal(GetGroupConfig("g")))[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        assert parts.offsets.get("g", "orders", 0) == 5
+        assert (await admin.error_response(GetGroupConfig("g")))[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert broker.offsets.get("g", "orders", 0) == 5
         await admin.call(DeleteGroup("g", remove_offset=True))
-        assert parts.offsets.get("g", "orders", 0) == -1
-        parts.offsets.commit("g", "orders", 0, 5)
+        assert broker.offsets.get("g", "orders", 0) == -1
+        broker.offsets.commit("g", "orders", 0, 5)
         await admin.call(DeleteGroup("g", clean_offset=True))
-        assert parts.offsets.groups_of("orders") == set()
+        assert broker.offsets.groups_of("orders") == set()
 
 
 async def test_the_groups_of_a_topic_are_those_connected_and_those_with_offsets() -> None:
-    parts = office()
-    parts.offsets.commit("past", "orders", 0, 5)
-    async with at_work(parts) as server, speaker(server) as client:
+    broker = group_broker()
+    broker.offsets.commit("past", "orders", 0, 5)
+    async with running(broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("here", subscription("orders")), consumer("else", subscription("x"))))
         assert (await client.call(ListGroupsOfTopic("orders"))).body.group_list == ["here", "past"]

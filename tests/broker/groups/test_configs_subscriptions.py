@@ -1,3 +1,5 @@
+"""Comparison of the subscriptions of group members."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,14 +10,16 @@ TAGS = st.lists(st.sampled_from("abcde"), min_size=1, unique=True)
 
 
 @given(TAGS, st.randoms(use_true_random=False), st.sampled_from(["||", " || ", "  ||"]))
-def test_the_same_tags_in_any_order_and_spacing_are_one_wish(tags: list[str], random: object, glue: str) -> None:
+def test_equal_tags_in_any_order_and_spacing_are_equal_subscriptions(
+    tags: list[str], random: object, glue: str
+) -> None:
     shuffled = sorted(tags, reverse=True)
     assert subscription_set_of([subscription("t", "||".join(tags))]) == subscription_set_of(
         [subscription("t", glue.join(shuffled))]
     )
 
 
-def test_everything_is_said_in_several_ways() -> None:
+def test_rates_have_the_keys_of_4x_and_5x() -> None:
     assert len({subscription_set_of([subscription("t", text)]) for text in ("*", "", " ", "a || *")}) == 1
 
 

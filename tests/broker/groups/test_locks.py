@@ -1,4 +1,4 @@
-"""Locks of ordered consumption: the table with its own time, and the two requests over a socket."""
+"""Queue locks of ordered consumption: the table with controlled time, and the two requests over a socket."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.clients import LockQueues, UnlockQueues
 from ariane.wire.requests.clients import QueueLocks as LockRequest
-from tests.broker.consumer_group_fixtures import at_work, office, speaker
+from tests.broker.consumer_group_fixtures import connected_client, group_broker, running
 
 QUEUES = [MessageQueue(topic="orders", broker_name="broker-a", queue_id=number) for number in range(3)]
 
@@ -40,7 +40,7 @@ def test_only_the_owner_unlocks() -> None:
     assert len(locks) == 0
 
 
-def test_locks_of_the_past_take_no_memory() -> None:
+def test_expired_locks_take_no_memory() -> None:
     locks = QueueLocks()
     for number in range(100):
         locks.lock(f"g{number}", "c", QUEUES, now=0)
@@ -49,7 +49,7 @@ def test_locks_of_the_past_take_no_memory() -> None:
 
 
 class OneOwner(RuleBasedStateMachine):
-    """Whatever happens, a queue that was granted belongs to nobody else until it is given up or has run out."""
+    """In any sequence of events, a granted queue has no other owner until its lock is released or expires."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,17 +84,17 @@ TestOneOwner = OneOwner.TestCase
 TestOneOwner.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
-async def test_clients_lock_and_unlock_queues_that_are_here() -> None:
-    parts = office()
-    parts.topic("orders", 2)
+async def test_clients_lock_and_unlock_existing_queues() -> None:
+    broker = group_broker()
+    broker.topic("orders", 2)
     strange = [MessageQueue(topic="unknown", broker_name="broker-a", queue_id=0), QUEUES[2]]
-    async with at_work(parts) as server, speaker(server) as one, speaker(server) as two:
+    async with running(broker) as server, connected_client(server) as one, connected_client(server) as two:
         request = LockRequest(consumer_group="g", client_id="one", mq_set=[*QUEUES[:2], *strange])
         assert (await one.call(LockQueues(body=request))).body.locked == QUEUES[:2]
         theirs = LockRequest(consumer_group="g", client_id="two", mq_set=QUEUES[:2])
         assert (await two.call(LockQueues(body=theirs))).body.locked == []
         await one.call(UnlockQueues(body=request))
         assert (await two.call(LockQueues(body=theirs))).body.locked == QUEUES[:2]
-        await parts.clock.advance(LOCK_S + 1)
+        await broker.clock.advance(LOCK_S + 1)
         assert (await one.call(LockQueues(body=request))).body.locked == QUEUES[:2]
-        assert (await one.refusal(LockQueues()))[0] == ResponseCode.SYSTEM_ERROR
+        assert (await one.error_response(LockQueues()))[0] == ResponseCode.SYSTEM_ERROR

@@ -1,4 +1,4 @@
-"""The registry itself, with time in the test's hands. Connections are real ones: a member is nothing without."""
+"""The registry of clients, with controlled time and real connections."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ def beat(
     clients.heartbeat(connection, body, Language.JAVA, 409, now)
 
 
-async def test_whoever_is_silent_for_two_minutes_is_removed_and_the_others_hear_of_it() -> None:
+async def test_a_client_without_heartbeat_for_two_minutes_is_removed_and_the_others_are_notified() -> None:
     changes: list[list[str]] = []
     clients = Clients(lambda group: changes.append(group.client_ids()))
     async with connections(2) as (silent, lively):
@@ -63,7 +63,7 @@ async def test_whoever_is_silent_for_two_minutes_is_removed_and_the_others_hear_
         assert lively.is_open
 
 
-async def test_a_group_that_a_living_client_has_given_up_expires_alone() -> None:
+async def test_a_group_without_heartbeats_expires_while_its_client_stays() -> None:
     clients = Clients()
     async with connections(1) as (connection,):
         beat(clients, connection, "c", consumer("old", ORDERS), consumer("new", ORDERS), producers="gone stays")
@@ -105,7 +105,7 @@ async def test_producers_are_picked_in_turn_and_only_open_ones() -> None:
         assert clients.pick_producer("unknown") is None
 
 
-async def test_a_client_is_found_at_the_connection_that_was_heard_last() -> None:
+async def test_a_client_is_found_at_the_connection_with_the_newest_heartbeat() -> None:
     clients = Clients()
     async with connections(2) as (old, new):
         beat(clients, old, "c", producers="p")
@@ -126,7 +126,7 @@ def test_the_newest_heartbeat_replaces_the_topics_and_the_newest_version_each_ex
     assert group.subscriptions["a"].sub_string == "z"
 
 
-async def test_members_that_disagree_are_named_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_disagreement_of_members_is_reported_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
     found: list[Disagreement] = []
     clients = Clients(on_disagreement=found.append)
     async with connections(2) as (one, two):

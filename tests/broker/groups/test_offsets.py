@@ -33,7 +33,7 @@ COMMITS = st.lists(st.tuples(NAMES, NAMES, st.integers(0, 1023), st.integers(0, 
 
 
 @given(COMMITS)
-def test_what_is_saved_is_loaded(commits: list[tuple[str, str, int, int]]) -> None:
+def test_saved_groups_are_loaded(commits: list[tuple[str, str, int, int]]) -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     for commit in commits:
@@ -65,7 +65,7 @@ def _entries(text: bytes) -> list[bytes]:
     return re.findall(rb'"[^"]+@[^"]+":\{[0-9:,]+\}', compact)
 
 
-def test_what_5x_adds_and_quoted_queue_ids_are_no_hindrance() -> None:
+def test_additions_of_5x_and_quoted_queue_ids_are_accepted() -> None:
     disk = disk_with(b'{"dataVersion":{"counter":1},"offsetTable":{"T@g":{"0":5,1:6}},"resetOffsetTable":{}}', PATH)
     assert offsets_on(disk).of("g", "T") == {0: 5, 1: 6}
 
@@ -92,7 +92,7 @@ def test_a_group_is_cloned_for_one_topic() -> None:
     assert offsets.table() == {"T@g": {0: 9}, "U@g": {0: 7}, "T@h": {1: 1, 0: 9}}
 
 
-def test_offsets_go_with_their_group_or_their_topic() -> None:
+def test_offsets_are_deleted_with_their_group_or_topic() -> None:
     offsets = ConsumerOffsets(None)
     for group in "gh":
         for topic in "TU":
@@ -132,7 +132,7 @@ async def test_the_timer_saves_only_what_has_changed() -> None:
         assert disk.operations == quiet
 
 
-async def test_the_end_saves_what_the_timer_has_not() -> None:
+async def test_the_end_saves_unsaved_changes() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     offsets = offsets_on(disk)
     async with offsets.autosave(clock, 5):
@@ -140,7 +140,7 @@ async def test_the_end_saves_what_the_timer_has_not() -> None:
     assert offsets_on(disk).get("g", "T", 0) == 1
 
 
-async def test_a_full_disk_is_tried_again() -> None:
+async def test_a_full_disk_is_retried() -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     offsets.commit("g", "T", 0, 1)
@@ -152,7 +152,7 @@ async def test_a_full_disk_is_tried_again() -> None:
     assert offsets_on(disk).get("g", "T", 0) == 1
 
 
-def test_a_cut_at_any_moment_leaves_one_good_file() -> None:
+def test_a_power_failure_at_any_moment_leaves_a_valid_file() -> None:
     seen = set()
     for operation in range(1, 40):
         disk = SimulatedDisk()
@@ -181,7 +181,7 @@ class SlowFile(JsonTable):
         super().save(content)
 
 
-async def test_a_slow_save_never_ends_up_over_the_last_one() -> None:
+async def test_a_slow_save_never_overwrites_a_newer_one() -> None:
     disk = SimulatedDisk()
     file = SlowFile(disk)
     offsets = ConsumerOffsets(file)

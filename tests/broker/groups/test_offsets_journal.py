@@ -1,4 +1,4 @@
-"""Commits outlive a kill, exactly; a crash of the machine costs those since the last save."""
+"""The offset journal: commits survive a kill of the process; a machine crash loses those since the last save."""
 
 import errno
 import random
@@ -38,7 +38,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_was_done_before_a_kill_is_there_after_it(steps: list[tuple[str, ...]]) -> None:
+def test_all_commits_before_a_kill_are_there_after_it(steps: list[tuple[str, ...]]) -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     for name, *arguments in steps:
@@ -51,7 +51,7 @@ def test_whatever_was_done_before_a_kill_is_there_after_it(steps: list[tuple[str
             getattr(offsets, name)(*arguments)
 
 
-def test_a_save_lets_the_journal_go() -> None:
+def test_a_save_deletes_the_journal() -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     offsets.commit("billing", "orders", 0, 5)
@@ -60,7 +60,7 @@ def test_a_save_lets_the_journal_go() -> None:
     assert journals(disk) == []
 
 
-def test_after_another_boot_the_saved_table_counts() -> None:
+def test_after_another_boot_the_journal_is_ignored() -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     offsets.commit("billing", "orders", 0, 5)
@@ -70,14 +70,14 @@ def test_after_another_boot_the_saved_table_counts() -> None:
     assert offsets.get("billing", "orders", 0) == 5
 
 
-def test_where_boots_have_no_id_no_journal_is_believed() -> None:
+def test_without_a_boot_id_the_journal_is_ignored() -> None:
     disk = SimulatedDisk()
     offsets_on(disk, boot="").commit("billing", "orders", 0, 9)
     assert offsets_on(disk.crash_process(), boot="").table() == {}
 
 
 @pytest.mark.parametrize("length", range(60))
-def test_a_line_cut_short_is_passed_over(length: int) -> None:
+def test_an_incomplete_line_is_ignored(length: int) -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     for offset in (1, 22, 333):
@@ -90,7 +90,7 @@ def test_a_line_cut_short_is_passed_over(length: int) -> None:
     assert offsets_on(cut).get("billing", "orders", 0) in (-1, 1, 22, 333)
 
 
-def test_noise_is_no_commit() -> None:
+def test_garbage_is_not_a_commit() -> None:
     disk = SimulatedDisk()
     disk.make_directory(CONFIG)
     noise = b"boot boot\norders@billing 0 7\n" + random.Random(1).randbytes(500)

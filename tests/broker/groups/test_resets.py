@@ -1,4 +1,4 @@
-"""Moving groups, with their members connected or not."""
+"""Offset resets of groups with and without connected members."""
 
 from dataclasses import dataclass
 
@@ -23,13 +23,13 @@ from ariane.wire.requests.offsets import (
     ResetOffsets,
 )
 from tests.broker.consumer_group_fixtures import (
-    Office,
-    Speaker,
-    at_work,
+    GroupBroker,
+    RawGroupClient,
+    connected_client,
     consumer,
+    group_broker,
     heartbeat,
-    office,
-    speaker,
+    running,
     subscription,
 )
 from tests.store.stores import draft, put
@@ -43,64 +43,64 @@ def queue(queue_id: int) -> MessageQueue:
 
 
 @dataclass
-class Stage:
-    parts: Office
+class ResetFixture:
+    broker: GroupBroker
     times: list[int]
     """When each message of queue 0 was stored."""
 
 
-async def stage() -> Stage:
+async def reset_fixture() -> ResetFixture:
     """Ten messages in queue 0, a second apart; none in queue 1; group g at 6 and 0."""
-    parts, times = office(), []
-    parts.topic("orders", 2)
+    broker, times = group_broker(), []
+    broker.topic("orders", 2)
     for _ in range(10):
-        times += [one.store_timestamp_ms for one in put(parts.store, draft(b"x", "orders", 0))]
-        await parts.clock.advance(1)
-    parts.groups.put(GroupConfig(group_name="g"))
-    parts.offsets.commit("g", "orders", 0, 6)
-    parts.offsets.commit("g", "orders", 1, 0)
-    return Stage(parts, times)
+        times += [one.store_timestamp_ms for one in put(broker.store, draft(b"x", "orders", 0))]
+        await broker.clock.advance(1)
+    broker.groups.put(GroupConfig(group_name="g"))
+    broker.offsets.commit("g", "orders", 0, 6)
+    broker.offsets.commit("g", "orders", 1, 0)
+    return ResetFixture(broker, times)
 
 
 @given(OFFSETS, OFFSETS)
-def test_a_group_goes_only_back_unless_forced(current: int, wanted: int) -> None:
-    assert reset_target(current, wanted, force=False) == min(current, wanted)
-    assert reset_target(current, wanted, force=True) == wanted
-    assert reset_target(-1, wanted, force=False) == wanted
+def test_a_reset_only_moves_back_unless_forced(current: int, target: int) -> None:
+    assert reset_target(current, target, force=False) == min(current, target)
+    assert reset_target(current, target, force=True) == target
+    assert reset_target(-1, target, force=False) == target
 
 
 @pytest.mark.parametrize(("nth", "force", "expected"), [(3, False, 3), (8, False, 6), (8, True, 8)])
-async def test_a_group_that_is_away_is_moved_to_a_time(nth: int, force: bool, expected: int) -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as admin:
-        request = ResetOffsets(topic="orders", group="g", timestamp=here.times[nth], is_force=force)
+async def test_a_group_without_members_is_reset_to_a_time(nth: int, force: bool, expected: int) -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as admin:
+        request = ResetOffsets(topic="orders", group="g", timestamp=fixture.times[nth], is_force=force)
         response = await admin.call(request)
     assert response.body.offset_table == {queue(0): expected, queue(1): 0}
-    assert here.parts.offsets.of("g", "orders") == {0: expected, 1: 0}
+    assert fixture.broker.offsets.of("g", "orders") == {0: expected, 1: 0}
 
 
-async def test_a_group_is_moved_to_the_end() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as admin:
+async def test_a_group_is_reset_to_the_end() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as admin:
         await admin.call(ResetOffsets(topic="orders", group="g", timestamp=-1, is_force=True))
-    assert here.parts.offsets.get("g", "orders", 0) == 10
+    assert fixture.broker.offsets.get("g", "orders", 0) == 10
 
 
 async def test_a_known_group_without_offsets_gets_some() -> None:
-    here = await stage()
-    here.parts.groups.put(GroupConfig(group_name="new"))
-    async with at_work(here.parts) as server, speaker(server) as admin:
+    fixture = await reset_fixture()
+    fixture.broker.groups.put(GroupConfig(group_name="new"))
+    async with running(fixture.broker) as server, connected_client(server) as admin:
         await admin.call(ResetOffsets(topic="orders", group="new", timestamp=-1))
-    assert here.parts.offsets.of("new", "orders") == {0: 10, 1: 0}
+    assert fixture.broker.offsets.of("new", "orders") == {0: 10, 1: 0}
 
 
-async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as admin:
+async def test_one_queue_is_reset_to_an_offset_as_5x_tools_request_it() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as admin:
         response = await admin.call(ResetOffsets(topic="orders", group="g", queue_id=0, offset=QueueOffset(9)))
         assert response.body.offset_table == {queue(0): 9}
         await admin.call(ResetOffsets(topic="orders", group="g", timestamp=0, queue_id=-1, offset=QueueOffset(-1)))
-    assert here.parts.offsets.get("g", "orders", 0) == 0
+    assert fixture.broker.offsets.get("g", "orders", 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -121,76 +121,76 @@ async def test_one_queue_is_moved_to_an_offset_as_5x_tools_ask_it() -> None:
         ),
     ],
 )
-async def test_a_reset_that_cannot_be_moves_nothing(reset: ResetOffsets, code: int, reason: str) -> None:
-    here = await stage()
-    before = here.parts.offsets.table()
-    async with at_work(here.parts) as server, speaker(server) as admin:
-        refused, remark = await admin.refusal(reset)
+async def test_an_invalid_reset_changes_nothing(reset: ResetOffsets, code: int, reason: str) -> None:
+    fixture = await reset_fixture()
+    before = fixture.broker.offsets.table()
+    async with running(fixture.broker) as server, connected_client(server) as admin:
+        refused, remark = await admin.error_response(reset)
     assert (refused, reason in remark) == (code, True)
-    assert here.parts.offsets.table() == before
+    assert fixture.broker.offsets.table() == before
 
 
-async def test_members_are_told_each_in_the_form_of_its_language() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as java, speaker(server) as cpp:
+async def test_members_are_notified_in_the_format_of_their_language() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as java, connected_client(server) as cpp:
         await java.call(heartbeat("j", consumer("g", ORDERS)), language="JAVA", version=409)
         await cpp.call(heartbeat("c", consumer("g", ORDERS)), language="CPP", version=333)
-        async with speaker(server) as admin:
-            request = ResetOffsets(topic="orders", group="g", timestamp=here.times[2], is_force=True)
+        async with connected_client(server) as admin:
+            request = ResetOffsets(topic="orders", group="g", timestamp=fixture.times[2], is_force=True)
             assert (await admin.call(request)).body.offset_table == {queue(0): 2, queue(1): 0}
         for client in (java, cpp):
-            while (told := await client.next_told()).code != RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            while (pushed := await client.next_pushed()).code != RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
                 pass
-            notice = told.fields(ResetClientOffset)
-            assert (notice.topic, notice.group, notice.timestamp) == ("orders", "g", here.times[2])
-            assert (notice.is_force, told.is_oneway) == (True, True)
+            notice = pushed.fields(ResetClientOffset)
+            assert (notice.topic, notice.group, notice.timestamp) == ("orders", "g", fixture.times[2])
+            assert (notice.is_force, pushed.is_oneway) == (True, True)
             if client is java:
-                assert OffsetsByQueue.from_bytes(told.body).offset_table == {queue(0): 2, queue(1): 0}
+                assert OffsetsByQueue.from_bytes(pushed.body).offset_table == {queue(0): 2, queue(1): 0}
             else:
-                listed = OffsetList.from_bytes(told.body).offset_table
+                listed = OffsetList.from_bytes(pushed.body).offset_table
                 assert [(one.queue_id, one.offset) for one in listed] == [(0, 2), (1, 0)]
-    assert here.parts.offsets.get("g", "orders", 0) == 2
+    assert fixture.broker.offsets.get("g", "orders", 0) == 2
 
 
-async def test_a_member_that_is_too_old_keeps_the_whole_group_where_it_is() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as new, speaker(server) as old:
+async def test_a_member_that_is_too_old_prevents_the_reset_of_its_group() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as new, connected_client(server) as old:
         await new.call(heartbeat("new", consumer("g", ORDERS)), version=409)
         await old.call(heartbeat("old", consumer("g", ORDERS)), version=27)
-        code, remark = await new.refusal(ResetOffsets(topic="orders", group="g", timestamp=-1, is_force=True))
+        code, remark = await new.error_response(ResetOffsets(topic="orders", group="g", timestamp=-1, is_force=True))
         assert code == ResponseCode.SYSTEM_ERROR
         assert "client old of group g does not support this" in remark
-        assert not [told for told in new.told if told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
-    assert here.parts.offsets.get("g", "orders", 0) == 6
+        assert not [pushed for pushed in new.pushed if pushed.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
+    assert fixture.broker.offsets.get("g", "orders", 0) == 6
 
 
-async def test_members_that_do_not_read_the_topic_are_left_alone() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as client:
+async def test_members_that_do_not_subscribe_to_the_topic_are_not_notified() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("g", subscription("bills"))))
         await client.call(ResetOffsets(topic="orders", group="g", timestamp=-1, is_force=True))
-        assert [told.code for told in client.told] == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
-    assert here.parts.offsets.get("g", "orders", 0) == 10
+        assert [pushed.code for pushed in client.pushed] == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
+    assert fixture.broker.offsets.get("g", "orders", 0) == 10
 
 
-async def test_members_that_broadcast_are_told_and_nothing_is_stored_for_them() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as client:
+async def test_broadcasting_members_are_notified_and_nothing_is_stored_for_them() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as client:
         await client.call(heartbeat("c", consumer("b", ORDERS, model=MessageModel.BROADCASTING)))
         await client.call(ResetOffsets(topic="orders", group="b", timestamp=-1))
-        assert client.told[-1].code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    assert here.parts.offsets.of("b", "orders") == {}
+        assert client.pushed[-1].code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    assert fixture.broker.offsets.of("b", "orders") == {}
 
 
 # --- where members are
 
 
-async def test_members_are_asked_where_they_are() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as one, speaker(server) as two:
+async def test_members_are_queried_for_their_offsets() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as one, connected_client(server) as two:
         await one.call(heartbeat("one", consumer("g", ORDERS)))
         await two.call(heartbeat("two", consumer("g", ORDERS)))
-        async with speaker(server) as admin:
+        async with connected_client(server) as admin:
             await admin.raw.send(_frame(GetConsumerStatus(topic="orders", group="g")))
             await _answers(one, {queue(0): 5})
             await _answers(two, {}, code=ResponseCode.SYSTEM_ERROR)
@@ -201,29 +201,29 @@ async def test_members_are_asked_where_they_are() -> None:
     )
 
 
-async def test_one_member_alone_can_be_asked() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as one, speaker(server) as two:
+async def test_a_single_member_can_be_queried() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as one, connected_client(server) as two:
         await one.call(heartbeat("one", consumer("g", ORDERS)))
         await two.call(heartbeat("two", consumer("g", ORDERS)))
-        async with speaker(server) as admin:
+        async with connected_client(server) as admin:
             await admin.raw.send(_frame(GetConsumerStatus(topic="orders", group="g", client_addr="two")))
             await _answers(two, {queue(1): 4})
             assert b'"two":{{' in (await admin.raw.read()).body
 
 
-async def test_nobody_can_be_asked_of_a_group_that_is_away() -> None:
-    here = await stage()
-    async with at_work(here.parts) as server, speaker(server) as admin:
-        code, _ = await admin.refusal(GetConsumerStatus(topic="orders", group="g"))
+async def test_members_of_an_offline_group_cannot_be_queried() -> None:
+    fixture = await reset_fixture()
+    async with running(fixture.broker) as server, connected_client(server) as admin:
+        code, _ = await admin.error_response(GetConsumerStatus(topic="orders", group="g"))
     assert code == ResponseCode.SYSTEM_ERROR
 
 
-async def _answers(client: Speaker, offsets: dict[MessageQueue, int], code: int = 0) -> None:
-    while (asked := await client.next_told()).code != RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+async def _answers(client: RawGroupClient, offsets: dict[MessageQueue, int], code: int = 0) -> None:
+    while (forwarded := await client.next_pushed()).code != RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
         pass
-    assert asked.fields(GetClientStatus).group == "g"
-    await client.answer(asked, encode_json({"messageQueueTable": offsets}), code)
+    assert forwarded.fields(GetClientStatus).group == "g"
+    await client.answer(forwarded, encode_json({"messageQueueTable": offsets}), code)
 
 
 def _frame(request: GetConsumerStatus) -> bytes:

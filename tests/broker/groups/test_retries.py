@@ -1,4 +1,4 @@
-"""Send-back, retries and dead letters: how often, when, where to, and what the message carries then."""
+"""Send-back, retries and dead letters: attempts, delays, target topics and message properties."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ def with_permission(desk: Desk, permission: int) -> Desk:
     return replace(desk, handlers=handlers)
 
 
-async def test_a_message_sent_back_waits_and_comes_to_the_retry_topic(desk: Desk) -> None:
+async def test_a_message_sent_back_is_delayed_and_delivered_to_the_retry_topic(desk: Desk) -> None:
     sent = message(b"body", queue_id=2, KEYS="k", TAGS="t", UNIQ_KEY="u")
     sent.flag = 5
     stored = desk.room.writer.put(sent)
@@ -113,7 +113,7 @@ async def test_delays_end_at_the_last_level(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("attempts", [16, 17])
-async def test_after_the_last_attempt_a_message_is_a_dead_letter_at_once(desk: Desk, attempts: int) -> None:
+async def test_after_the_last_attempt_a_message_is_a_dead_letter_immediately(desk: Desk, attempts: int) -> None:
     tired = message(b"dead", topic=RETRY, RETRY_TOPIC="orders")
     tired.reconsume_times = attempts
     assert await desk.send_back(desk.room.writer.put(tired)) == ResponseCode.SUCCESS
@@ -122,19 +122,19 @@ async def test_after_the_last_attempt_a_message_is_a_dead_letter_at_once(desk: D
     assert view.properties()["RETRY_TOPIC"] == "orders"
 
 
-async def test_a_delay_that_another_broker_left_on_it_does_not_keep_a_dead_letter_back(desk: Desk) -> None:
+async def test_a_remaining_delay_property_does_not_delay_a_dead_letter(desk: Desk) -> None:
     """Apache leaves DELAY on what it delivers, and up to 4.9.2 files such a dead letter two hours later."""
     tired = message(b"dead", topic=RETRY, DELAY=18, TIMER_DELAY_SEC=9)
     await desk.send_back(desk.room.writer.append(draft_of(tired)), delay_level=-1)
     assert desk.room.bodies(DEAD) == [b"dead"]
 
 
-async def test_below_level_zero_a_message_is_a_dead_letter_at_once(desk: Desk) -> None:
+async def test_a_negative_level_makes_a_dead_letter_immediately(desk: Desk) -> None:
     await desk.send_back(desk.room.writer.put(message(b"poison")), delay_level=-1)
     assert desk.room.bodies(DEAD) == [b"poison"]
 
 
-async def test_trap_24_dead_letters_can_be_read_and_a_topic_of_old_stays_as_it_is(desk: Desk) -> None:
+async def test_dead_letters_are_readable_and_an_existing_topic_is_unchanged(desk: Desk) -> None:
     stored = desk.room.writer.put(message(b"poison"))
     await desk.send_back(stored, delay_level=-1)
     config = desk.topics.get(DEAD)
@@ -146,7 +146,7 @@ async def test_trap_24_dead_letters_can_be_read_and_a_topic_of_old_stays_as_it_i
     assert desk.topics.get(DEAD) == structs.replace(config, perm=int(Permission.WRITE))
 
 
-async def test_trap_16_a_client_that_names_no_limit_gets_the_one_of_the_group(desk: Desk) -> None:
+async def test_a_client_without_a_limit_gets_that_of_the_group(desk: Desk) -> None:
     desk.groups.put(GroupConfig(group_name=GROUP, retry_max_times=2))
     tired = message(b"dead", topic=RETRY)
     tired.reconsume_times = 2
@@ -172,7 +172,7 @@ async def test_a_limit_from_before_clients_had_one_is_ignored(desk: Desk) -> Non
     assert desk.room.bodies(DEAD) == []
 
 
-async def test_a_group_without_retry_queues_gives_failed_messages_up(desk: Desk) -> None:
+async def test_a_group_without_retry_queues_drops_failed_messages(desk: Desk) -> None:
     desk.groups.put(GroupConfig(group_name=GROUP, retry_queue_nums=0))
     end = desk.room.service.store.components.commit_log.max_offset
     assert await desk.send_back(12345) == ResponseCode.SUCCESS
@@ -181,7 +181,7 @@ async def test_a_group_without_retry_queues_gives_failed_messages_up(desk: Desk)
 
 
 @pytest.mark.parametrize("offset", [-1, 7, 10**15])
-async def test_an_offset_without_a_message_is_told(desk: Desk, offset: int) -> None:
+async def test_an_offset_without_a_message_is_reported(desk: Desk, offset: int) -> None:
     desk.room.writer.put(message())
     with pytest.raises(RequestFailed, match="no consumable message starts") as caught:
         await desk.send_back(offset)
@@ -195,7 +195,7 @@ async def test_a_half_message_cannot_be_made_visible_by_sending_it_back(desk: De
     assert desk.room.bodies(DEAD) == []
 
 
-async def test_an_unknown_group_is_told_when_groups_are_not_made_by_using_them(desk: Desk) -> None:
+async def test_an_unknown_group_is_an_error_without_auto_creation(desk: Desk) -> None:
     settings = replace(desk.room.settings, auto_create_groups=False)
     handlers = replace(desk.handlers, groups=Groups(settings, None, desk.room.clock))
     with pytest.raises(RequestFailed) as caught:
@@ -203,14 +203,14 @@ async def test_an_unknown_group_is_told_when_groups_are_not_made_by_using_them(d
     assert caught.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-async def test_a_broker_that_takes_no_messages_says_so(desk: Desk) -> None:
+async def test_a_read_only_broker_rejects_a_message_sent_back(desk: Desk) -> None:
     stored = desk.room.writer.put(message())
     with pytest.raises(RequestFailed, match="brokerPermission = 4") as caught:
         await with_permission(desk, 4).send_back(stored)
     assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
-async def test_a_retry_topic_that_may_not_be_written_is_told(desk: Desk) -> None:
+async def test_a_retry_topic_that_is_not_writable_is_reported(desk: Desk) -> None:
     desk.topics.put(TopicConfig(topic_name=RETRY, read_queue_nums=1, write_queue_nums=1, perm=int(Permission.READ)))
     with pytest.raises(RequestFailed, match="%RETRY%billing is not writable") as caught:
         await desk.send_back(desk.room.writer.put(message()))
@@ -235,14 +235,14 @@ async def test_success_means_that_the_copy_is_durable(desk: Desk) -> None:
 # --- a client that sends to the retry topic itself ------------------------------------------------------------------
 
 
-async def test_other_topics_are_none_of_its_business(desk: Desk) -> None:
+async def test_other_topics_are_not_affected(desk: Desk) -> None:
     assert retry_target("orders", {}, 99, desk.groups, desk.topics) is None
 
 
 @pytest.mark.parametrize(
     ("attempts", "limit", "is_dead"), [(15, None, False), (16, None, True), (3, 3, True), (3, 4, False)]
 )
-async def test_spent_attempts_lead_to_the_dead_letters(
+async def test_a_message_without_attempts_left_becomes_a_dead_letter(
     desk: Desk, attempts: int, limit: int | None, is_dead: bool
 ) -> None:
     properties = {"DELAY": "5", "RETRY_TOPIC": "orders"}
@@ -261,6 +261,6 @@ async def test_attempts_and_limit_may_still_be_in_the_properties(desk: Desk) -> 
     assert target.topic == DEAD
 
 
-async def test_numbers_that_are_none_count_for_nothing(desk: Desk) -> None:
+async def test_invalid_numbers_in_properties_are_ignored(desk: Desk) -> None:
     properties = {"RECONSUME_TIME": "many", "MAX_RECONSUME_TIMES": "²"}
     assert retry_target(RETRY, properties, 0, desk.groups, desk.topics) is None

@@ -1,4 +1,4 @@
-"""Numbers of the page after real sends, pulls, send-backs, transactions and delays."""
+"""Collected metrics after real sends, pulls, send-backs, transactions and delays."""
 
 import asyncio
 from pathlib import Path
@@ -40,9 +40,9 @@ async def committed(to: MonitoredBroker, offset: int, group: str = GROUP) -> Non
     await to.call(UpdateConsumerOffset(group, TOPIC, 0, QueueOffset(offset)))
 
 
-async def test_every_declared_metric_is_on_the_page_of_its_kind(tmp_path: Path) -> None:
+async def test_every_declared_metric_is_exposed_with_its_type(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
-        page = await broker.page()
+        page = await broker.scrape()
     for metric in METRICS:
         for name in metric.names:
             family = page.families[name.removesuffix("_total") if metric.kind is MetricType.COUNTER else name]
@@ -54,7 +54,7 @@ async def test_sends_count_by_topic_and_by_size(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         responses = await sent(broker, 3)
         await broker.call(a_send(b"y" * 5000, {"__SHARDINGKEY": "7"}))
-        page = await broker.page()
+        page = await broker.scrape()
         log = broker.broker.parts.store.store.components.commit_log
     assert page.value("rocketmq_messages_in_total", **IN) == 3
     assert page.value("rocketmq_messages_in_total", **{**IN, "message_type": "fifo"}) == 1
@@ -72,16 +72,16 @@ async def test_a_batch_counts_each_of_its_messages(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         body = encode_batch([BatchItem(b"a", b""), BatchItem(b"b", b"")])
         await broker.call(a_send(body, batch=True))
-        page = await broker.page()
+        page = await broker.scrape()
     assert page.value("rocketmq_messages_in_total", **IN) == 2
 
 
-async def test_refused_sends_count_by_reason(tmp_path: Path) -> None:
+async def test_rejected_sends_count_by_reason(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path, store={"max_message_bytes": 4096}) as broker:
         for request in (a_send(topic="nowhere"), a_send(b""), a_send(b"x" * 5000), a_send(topic=SCHEDULE)):
             with pytest.raises(RequestFailed):
                 await broker.call(request)
-        page = await broker.page()
+        page = await broker.scrape()
     reasons = {dict(labels)["reason"]: times for labels, times in page.of("ariane_rejected_sends_total").items()}
     assert reasons == {"TOPIC_NOT_EXIST": 1, "MESSAGE_ILLEGAL": 2, "NO_PERMISSION": 1}
 
@@ -90,10 +90,10 @@ async def test_pulls_count_by_group_and_the_lag_goes_down_with_commits(tmp_path:
     async with monitored_broker(tmp_path) as broker:
         await sent(broker, 10)
         await committed(broker, 0)
-        behind = await broker.page()
+        behind = await broker.scrape()
         pulled = await broker.call(a_pull(max_msg_nums=4))
         await committed(broker, 3)
-        page = await broker.page()
+        page = await broker.scrape()
     assert behind.value("rocketmq_consumer_lag_messages", **LAG) == 10
     assert page.value("rocketmq_messages_out_total", **OUT) == 4
     assert page.value("rocketmq_throughput_out_total", **OUT) == len(pulled.body)
@@ -112,9 +112,9 @@ async def test_latencies_are_the_ages_of_what_waits(tmp_path: Path) -> None:
         await clock.advance(2)
         await committed(broker, 0)
         await broker.call(a_pull(max_msg_nums=1))
-        page = await broker.page()
+        page = await broker.scrape()
         await committed(broker, 2)
-        done = await broker.page()
+        done = await broker.scrape()
     assert page.value("rocketmq_consumer_lag_latency", **LAG) == 7000
     assert page.value("rocketmq_consumer_lag_latency_milliseconds", **LAG) == 7000
     assert page.value("rocketmq_consumer_queueing_latency", **LAG) == 2000
@@ -129,34 +129,34 @@ async def test_a_pull_that_waits_is_counted_while_it_does(tmp_path: Path) -> Non
         waiting = asyncio.ensure_future(broker.call(a_pull(sys_flag=6)))
         while not len(pull_waiters):
             await turns()
-        page = await broker.page()
+        page = await broker.scrape()
         await sent(broker, 1)
         await waiting
-        done = await broker.page()
+        done = await broker.scrape()
     assert page.value("ariane_parked_pulls") == 1
     assert page.value("ariane_pulls_total", result="nothing") == 1
     assert (done.value("ariane_parked_pulls"), done.value("rocketmq_messages_out_total", **OUT)) == (0, 1)
 
 
-async def test_messages_given_back_and_dead_letters_count_for_the_topic_of_their_first_send(tmp_path: Path) -> None:
+async def test_send_backs_and_dead_letters_count_for_the_original_topic(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         (response,) = await sent(broker, 1)
         await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=0))
         await broker.call(SendBack(offset=physical(response), group=GROUP, delay_level=-1))
         spent = a_send(topic=f"%RETRY%{GROUP}", properties={"RETRY_TOPIC": TOPIC}, reconsume_times=16)
         await broker.call(spent)
-        page = await broker.page()
+        page = await broker.scrape()
     assert page.value("ariane_send_backs_total", consumer_group=GROUP, topic=TOPIC) == 2
     assert page.value("rocketmq_send_to_dlq_messages_total", **OUT) == 2
 
 
-async def test_transactions_count_by_outcome_and_open_ones_are_told(tmp_path: Path) -> None:
+async def test_transactions_count_by_outcome_and_open_ones_are_reported(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
-        halves = [await broker.call(half_send(body)) for body in (b"a", b"b", b"c", b"d")]
-        for half, decision in zip(halves, (Decision.COMMIT, Decision.ROLLBACK, Decision.COMMIT), strict=False):
+        half_messages = [await broker.call(half_send(body)) for body in (b"a", b"b", b"c", b"d")]
+        for half, decision in zip(half_messages, (Decision.COMMIT, Decision.ROLLBACK, Decision.COMMIT), strict=False):
             await broker.call(ending(half, decision))
-        await broker.call(ending(halves[0], Decision.COMMIT))  # told once more: nothing happens
-        page = await broker.page()
+        await broker.call(ending(half_messages[0], Decision.COMMIT))  # a repeated commit has no effect
+        page = await broker.scrape()
     assert page.value("rocketmq_commit_messages_total", topic=TOPIC) == 2
     assert page.value("rocketmq_rollback_messages_total", topic=TOPIC) == 1
     assert page.value("rocketmq_half_messages") == 1
@@ -164,7 +164,7 @@ async def test_transactions_count_by_outcome_and_open_ones_are_told(tmp_path: Pa
     assert page.value("rocketmq_messages_in_total", **labels) == 4
 
 
-async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: Path) -> None:
+async def test_delayed_messages_count_when_sent_and_when_delivered(tmp_path: Path) -> None:
     clock = FakeClock()
     async with monitored_broker(tmp_path, clock, store={"flush_disk_type": FlushDiskType.ASYNC}) as broker:
         delivered = asyncio.Event()
@@ -176,11 +176,11 @@ async def test_delayed_messages_count_when_they_come_and_when_they_go(tmp_path: 
         broker.broker.parts.store.store.components.dispatcher.on_arrival(arrived)
         await broker.call(a_send(properties={"DELAY": "1"}))
         await broker.call(a_send(properties={"TIMER_DELAY_SEC": "2"}))
-        waiting = await broker.page()
+        waiting = await broker.scrape()
         await clock.advance(5)
         await asyncio.wait_for(delivered.wait(), 10)
         await turns()
-        page = await broker.page()
+        page = await broker.scrape()
     labels = {"topic": SCHEDULE, "message_type": "delay", "is_system": "true"}
     assert waiting.value("rocketmq_messages_in_total", **labels) == 1
     assert waiting.value("rocketmq_timer_enqueue_total", **DISK) == 1
@@ -201,7 +201,7 @@ async def test_clients_count_by_language_and_release(tmp_path: Path) -> None:
         )
         data = HeartbeatData(client_id="c", producer_data_set=[ProducerData("shop")], consumer_data_set=[consumer])
         await broker.call(Heartbeat(body=data))
-        page = await broker.page()
+        page = await broker.scrape()
     client = {"language": "python", "version": "v4_7_1", "protocol_type": "remoting"}
     assert page.value("rocketmq_producer_connections", **client) == 1
     group = {"consumer_group": GROUP, "consume_mode": "push", "is_system": "false"}
@@ -209,10 +209,10 @@ async def test_clients_count_by_language_and_release(tmp_path: Path) -> None:
     assert page.value("rocketmq_consumer_lag_messages", **LAG) == 0  # subscribed, and nothing committed yet
 
 
-async def test_what_the_broker_is_and_holds(tmp_path: Path) -> None:
+async def test_metrics_describe_the_broker_and_its_store(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path, permission=4) as broker:
         topics, groups = len(broker.broker.parts.topics.all()), len(broker.broker.parts.groups.all())
-        page = await broker.page()
+        page = await broker.scrape()
     assert page.value("rocketmq_broker_permission") == 4
     assert page.value("rocketmq_topic_number") == topics
     assert page.value("rocketmq_consumer_group_number") == groups
@@ -221,16 +221,16 @@ async def test_what_the_broker_is_and_holds(tmp_path: Path) -> None:
     assert page.value("rocketmq_storage_dispatch_behind_bytes", **DISK) == 0
 
 
-async def test_beyond_the_limit_label_sets_are_cut_and_the_cut_is_told(tmp_path: Path) -> None:
+async def test_label_sets_beyond_the_limit_are_dropped_and_counted(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path, metrics_series_max=100) as broker:
         for number in range(150):
             broker.broker.parts.statistics.counters.put(f"topic-{number}", 100, 0.0)
-        page = await broker.page()
+        page = await broker.scrape()
     assert len(page.of("rocketmq_messages_in_total")) == 100
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_messages_in_total") == 50
 
 
-async def test_of_too_many_lagging_groups_not_all_ages_are_looked_up_and_that_is_told(tmp_path: Path) -> None:
+async def test_ages_beyond_the_read_limit_are_dropped_and_counted(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         await sent(broker, 1)
         for number in range(5):
@@ -242,7 +242,7 @@ async def test_of_too_many_lagging_groups_not_all_ages_are_looked_up_and_that_is
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
 
 
-async def test_others_get_their_turn_while_thousands_of_topics_are_gathered(tmp_path: Path) -> None:
+async def test_collecting_thousands_of_topics_does_not_block_the_event_loop(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         counters = broker.broker.parts.statistics.counters
         for number in range(5000):

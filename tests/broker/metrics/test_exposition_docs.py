@@ -1,4 +1,4 @@
-"""docs/metrics.md tells of every metric, and client releases have their names."""
+"""docs/metrics.md contains every metric; names of client releases."""
 
 import subprocess
 import sys
@@ -12,13 +12,13 @@ from ariane.broker.metrics.exposition import METRICS
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_of_metrics_is_up_to_date() -> None:
+def test_the_metrics_documentation_is_up_to_date() -> None:
     script = ROOT / "scripts" / "metrics_docs.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_metric_has_a_name_of_its_own_and_ends_a_sentence() -> None:
+def test_every_metric_has_a_unique_name_and_a_full_sentence() -> None:
     names = [name for metric in METRICS for name in metric.names]
     assert len(set(names)) == len(names) > 40
     assert all(metric.doc.endswith(".") and "|" not in metric.doc for metric in METRICS)

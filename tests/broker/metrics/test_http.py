@@ -1,4 +1,4 @@
-"""The page's own little HTTP: what it serves, what it refuses, and whom it does not wait for."""
+"""The HTTP endpoint of metrics: responses, errors, limits and slow connections."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from tests.broker.brokers import broker_settings, running_broker
 from tests.broker.metrics_fixtures import Samples, monitored_broker, parsed
 
 
-async def test_the_page_is_text_that_every_scraper_reads(tmp_path: Path) -> None:
+async def test_the_metrics_have_the_prometheus_text_format(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         status, headers, body = await broker.get("/metrics?name=x")
     assert status == 200
@@ -23,14 +23,14 @@ async def test_the_page_is_text_that_every_scraper_reads(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=abc", "*/*", ";;;=", "text/plain;version=9"])
-async def test_whatever_a_scraper_accepts_it_gets_that_text(tmp_path: Path, accept: str) -> None:
+async def test_every_accept_header_gets_the_text_format(tmp_path: Path, accept: str) -> None:
     async with monitored_broker(tmp_path) as broker:
         response = await broker.exchange(f"GET /metrics HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
     assert parsed(response)[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "http://elsewhere/metrics", "/../metrics"])
-async def test_nothing_else_is_there(tmp_path: Path, path: str) -> None:
+async def test_other_paths_are_not_found(tmp_path: Path, path: str) -> None:
     async with monitored_broker(tmp_path) as broker:
         status, _, body = await broker.get(path)
     assert (status, body) == (404, b"only /metrics is supported\n")
@@ -55,7 +55,7 @@ async def test_only_get_is_served(tmp_path: Path, method: str) -> None:
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES_MAX, 431),
     ],
 )
-async def test_what_is_no_request_is_told_so(tmp_path: Path, request_bytes: bytes, status: int) -> None:
+async def test_an_invalid_request_gets_an_error_status(tmp_path: Path, request_bytes: bytes, status: int) -> None:
     async with monitored_broker(tmp_path) as broker:
         assert parsed(await broker.exchange(request_bytes))[0] == status
         assert (await broker.get())[0] == 200
@@ -71,7 +71,7 @@ async def test_a_request_may_come_byte_by_byte(tmp_path: Path) -> None:
         writer.close()
 
 
-async def test_silent_visitors_keep_nobody_out_who_comes_before_the_house_is_full(tmp_path: Path) -> None:
+async def test_silent_connections_do_not_block_others_below_the_limit(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         address = broker.address.host, broker.address.port
         silent = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX - 1)]
@@ -83,7 +83,7 @@ async def test_silent_visitors_keep_nobody_out_who_comes_before_the_house_is_ful
             other.close()
 
 
-async def test_a_broker_stops_though_a_visitor_says_nothing(tmp_path: Path) -> None:
+async def test_a_broker_stops_although_a_connection_sends_nothing(tmp_path: Path) -> None:
     async with monitored_broker(tmp_path) as broker:
         reader, writer = await asyncio.open_connection(broker.address.host, broker.address.port)
         assert (await broker.get())[0] == 200
@@ -91,12 +91,12 @@ async def test_a_broker_stops_though_a_visitor_says_nothing(tmp_path: Path) -> N
     writer.close()
 
 
-async def test_metrics_are_off_unless_asked_for(tmp_path: Path) -> None:
+async def test_metrics_are_disabled_by_default(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         assert broker.broker.metrics is None
 
 
-async def test_a_port_in_use_is_told_with_the_keys_that_change_it_before_the_store_is_opened(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_with_its_settings_before_the_store_is_opened(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenFailed, match=r"metricsPromExporterPort.* or metricsExporterType to DISABLE"):
@@ -105,6 +105,6 @@ async def test_a_port_in_use_is_told_with_the_keys_that_change_it_before_the_sto
     assert not (tmp_path / "store").exists()
 
 
-def test_the_page_is_on_the_address_of_the_broker_unless_it_has_one_of_its_own(tmp_path: Path) -> None:
+def test_metrics_are_served_on_the_brokers_address_by_default(tmp_path: Path) -> None:
     settings = broker_settings(tmp_path)
     assert (settings.metrics_exporter, settings.metrics_host, settings.metrics_port) == ("DISABLE", None, 5557)

@@ -1,4 +1,4 @@
-"""Messages of a delay level: never early, on time, none lost by a crash."""
+"""Delay levels: never early, on time, and no message lost in a crash."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ def delivery_of(room: Timed) -> DelayedDelivery:
     return DelayedDelivery(room.service, room.writer, room.delay_offsets, room.clock)
 
 
-async def test_a_message_waits_for_its_level_and_not_a_millisecond_less() -> None:
+async def test_a_message_is_never_delivered_before_the_delay_of_its_level() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
@@ -67,7 +67,7 @@ async def test_the_job_wakes_when_the_first_is_due_though_a_later_one_came_first
             assert room.bodies() == [b"first", b"second"]
 
 
-async def test_an_idle_job_is_woken_by_the_first_message_without_any_tick() -> None:
+async def test_an_idle_job_is_woken_by_the_first_message_without_polling() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         async with DelayedDelivery.open(room.service, room.writer, room.delay_offsets, clock):
@@ -98,7 +98,7 @@ async def test_after_the_clock_was_set_back_a_message_does_not_wait_for_years() 
         assert room.bodies() == [b"m"]
 
 
-async def test_a_flood_lets_others_run_between_batches() -> None:
+async def test_many_due_messages_do_not_block_the_event_loop() -> None:
     clock = FakeClock()
     turns = 0
 
@@ -120,7 +120,7 @@ async def test_a_flood_lets_others_run_between_batches() -> None:
         assert turns >= 640 // 32
 
 
-async def test_a_full_disk_holds_a_level_where_it_is() -> None:
+async def test_a_full_disk_stops_a_level_at_its_offset() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
@@ -139,7 +139,7 @@ async def test_a_full_disk_holds_a_level_where_it_is() -> None:
         assert room.bodies() == [b"0", b"1", b"2"]
 
 
-async def test_a_target_that_only_the_broker_may_write_is_dropped() -> None:
+async def test_a_message_for_a_topic_that_only_the_broker_may_write_is_dropped() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
@@ -151,7 +151,7 @@ async def test_a_target_that_only_the_broker_may_write_is_dropped() -> None:
         assert room.bodies() == [b"m"]
 
 
-async def test_a_message_that_names_no_place_does_not_stop_those_behind_it() -> None:
+async def test_a_message_without_a_target_does_not_block_the_next_ones() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)
@@ -273,7 +273,7 @@ async def test_an_offset_below_the_queue_jumps_to_its_beginning() -> None:
         assert delivery.offsets() == {1: 1}
 
 
-async def test_an_offset_behind_the_queue_begins_again_rather_than_waiting() -> None:
+async def test_an_offset_beyond_the_queue_restarts_instead_of_waiting() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         room.delay_offsets.save(b'{"offsetTable":{1:500}}')
@@ -284,7 +284,7 @@ async def test_an_offset_behind_the_queue_begins_again_rather_than_waiting() -> 
         assert room.bodies() == [b"m"]
 
 
-async def test_a_damaged_progress_file_is_told_with_its_cure() -> None:
+async def test_a_damaged_progress_file_is_reported_with_a_hint() -> None:
     async with timed(FakeClock()) as room:
         room.delay_offsets.save(b'{"offsetTable":{"one":"two"}}')
         with pytest.raises(StoreCorrupt, match=r"delayOffset\.json.*remove it"):
@@ -297,7 +297,7 @@ async def test_a_level_that_outlives_retention_is_refused() -> None:
             delivery_of(room)
 
 
-async def test_delay_offsets_are_told_to_who_asks() -> None:
+async def test_delay_offsets_can_be_requested() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = delivery_of(room)

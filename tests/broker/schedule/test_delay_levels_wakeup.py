@@ -1,4 +1,4 @@
-"""An alarm wakes its waiter at a time, or when it hears of an earlier one."""
+"""The wake-up timer wakes its waiter at a time, or when an earlier time is announced."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from ariane.broker.schedule.delay_levels import CLOCK_CHECK_INTERVAL_S, WakeupTi
 from ariane.testing import FakeClock
 
 
-async def test_it_rings_at_its_time() -> None:
+async def test_it_wakes_at_its_time() -> None:
     clock = FakeClock()
     waiting = asyncio.ensure_future(WakeupTimer(clock).wait(clock.now_ms() + 1000))
     await clock.advance(0.5)
@@ -28,7 +28,7 @@ async def test_an_earlier_time_wakes_and_a_later_one_does_not() -> None:
     assert waiting.done()
 
 
-async def test_without_a_time_only_a_call_ends_it() -> None:
+async def test_without_a_time_only_a_wake_up_ends_the_wait() -> None:
     clock = FakeClock()
     alarm = WakeupTimer(clock)
     waiting = asyncio.ensure_future(alarm.wait(None))
@@ -38,14 +38,14 @@ async def test_without_a_time_only_a_call_ends_it() -> None:
     await waiting
 
 
-async def test_a_time_far_away_is_looked_at_again_and_again_for_the_clock_may_be_set() -> None:
+async def test_a_far_time_is_checked_repeatedly_because_the_clock_may_change() -> None:
     clock = FakeClock()
     waiting = asyncio.ensure_future(WakeupTimer(clock).wait(clock.now_ms() + 10**9))
     await clock.advance(CLOCK_CHECK_INTERVAL_S)
     assert waiting.done()
 
 
-async def test_a_call_while_nobody_waits_is_not_kept() -> None:
+async def test_a_wake_up_without_a_waiter_is_ignored() -> None:
     clock = FakeClock()
     alarm = WakeupTimer(clock)
     alarm.wake_by(1)

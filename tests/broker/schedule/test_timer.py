@@ -1,4 +1,4 @@
-"""Messages with a delivery time of their own: never early, none lost by a crash, and none by retention."""
+"""Messages with a delivery time: never early, and none lost in a crash or by retention."""
 
 import asyncio
 import errno
@@ -47,7 +47,7 @@ async def test_a_message_is_delivered_in_the_tenth_of_a_second_after_its_time() 
         assert delivery.pending == 0
 
 
-async def test_a_delivered_message_is_as_it_was_sent_and_tells_its_time() -> None:
+async def test_a_delivered_message_is_as_it_was_sent_and_contains_its_delivery_time() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -74,7 +74,7 @@ async def test_the_job_is_woken_by_a_message_and_by_its_time() -> None:
             assert room.views()[0].store_timestamp_ms >= int(room.views()[0].properties()["TIMER_DELIVER_MS"])
 
 
-async def test_messages_for_one_moment_come_in_the_order_of_their_time_and_sending() -> None:
+async def test_messages_of_one_slot_are_delivered_by_time_and_send_order() -> None:
     clock = FakeClock(1_700_000_000_000)
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -160,7 +160,7 @@ async def _check_after_crash(disk: SimulatedDisk, boot: str, now_ms: int, promis
         delivery.close()
 
 
-async def test_a_full_disk_delays_and_loses_nothing() -> None:
+async def test_a_full_disk_delays_messages_but_loses_none() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -184,7 +184,7 @@ async def test_a_full_disk_delays_and_loses_nothing() -> None:
         assert room.bodies() == [b"%d" % number for number in range(4)]
 
 
-async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_it() -> None:
+async def test_a_message_for_next_week_is_appended_again_before_retention_deletes_it() -> None:
     clock = FakeClock()
     async with timed(clock, retention_hours=72, delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13") as room:
         delivery = await delivery_of(room)
@@ -209,7 +209,7 @@ async def test_a_message_for_next_week_is_written_anew_before_retention_reaches_
         assert queue.max_offset == 4  # sent, and written anew every two days
 
 
-async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> None:
+async def test_the_oldest_waiting_message_is_found_in_the_wheel_and_in_the_topic() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -234,13 +234,13 @@ async def test_the_oldest_message_that_waits_is_known_wherever_it_waits() -> Non
         assert room.bodies() == [b"soon", b"late", b"latest"]
 
 
-async def test_retention_of_nothing_is_refused() -> None:
+async def test_a_retention_of_zero_hours_is_rejected() -> None:
     async with timed(FakeClock(), retention_hours=0) as room:
         with pytest.raises(SettingsError, match="fileReservedTime"):
             await delivery_of(room)
 
 
-async def test_log_files_go_when_all_of_theirs_is_delivered() -> None:
+async def test_log_files_are_deleted_when_all_their_messages_are_delivered() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -256,7 +256,7 @@ async def test_log_files_go_when_all_of_theirs_is_delivered() -> None:
         assert len([name for name in room.disk.names(TIMER_FILES) if name != "checkpoint"]) <= 2
 
 
-async def test_a_damaged_timer_log_is_made_again_from_the_topic() -> None:
+async def test_a_damaged_timer_log_is_rebuilt_from_the_topic() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -277,7 +277,7 @@ async def test_a_damaged_timer_log_is_made_again_from_the_topic() -> None:
         assert room.bodies() == [b"done", b"waits"]
 
 
-async def test_a_damaged_checkpoint_is_told_with_its_cure() -> None:
+async def test_a_damaged_checkpoint_is_reported_with_a_hint() -> None:
     disk = SimulatedDisk()
     disk.make_directory(TIMER_FILES)
     write_timer_checkpoint(disk, CHECKPOINT, TimerCheckpoint(1, 2, 3, 4, 5))
@@ -287,7 +287,7 @@ async def test_a_damaged_checkpoint_is_told_with_its_cure() -> None:
         read_timer_checkpoint(disk, CHECKPOINT)
 
 
-async def test_a_store_of_apache_5_goes_on_where_it_stopped() -> None:
+async def test_delivery_continues_where_apache_5_stopped() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         for body, delay_s in ((b"by apache", 10), (b"while down", 200), (b"later", 1000)):
@@ -316,7 +316,7 @@ async def test_a_failed_sync_writes_no_checkpoint_and_closes_the_store() -> None
         assert room.service.store.write_error is not None
 
 
-async def test_a_message_is_called_off_by_its_unique_key() -> None:
+async def test_a_message_is_cancelled_by_its_unique_key() -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)
@@ -331,7 +331,9 @@ async def test_a_message_is_called_off_by_its_unique_key() -> None:
         assert room.bodies() == [b"kept"]
 
 
-async def test_a_damaged_record_is_dropped_and_told_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_record_is_dropped_and_logged_and_others_are_delivered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = FakeClock()
     async with timed(clock) as room:
         delivery = await delivery_of(room)

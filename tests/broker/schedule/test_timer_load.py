@@ -1,4 +1,4 @@
-"""Very many messages that wait for one moment or for many: their number costs disk, not memory, and blocks nobody."""
+"""Very many timer messages for one or many times: they take disk space, not memory, and do not block the event loop."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ from tests.store.stores import HOST
 CROWD = 100_000
 
 
-async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path) -> None:
+async def test_a_hundred_thousand_waiting_messages_take_no_memory(tmp_path: Path) -> None:
     clock = FakeClock()
     store = StoreSettings(root=tmp_path / "store", segment_bytes=64 << 20, flush_disk_type=FlushDiskType.ASYNC)
     async with StoreService.open(store, clock, HOST) as service:
@@ -40,7 +40,7 @@ async def test_a_hundred_thousand_waiting_messages_hold_no_memory(tmp_path: Path
         again.close()
 
 
-async def test_a_crowd_for_one_moment_is_delivered_in_chunks() -> None:
+async def test_many_messages_for_one_slot_are_delivered_in_chunks() -> None:
     clock = FakeClock()
     turns = 0
 

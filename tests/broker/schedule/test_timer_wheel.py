@@ -1,4 +1,4 @@
-"""The timer's table and log by themselves: any set of times comes out in order, from memory or after a restart."""
+"""The timer wheel and log: any set of times is returned in order, from memory or after a restart."""
 
 import tracemalloc
 from pathlib import Path
@@ -58,7 +58,7 @@ close_times = st.lists(st.integers(1, 500).map(lambda delay_ms: NOW_MS + delay_m
 
 @given(wake_times | close_times, st.integers(0, 50 * 3_600_000))
 @settings(max_examples=60, deadline=None)
-def test_what_is_over_comes_slot_by_slot_and_nothing_else(wakes: list[int], later_ms: int) -> None:
+def test_expired_slots_are_returned_one_by_one_and_nothing_else(wakes: list[int], later_ms: int) -> None:
     wheel = wheel_on(SimulatedDisk())
     for number, wake_ms in enumerate(wakes):
         add(wheel, wake_ms, number)
@@ -89,7 +89,7 @@ def test_a_unit_reads_back_as_it_was_written(previous: int, wake_ms: int, physic
 
 
 @given(st.integers(0, UNIT_BYTES * 8 - 1))
-def test_one_flipped_bit_of_a_unit_shows(bit: int) -> None:
+def test_one_flipped_bit_of_a_unit_is_detected(bit: int) -> None:
     packed = bytearray(pack_unit(TimerUnit(NO_UNIT, NOW_MS, 123, 456)))
     packed[bit // 8] ^= 1 << bit % 8
     with pytest.raises(StoreCorrupt):
@@ -98,7 +98,7 @@ def test_one_flipped_bit_of_a_unit_shows(bit: int) -> None:
         unpack_units(bytes(packed))
 
 
-def test_zeros_are_no_unit_and_a_link_forward_is_none() -> None:
+def test_zeros_and_forward_links_are_not_valid_units() -> None:
     with pytest.raises(StoreCorrupt):
         unpack_unit(bytes(UNIT_BYTES), 0)
     with pytest.raises(StoreCorrupt):
@@ -118,7 +118,7 @@ def test_the_next_slot_is_found_over_the_end_of_the_ring() -> None:
     assert slots.head(begin + 10) == NO_UNIT
 
 
-def test_a_time_beyond_the_ring_is_looked_at_when_the_ring_ends() -> None:
+def test_a_time_beyond_the_ring_is_checked_at_the_end_of_the_ring() -> None:
     wheel = wheel_on(SimulatedDisk())
     add(wheel, NOW_MS + 30 * 86_400_000, 1)
     assert wheel.next_ms() == NOW_MS + SLOTS * SLOT_MS
@@ -133,7 +133,7 @@ def test_the_next_time_is_that_of_the_earliest_message() -> None:
     assert wheel.next_ms() == NOW_MS + 1000 + SLOT_MS
 
 
-def test_units_behind_the_checkpoint_are_forgotten_and_overwritten() -> None:
+def test_units_after_the_checkpoint_are_discarded_and_overwritten() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     for number in range(20):
@@ -160,14 +160,14 @@ def test_a_log_that_ends_with_a_file_goes_on_in_the_next() -> None:
 
 
 @pytest.mark.parametrize("end", [UNIT_BYTES * 9, UNIT_BYTES - 1, -UNIT_BYTES])
-def test_an_end_that_the_log_does_not_reach_is_damage(end: int) -> None:
+def test_an_end_that_does_not_fit_the_log_is_damage(end: int) -> None:
     disk = SimulatedDisk()
     add(wheel_on(disk), NOW_MS + 1000, 1)
     with pytest.raises(StoreCorrupt, match="does not fit"):
         TimerWheel.restore(disk, DIRECTORY, end, NOW_MS, FAR, FILE_BYTES)
 
 
-def test_units_behind_the_commit_log_are_damage() -> None:
+def test_units_beyond_the_commit_log_are_damage() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     add(wheel, NOW_MS + 1000, 1)
@@ -175,14 +175,14 @@ def test_units_behind_the_commit_log_are_damage() -> None:
         TimerWheel.restore(disk, DIRECTORY, wheel.log.end, NOW_MS, 150, FILE_BYTES)
 
 
-def test_files_of_another_size_are_told() -> None:
+def test_files_of_another_size_are_an_error() -> None:
     disk = SimulatedDisk()
     add(wheel_on(disk), NOW_MS + 1000, 1)
     with pytest.raises(StoreMismatch):
         TimerWheel.restore(disk, DIRECTORY, UNIT_BYTES, NOW_MS, FAR, 2 * FILE_BYTES)
 
 
-def test_a_full_disk_takes_nothing() -> None:
+def test_a_full_disk_changes_nothing() -> None:
     disk = SimulatedDisk()
     wheel = wheel_on(disk)
     add(wheel, NOW_MS + 1000, 0)

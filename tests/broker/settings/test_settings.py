@@ -1,4 +1,4 @@
-"""What a broker can be told: Apache's own files work, and what would break a promise is refused with its cure."""
+"""Broker settings: Apache's own files work, and invalid settings are rejected with a hint."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def loaded(text: str, tmp_path: Path, name: str = "broker.conf", **environ: str)
     return load(BrokerSettings, section="broker", file=file, environ=environ, flags={}, unsupported=UNSUPPORTED)
 
 
-def fault(**settings: Any) -> str:
+def settings_error(**settings: Any) -> str:
     with pytest.raises(SettingsError) as caught:
         BrokerSettings(**settings)
     return str(caught.value)
@@ -76,7 +76,7 @@ def test_a_broker_alone_syncs_before_it_answers() -> None:
 
 
 @pytest.mark.parametrize("old", ["brokerip1", "autoCreateTopicEnabled"])
-def test_a_key_that_is_almost_one_names_the_one(tmp_path: Path, old: str) -> None:
+def test_a_misspelt_key_is_reported_with_the_nearest_key(tmp_path: Path, old: str) -> None:
     with pytest.raises(SettingsError, match="did you mean"):
         loaded(f"{old}=1\n", tmp_path)
 
@@ -91,9 +91,9 @@ def test_no_key_is_both_used_and_unused_and_each_has_a_reason() -> None:
 TRANSFERRED = ("CountOnMessageInMemory", "BytesOnMessageInMemory", "CountOnMessageInDisk", "BytesOnMessageInDisk")
 
 
-def test_how_much_a_pull_gives_is_as_in_apache_and_can_be_told(tmp_path: Path) -> None:
-    told = to_properties(BrokerSettings())
-    assert [told[f"maxTransfer{name}"] for name in TRANSFERRED] == ["32", "262144", "8", "65536"]
+def test_pull_limits_are_those_of_apache_and_configurable(tmp_path: Path) -> None:
+    properties = to_properties(BrokerSettings())
+    assert [properties[f"maxTransfer{name}"] for name in TRANSFERRED] == ["32", "262144", "8", "65536"]
     lines = (f"maxTransfer{name}={number}\n" for number, name in enumerate(TRANSFERRED, 101))
     found = loaded("".join(lines), tmp_path)
     store = found.settings.store
@@ -104,14 +104,12 @@ def test_how_much_a_pull_gives_is_as_in_apache_and_can_be_told(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", TRANSFERRED)
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", str(16 * 1024 * 1024)])
-def test_a_pull_that_would_give_nothing_or_more_than_a_frame_holds_is_refused(
-    tmp_path: Path, name: str, value: str
-) -> None:
+def test_a_pull_limit_of_nothing_or_more_than_a_frame_is_rejected(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"maxTransfer{name}"):
         loaded(f"maxTransfer{name}={value}\n", tmp_path)
 
 
-def test_a_broker_without_a_name_has_the_one_of_its_host() -> None:
+def test_the_default_broker_name_is_the_host_name() -> None:
     assert BrokerSettings().name
     assert BrokerSettings(name="given").name == "given"
 
@@ -122,20 +120,20 @@ def test_a_role_that_promises_copies_is_refused(tmp_path: Path, role: str) -> No
         loaded(f"brokerRole={role}\n", tmp_path)
 
 
-def test_what_cannot_work_is_refused_with_its_cure() -> None:
-    assert "set brokerId to 0" in fault(broker_id=1)
-    assert "0 for a free pair" in fault(port=2)
-    assert "127.0.0.1:9876" in fault(namesrv_addr="localhost")
-    assert "semicolons" in fault(namesrv_addr="10.0.0.1:9876,10.0.0.2:9876")
-    assert "has no host or no port" in fault(namesrv_addr=":9876")
-    assert "printable" in fault(name="two words")
+def test_invalid_settings_are_rejected_with_a_hint() -> None:
+    assert "set brokerId to 0" in settings_error(broker_id=1)
+    assert "0 for a free pair" in settings_error(port=2)
+    assert "127.0.0.1:9876" in settings_error(namesrv_addr="localhost")
+    assert "semicolons" in settings_error(namesrv_addr="10.0.0.1:9876,10.0.0.2:9876")
+    assert "has no host or no port" in settings_error(namesrv_addr=":9876")
+    assert "printable" in settings_error(name="two words")
 
 
 def test_a_nameserver_named_twice_counts_once() -> None:
     assert BrokerSettings(namesrv_addr="a:1; b:2 ;a:1;").nameservers == ("a:1", "b:2")
 
 
-def test_what_a_broker_tells_of_itself_can_be_loaded_and_has_no_secret(tmp_path: Path) -> None:
+def test_exported_settings_can_be_loaded_and_contain_no_secret(tmp_path: Path) -> None:
     lines = [f"{key}={value}" for key, value in to_properties(BrokerSettings(name="b")).items()]
     assert loaded("\n".join(lines), tmp_path).settings == BrokerSettings(name="b")
     assert not any(line.startswith("tls.server.keyPassword") for line in lines)

@@ -1,4 +1,4 @@
-"""What is counted, and that it stays bounded."""
+"""Counters of traffic, and their limits."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_put_counts_for_its_topic_and_for_the_broker() -> None:
     assert (counters.messages_in, counters.bytes_in) == (3, 350)
 
 
-def test_a_batch_is_many_messages_and_one_time() -> None:
+def test_a_batch_counts_many_messages_and_one_request() -> None:
     counters = Counters()
     counters.put_together("orders", [appended(100), appended(200), appended(300)])
     counter = counters.puts["orders"]
@@ -30,13 +30,13 @@ def test_a_batch_is_many_messages_and_one_time() -> None:
 
 
 @pytest.mark.parametrize(("size", "bits"), [(1, 0), (2, 1), (1023, 10), (1024, 10), (1025, 11), (4 << 20, 22)])
-def test_sizes_are_told_apart_at_powers_of_two_which_belong_to_the_smaller_class(size: int, bits: int) -> None:
+def test_sizes_are_counted_by_powers_of_two_with_inclusive_upper_bounds(size: int, bits: int) -> None:
     counters = Counters()
     counters.put("orders", size, 0.0)
     assert counters.sizes[bits] == 1
 
 
-def test_a_pull_that_gets_something_tells_how_far_the_group_is() -> None:
+def test_a_pull_with_messages_records_the_position_of_the_group() -> None:
     counters = Counters()
     counters.got("orders", "billing", 3, 32, 4000, 132)
     counters.got_nothing("orders", "billing", 0, 7)
@@ -54,13 +54,13 @@ def test_a_pull_that_gets_something_tells_how_far_the_group_is() -> None:
         (99_999, "", "99999"),
     ],
 )
-def test_a_refused_send_counts_by_its_reason(code: int, remark: str, reason: str) -> None:
+def test_a_rejected_send_counts_by_its_reason(code: int, remark: str, reason: str) -> None:
     counters = Counters()
     counters.rejected(RequestFailed(code, remark))
     assert counters.rejected_sends == {reason: 1}
 
 
-def test_a_message_that_is_given_back_once_too_often_counts_twice() -> None:
+def test_a_send_back_that_becomes_a_dead_letter_counts_twice() -> None:
     counters = Counters()
     counters.sent_back("orders", "billing", 100, is_dead=False)
     counters.sent_back("orders", "billing", 100, is_dead=True)
@@ -68,7 +68,7 @@ def test_a_message_that_is_given_back_once_too_often_counts_twice() -> None:
     assert counters.dead_letters["orders", "billing"].messages == 1
 
 
-def test_topics_and_groups_that_are_no_more_are_forgotten() -> None:
+def test_counters_of_deleted_topics_and_groups_are_removed() -> None:
     counters = Counters()
     for topic in ("orders", "gone"):
         counters.put(topic, 100, 0.0)
@@ -92,7 +92,7 @@ def test_beyond_the_limit_topics_are_counted_together() -> None:
     assert counters.gets[OVERFLOW_KEY, OVERFLOW_KEY].messages == 2
 
 
-def test_messages_of_many_topics_wait_to_be_counted_but_not_for_ever() -> None:
+def test_messages_of_many_topics_are_buffered_before_they_are_counted() -> None:
     counters = Counters()
     for number in range(UNCOUNTED_MAX - 1):
         counters.put_all(["a", f"topic-{number % 100}"], [10, 20], 0.0)

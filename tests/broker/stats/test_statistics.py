@@ -1,4 +1,4 @@
-"""Rates and windows under a clock that the test moves."""
+"""Rates and sliding windows with a fake clock."""
 
 import time
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_rates_are_over_ten_sixty_and_six_hundred_seconds(statistics: Stat
     assert rates(statistics) == [0, 0, 0]
 
 
-async def test_a_young_broker_tells_the_rate_of_its_life(statistics: Statistics, clock: FakeClock) -> None:
+async def test_a_young_broker_reports_the_rate_since_its_start(statistics: Statistics, clock: FakeClock) -> None:
     put(statistics, 30)
     await clock.advance(3)
     assert rates(statistics) == pytest.approx([10, 10, 10])
@@ -67,12 +67,12 @@ async def test_pulls_with_and_without_messages_have_rates_of_their_own(
     for _ in range(20):
         statistics.counters.got_nothing("orders", "billing", 0, 32)
     await clock.advance(10)
-    told = {name: rates(statistics, name)[0] for name in ("getFoundTps", "getMissTps", "getTotalTps")}
-    assert told == pytest.approx({"getFoundTps": 1, "getMissTps": 2, "getTotalTps": 3})
+    reported = {name: rates(statistics, name)[0] for name in ("getFoundTps", "getMissTps", "getTotalTps")}
+    assert reported == pytest.approx({"getFoundTps": 1, "getMissTps": 2, "getTotalTps": 3})
     assert rates(statistics, "getTransferedTps")[0] == rates(statistics, "getTransferredTps")[0] == pytest.approx(32)
 
 
-async def test_a_minute_later_what_came_is_no_longer_of_the_last_minute(
+async def test_traffic_leaves_the_window_of_the_last_minute_after_a_minute(
     statistics: Statistics, clock: FakeClock
 ) -> None:
     await clock.advance(HOUR_S)
@@ -87,7 +87,9 @@ async def test_a_minute_later_what_came_is_no_longer_of_the_last_minute(
     assert (found.minute.messages, found.hour.messages, found.day.messages) == (0, 600, 600)
 
 
-async def test_an_hour_passes_too(statistics: Statistics, clock: FakeClock) -> None:
+async def test_traffic_leaves_the_window_of_the_last_hour_after_an_hour(
+    statistics: Statistics, clock: FakeClock
+) -> None:
     put(statistics, 7)
     await clock.advance(HOUR_S + 1)
     found = statistics.find("TOPIC_PUT_NUMS", "orders")
@@ -95,7 +97,7 @@ async def test_an_hour_passes_too(statistics: Statistics, clock: FakeClock) -> N
     assert (found.hour.messages, found.day.messages) == (0, 7)
 
 
-def test_and_so_does_a_day() -> None:
+def test_traffic_leaves_the_window_of_the_last_day_after_a_day() -> None:
     windows, counter = SlidingWindows(now=0.0), TrafficCounter(SlidingWindows.SLOTS)
     counter.messages = 7
     for now in range(TICK_S, 25 * HOUR_S, TICK_S):
@@ -129,13 +131,13 @@ async def test_the_names_of_apache_are_found_by_their_keys(statistics: Statistic
     [
         ("TOPIC_PUT_NUMS", "bills"),
         ("GROUP_GET_NUMS", "orders"),
-        ("GROUP_GET_NUMS", "orders@nobody"),
+        ("GROUP_GET_NUMS", "orders@unknown"),
         ("BROKER_PUT_NUMS", "another"),
         ("GROUP_GET_LATENCY", "0@orders@billing"),
         ("", ""),
     ],
 )
-async def test_what_is_not_counted_is_not_found(statistics: Statistics, name: str, key: str) -> None:
+async def test_an_unknown_statistic_is_not_found(statistics: Statistics, name: str, key: str) -> None:
     put(statistics, 1)
     assert statistics.find(name, key) is None
 
@@ -150,14 +152,16 @@ async def test_a_group_s_rate_is_that_of_the_last_minute(statistics: Statistics,
     assert statistics.consume_rate("billing", "orders") == 0
 
 
-async def test_what_vanished_is_forgotten_within_ten_minutes(statistics: Statistics, clock: FakeClock) -> None:
+async def test_counters_of_deleted_topics_are_removed_within_ten_minutes(
+    statistics: Statistics, clock: FakeClock
+) -> None:
     put(statistics, 1, "gone")
     put(statistics, 1)
     await clock.advance(600)
     assert set(statistics.counters.puts) == {"orders"}
 
 
-async def test_the_counts_of_each_morning_are_kept_for_a_day() -> None:
+async def test_the_totals_at_the_start_of_a_day_are_kept_for_a_day() -> None:
     just_before_midnight = time.mktime((2024, 5, 17, 23, 59, 50, 0, 0, -1))
     clock = FakeClock(round(just_before_midnight * 1000))
     statistics = Statistics(Counters(), clock, CLUSTER)

@@ -63,8 +63,8 @@ class GroupHandlers:
         was_there = self.groups.delete(request.group_name)
         if request.remove_offset or request.clean_offset:
             self.offsets.delete_group(request.group_name)
-        facts = {"group": request.group_name, "peer": call.connection.peer, "was_there": was_there}
-        log.info("group deleted", extra=facts)
+        fields = {"group": request.group_name, "peer": call.connection.peer, "was_there": was_there}
+        log.info("group deleted", extra=fields)
         return Response()
 
     @handles(GetGroupTable)

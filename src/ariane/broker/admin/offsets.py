@@ -82,13 +82,13 @@ class ConsumerOffsetHandlers:
         queue = self.store.components.queues.get(request.topic, request.queue_id)
         end = 0 if queue is None else queue.max_offset
         if not can_be_committed(request.commit_offset, end):
-            facts = {
+            fields = {
                 "group": request.consumer_group,
                 "topic": request.topic,
                 "queue": request.queue_id,
                 "peer": call.connection.peer,
             }
-            log.warning("offset rejected", extra=facts | {"offset": request.commit_offset, "end": end})
+            log.warning("offset rejected", extra=fields | {"offset": request.commit_offset, "end": end})
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER,
                 f"offset {request.commit_offset} is not in queue {request.queue_id} of {request.topic}, "

@@ -189,8 +189,8 @@ class ConsumerOffsets:
         if offset == before:
             return
         if offset < before:
-            facts = {"group": group, "topic": topic, "queue": queue_id, "before": before, "now": offset}
-            log.info("a group moved back", extra=facts)
+            fields = {"group": group, "topic": topic, "queue": queue_id, "before": before, "now": offset}
+            log.info("a group moved back", extra=fields)
         self._set(group, topic, queue_id, offset)
         if self._journal is not None:
             self._journal.append_commit(f"{topic}@{group}", queue_id, offset)
@@ -230,8 +230,8 @@ class ConsumerOffsets:
             if offset > (end := end_of(topic, queue_id))
         ]
         for group, topic, queue_id, offset, end in beyond:
-            facts = {"group": group, "topic": topic, "queue": queue_id, "offset": offset, "end": end}
-            log.warning("offset was beyond the end of its queue, lowered", extra=facts)
+            fields = {"group": group, "topic": topic, "queue": queue_id, "offset": offset, "end": end}
+            log.warning("offset was beyond the end of its queue, lowered", extra=fields)
             self.commit(group, topic, queue_id, end)
         return len(beyond)
 
