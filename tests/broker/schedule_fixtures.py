@@ -25,7 +25,7 @@ DELAY_OFFSETS = Path("/store/config/delayOffset.json")
 
 
 @dataclass
-class Timed:
+class ScheduleEnv:
     disk: SimulatedDisk
     clock: FakeClock
     service: StoreService
@@ -45,16 +45,16 @@ class Timed:
 
 
 @asynccontextmanager
-async def timed(
+async def schedule_env(
     clock: FakeClock, disk: SimulatedDisk | None = None, boot: str = "boot-1", **changes: object
-) -> AsyncIterator[Timed]:
+) -> AsyncIterator[ScheduleEnv]:
     disk = disk if disk is not None else SimulatedDisk(clock)
     store = opened(disk, clock, boot, **changes)
     settings = BrokerSettings(name="b", store=store.settings)
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with FlushThread.running(store.flusher, store.settings) as flush_thread:
             service = StoreService(store, flush_thread, executor)
-            yield Timed(disk, clock, service, MessageWriter(service, settings, clock), settings)
+            yield ScheduleEnv(disk, clock, service, MessageWriter(service, settings, clock), settings)
 
 
 def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **properties: str | int) -> InboundMessage:
@@ -68,10 +68,10 @@ def message(body: bytes = b"m", topic: str = "orders", queue_id: int = 0, **prop
     )
 
 
-async def arrival(room: Timed, topic: str = "orders") -> None:
+async def arrival(env: ScheduleEnv, topic: str = "orders") -> None:
     """Waits until the next message reaches `topic`."""
     arrived = asyncio.Event()
-    room.service.store.components.dispatcher.on_arrival(lambda name, *_: arrived.set() if name == topic else None)
+    env.service.store.components.dispatcher.on_arrival(lambda name, *_: arrived.set() if name == topic else None)
     async with asyncio.timeout(30):
         await arrived.wait()
 
@@ -80,19 +80,19 @@ async def arrival(room: Timed, topic: str = "orders") -> None:
 class Crashes:
     """Takes what a crash would leave, by a kill and by a power cut, whenever the disk was touched."""
 
-    room: Timed
+    env: ScheduleEnv
     seed: int
     disks: list[tuple[SimulatedDisk, str, int]] = field(default_factory=list)
     """Each with the boot id to open it with, and the wall time of the crash."""
     _seen: int = -1
 
     def take(self) -> None:
-        if self.room.disk.operations != self._seen:
-            self._seen = self.room.disk.operations
-            now_ms = self.room.clock.now_ms()
+        if self.env.disk.operations != self._seen:
+            self._seen = self.env.disk.operations
+            now_ms = self.env.clock.now_ms()
             rng = random.Random(self.seed * 1000 + len(self.disks))
-            self.disks.append((self.room.disk.crash_process(), "boot-1", now_ms))
-            self.disks.append((self.room.disk.cut_power(rng), "boot-2", now_ms))
+            self.disks.append((self.env.disk.crash_process(), "boot-1", now_ms))
+            self.disks.append((self.env.disk.cut_power(rng), "boot-2", now_ms))
 
     async def during(self, work: Coroutine[None, None, None]) -> None:
         """Runs `work`, with a crash at every turn of the loop that changed the disk."""

@@ -12,7 +12,7 @@ from ariane.model.system_topics import TIMER
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.testing import FakeClock
-from tests.broker.schedule_fixtures import message, timed
+from tests.broker.schedule_fixtures import message, schedule_env
 from tests.store.stores import HOST
 
 CROWD = 100_000
@@ -50,16 +50,16 @@ async def test_many_messages_for_one_slot_are_delivered_in_chunks() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with timed(clock, segment_bytes=1 << 20) as room:
-        delivery = await TimerDelivery.restored(room.service, room.writer, clock, 32 * 1024)
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        delivery = await TimerDelivery.restored(env.service, env.writer, clock, 32 * 1024)
         crowd = 5 * CHUNK_UNITS
         for number in range(crowd):
-            room.writer.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
+            env.writer.put(message(b"%d" % number, TIMER_DELAY_SEC=1))
         await delivery.run_until_idle()
         await clock.advance(2)
         other = asyncio.ensure_future(others())
         await delivery.run_until_idle()
         other.cancel()
-        assert sorted(room.bodies(), key=int) == [b"%d" % number for number in range(crowd)]
+        assert sorted(env.bodies(), key=int) == [b"%d" % number for number in range(crowd)]
         assert turns >= 5
-        assert room.bodies(TIMER) != []
+        assert env.bodies(TIMER) != []
