@@ -1,9 +1,9 @@
-"""Ariane beside Apache RocketMQ, NATS JetStream and Redis Streams: one command, one load generator, one machine.
+"""Compares Ariane with Apache RocketMQ, NATS JetStream and Redis Streams: one command, one load generator, one machine.
 
     python -m bench.compare [--quick] [--only NAME ...] [--peers apache,nats,redis] [--brokers 2] [--repeats 3]
 
-Prints a table for each scenario, keeps the samples in bench/results and writes the report into docs/performance.md. A
-quick run takes about a minute and keeps nothing: it shows that everything works. Exits with 1 when Ariane itself did
+Prints a table for each scenario, stores the samples in bench/results and writes the report into docs/performance.md. A
+quick run takes about a minute and stores nothing: it is a smoke test. Exits with 1 when Ariane itself did
 not run through.
 """
 
@@ -16,21 +16,21 @@ from bench.report.page import write_page
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
 from bench.scenarios.scenario import Effort, Scenario
-from bench.systems.catalogue import PEERS, USUAL_PEERS
+from bench.systems.catalogue import DEFAULT_PEERS, PEERS
 from interop.processes import exit_on_sigterm
 
 QUICK = Effort(seconds=0.3, warm_s=0.3, repeats=1, is_quick=True)
 QUICK_SCENARIOS = ("sends-async", "batches", "pulls", "push", "python-clients")
-"""One of each kind: each of the others would start every system once more."""
+"""One of each kind: every further scenario would start all systems once more."""
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [scenario.name for scenario in all_scenarios()]
-    parser.add_argument("--quick", action="store_true", help="a smoke run of about a minute; nothing is kept")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of about a minute; nothing is stored")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
-    parser.add_argument("--peers", default=",".join(USUAL_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
-    parser.add_argument("--brokers", type=int, default=2, help="also measure so many broker processes of Ariane")
+    parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
+    parser.add_argument("--brokers", type=int, default=2, help="also measure Ariane with this many broker processes")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--warm", type=float, default=8.0, help="seconds of load before the first measurement")
@@ -38,22 +38,22 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    chosen = options()
+    args = options()
     exit_on_sigterm()
-    unknown = set(filter(None, chosen.peers.split(","))) - set(PEERS)
+    unknown = set(filter(None, args.peers.split(","))) - set(PEERS)
     if unknown:
         print(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}", file=sys.stderr)
         return 2
-    effort = QUICK if chosen.quick else Effort(seconds=chosen.seconds, warm_s=chosen.warm, repeats=chosen.repeats)
-    peers = [PEERS[key] for key in filter(None, chosen.peers.split(","))]
-    comparison = Comparison(peers, chosen.brokers, effort)
+    effort = QUICK if args.quick else Effort(seconds=args.seconds, warm_s=args.warm, repeats=args.repeats)
+    peers = [PEERS[key] for key in filter(None, args.peers.split(","))]
+    comparison = Comparison(peers, args.brokers, effort)
     announce(comparison)
     failed = False
-    wanted = chosen.only or (QUICK_SCENARIOS if chosen.quick else [scenario.name for scenario in all_scenarios()])
+    selected = args.only or (QUICK_SCENARIOS if args.quick else [scenario.name for scenario in all_scenarios()])
     for scenario in all_scenarios():
-        if scenario.name in wanted:
-            failed |= OURS in show(comparison, scenario, keep=not chosen.quick).missing
-    if not chosen.quick:
+        if scenario.name in selected:
+            failed |= OURS in show(comparison, scenario, store=not args.quick).missing
+    if not args.quick:
         print(f"report: {write_page()}")
     return 1 if failed else 0
 
@@ -65,7 +65,7 @@ def announce(comparison: Comparison) -> None:
         print(f"{name}: MISSING, {reason}")
 
 
-def show(comparison: Comparison, scenario: Scenario, *, keep: bool) -> Outcome:
+def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
     print(f"\n{scenario.title}", flush=True)
     outcome = comparison.run(scenario)
     print("\n".join(table(outcome, scenario.columns)), flush=True)
@@ -73,7 +73,7 @@ def show(comparison: Comparison, scenario: Scenario, *, keep: bool) -> Outcome:
         print(f"{name}: MISSING, {reason}")
     for note in outcome.notes():
         print(f"note: {note[:200]}")
-    if keep:
+    if store:
         save(outcome)
     return outcome
 

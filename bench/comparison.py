@@ -1,4 +1,4 @@
-"""Runs scenarios: every system in turn, the order turned round from repeat to repeat, each on a fresh store."""
+"""Runs scenarios: all systems one after the other, in alternating order, each on a fresh store."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from interop.processes import InteropError
 
 class Comparison:
     def __init__(self, peers: Sequence[System], brokers: int, effort: Effort) -> None:
-        self._load_average = os.getloadavg()[0]  # here, for later it is mostly that of the scenario before
+        self._load_average = os.getloadavg()[0]  # here, because later it is mostly that of the previous scenario
         self._effort = effort
         self._missing: dict[str, str] = {}
         self._versions: dict[str, str] = {}
         self._ariane = Ariane()
         self._many = Ariane(brokers) if brokers > 1 else None
-        self._peers = [peer for peer in (*peers, self._ariane) if self._is_there(peer)]
+        self._peers = [peer for peer in (*peers, self._ariane) if self._is_available(peer)]
 
     @property
     def missing(self) -> dict[str, str]:
@@ -32,7 +32,7 @@ class Comparison:
     def versions(self) -> dict[str, str]:
         return dict(self._versions)
 
-    def _is_there(self, system: System) -> bool:
+    def _is_available(self, system: System) -> bool:
         try:
             self._versions[system.name] = system.prepare()
         except Missing as error:
@@ -70,12 +70,12 @@ class Comparison:
 
     def _calibrate(self, scenario: Scenario, systems: Sequence[System]) -> None:
         if scenario.calibrated_on:
-            system = next((one for one in systems if one.key == scenario.calibrated_on), systems[0])
+            system = next((system for system in systems if system.key == scenario.calibrated_on), systems[0])
             with started(system, Setup()) as running:
                 scenario.calibrate(running, self._effort)
 
     def _try(self, scenario: Scenario, system: System, repeat: int, outcome: Outcome) -> None:
-        """A system that fails is told as missing, and the others go on."""
+        """A system that fails is reported as missing, and the others continue."""
         try:
             for sample in self._samples(scenario, system, repeat):
                 outcome.samples.append(sample)
@@ -94,7 +94,7 @@ class Comparison:
 
 @contextmanager
 def started(system: System, setup: Setup) -> Iterator[Running]:
-    """A fresh store each time, gone afterwards."""
+    """On a fresh store, which is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="ariane-bench-", ignore_cleanup_errors=True) as home:
         with system.start(setup, Path(home) / "home") as running:
             try:
@@ -104,7 +104,7 @@ def started(system: System, setup: Setup) -> Iterator[Running]:
 
 
 def _kill(running: Running) -> None:
-    """Nobody will read the store again, and a clean stop of Apache's takes a quarter of a minute."""
+    """The store is not read again, and a clean shutdown of Apache takes 15 seconds."""
     for pid in (*running.servers, *running.others):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

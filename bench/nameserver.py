@@ -1,8 +1,8 @@
-"""Route look-ups per second and CPU per look-up, beside Apache's nameserver in one run.
+"""Route look-ups per second and CPU per look-up, compared with Apache's nameserver in the same run.
 
     python -m bench.nameserver [--seconds 3] [--repeats 3]
 
-1,000 topics on 4 brokers. The load generator sends frames that are encoded once and counts answer bytes, so it costs
+1,000 topics on 4 brokers. The load generator sends frames that are encoded once and counts response bytes, so it costs
 far less than the server. CPU is the whole server process's, user and kernel, by its own clock. Order alternates between
 repeats; the table shows medians.
 """
@@ -86,24 +86,24 @@ def registrations() -> Iterator[RegisterBroker]:
 
 
 async def measure(server: Server, seconds: float) -> dict[int, Sample]:
-    """Registers the brokers, keeps their connection open, and asks with each number of requests in flight."""
+    """Registers the brokers, keeps their connection open, and measures with each number of requests in flight."""
     no_requests = Dispatcher(HandlerTable.of())
     async with Pool.open(TransportSettings(), Clock(), no_requests.receive) as pool:
         for request in registrations():
             await Caller(pool).call(server.address, request, CALL_TIMEOUT_S)
-        return {depth: await asyncio.to_thread(ask_for_routes, server, depth, seconds) for depth in IN_FLIGHT}
+        return {depth: await asyncio.to_thread(request_routes, server, depth, seconds) for depth in IN_FLIGHT}
 
 
-def ask_for_routes(server: Server, depth: int, seconds: float) -> Sample:
+def request_routes(server: Server, depth: int, seconds: float) -> Sample:
     host, port = server.address.split(":")
     with socket.create_connection((host, int(port))) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         frames = [_frame(topic) for topic in TOPICS]
-        answer_bytes = _answer_length(peer, frames[0])  # all topics have names and numbers of equal length
+        response_bytes = _response_length(peer, frames[0])  # all topics have names and numbers of equal length
         chunks = [b"".join(frames[(n + k) % len(frames)] for k in range(depth)) for n in range(0, len(frames), depth)]
-        _rounds(peer, chunks, answer_bytes * depth, seconds / 3)  # warm: caches here, the compiler there
+        _rounds(peer, chunks, response_bytes * depth, seconds / 3)  # warm: caches here, the compiler there
         began, cpu, own = time.perf_counter(), server.cpu_s(), time.thread_time()
-        count = depth * _rounds(peer, chunks, answer_bytes * depth, seconds)
+        count = depth * _rounds(peer, chunks, response_bytes * depth, seconds)
         elapsed, cpu, own = time.perf_counter() - began, server.cpu_s() - cpu, time.thread_time() - own
     return Sample(count / elapsed, cpu / count * 1e6, own / count * 1e6)
 
@@ -112,7 +112,7 @@ def _frame(topic: str) -> bytes:
     return encode_frame(Command(code=105, opaque=1000, version=409, language="JAVA", ext_texts={"topic": topic}))
 
 
-def _answer_length(peer: socket.socket, frame: bytes) -> int:
+def _response_length(peer: socket.socket, frame: bytes) -> int:
     peer.sendall(frame)
     prefix = peer.recv(4, socket.MSG_WAITALL)
     length = int.from_bytes(prefix, "big")
@@ -122,7 +122,7 @@ def _answer_length(peer: socket.socket, frame: bytes) -> int:
 
 
 def _rounds(peer: socket.socket, chunks: list[bytes], expected: int, seconds: float) -> int:
-    """Sends a chunk, waits for all its answers, and again; how many chunks fit in the time."""
+    """Sends a chunk, waits for all its responses, and repeats; returns the number of chunks."""
     buffer = memoryview(bytearray(1 << 20))
     deadline, rounds = time.perf_counter() + seconds, 0
     while time.perf_counter() < deadline:
@@ -167,19 +167,19 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=float, default=3)
     options.add_argument("--repeats", type=int, default=3)
-    chosen = options.parse_args()
+    args = options.parse_args()
     kinds: list[Callable[[], AbstractContextManager[Server]]] = [ariane, apache]
     try:
         fetch("server", SERVER_VERSION)
     except InteropError as error:
-        print(f"peer missing: Apache's nameserver cannot be had here: {error}")
+        print(f"peer missing: Apache's nameserver is not available: {error}")
         kinds.remove(apache)
     results: dict[str, list[dict[int, Sample]]] = {}
-    for repeat in range(chosen.repeats):
+    for repeat in range(args.repeats):
         for kind in kinds if repeat % 2 == 0 else reversed(kinds):
-            name, samples = run(kind, chosen.seconds)
+            name, samples = run(kind, args.seconds)
             results.setdefault(name, []).append(samples)
-    print(f"GET_ROUTEINFO_BY_TOPIC, {len(TOPICS)} topics on {BROKERS} brokers, medians of {chosen.repeats}; "
+    print(f"GET_ROUTEINFO_BY_TOPIC, {len(TOPICS)} topics on {BROKERS} brokers, medians of {args.repeats}; "
           "ratios are Ariane / Apache")  # fmt: skip
     print("\n".join(table(dict(sorted(results.items(), reverse=True, key=lambda item: item[0] == "Ariane")))))
 

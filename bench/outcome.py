@@ -1,4 +1,4 @@
-"""Results of a scenario as they are kept in bench/results, and the medians drawn from them."""
+"""The results of a scenario, as stored in bench/results, and their medians."""
 
 import os
 import platform
@@ -29,25 +29,25 @@ class Outcome(msgspec.Struct, kw_only=True):
     machine: str
     cores: int
     load_average: float
-    """Over the last minute when the scenario began: what others did on this machine."""
+    """Over the last minute when the scenario began: the load of other programs on this machine."""
     seconds: float
     repeats: int
     is_quick: bool
     versions: dict[str, str]
     missing: dict[str, str]
-    """Systems that could not be had or did not run, and why."""
+    """Systems that are not available or failed, with the reason."""
     samples: list[Sample] = []
 
     @property
     def was_shared(self) -> bool:
-        """Whether others worked on the machine when the scenario began."""
+        """Whether other programs used the machine when the scenario began."""
         return self.load_average > _BUSY_SHARE * self.cores
 
     def cases(self) -> list[str]:
         return list(dict.fromkeys(sample.case for sample in self.samples))
 
     def systems(self) -> list[str]:
-        """Ours first, whatever the order in which they ran."""
+        """Ariane first, then the others in the order of their runs."""
         names = dict.fromkeys(sample.system for sample in self.samples)
         return sorted(names, key=lambda name: (name != OURS, not name.startswith(OURS)))
 
@@ -61,20 +61,20 @@ class Outcome(msgspec.Struct, kw_only=True):
         return mine / theirs if mine is not None and theirs else None
 
     def peer(self, prefix: str) -> str | None:
-        """The full name of a system, which may hold its version."""
+        """The full name of a system, which may contain its version."""
         return next((name for name in self.systems() if name.startswith(prefix)), None)
 
     def notes(self) -> list[str]:
-        """One for each system and case that has any."""
-        told = {(sample.system, sample.case): sample.note for sample in self.samples if sample.note}
-        return [f"{system}, {case}: {note}" for (system, case), note in told.items()]
+        """One per system and case."""
+        notes = {(sample.system, sample.case): sample.note for sample in self.samples if sample.note}
+        return [f"{system}, {case}: {note}" for (system, case), note in notes.items()]
 
     def _of(self, case: str, system: str) -> Iterator[Sample]:
         return (sample for sample in self.samples if sample.case == case and sample.system == system)
 
 
 def machine() -> str:
-    """What the figures depend on most."""
+    """The processor and kernel, on which the figures depend most."""
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     return f"{os.cpu_count()} cores ({model.partition(': ')[2] or platform.machine()}), Linux {platform.release()}"
 

@@ -1,4 +1,4 @@
-"""What Linux tells about a process: CPU time and memory, from outside."""
+"""CPU time and memory of another process, from Linux."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_bytes(pid: int, field: str = "VmRSS") -> int:
-    """A line of /proc/<pid>/status: VmRSS is all that is resident, RssAnon leaves out mapped files."""
+    """A line of /proc/<pid>/status: VmRSS is all resident memory, RssAnon excludes mapped files."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

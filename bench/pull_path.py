@@ -22,7 +22,7 @@ from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 from bench.load.names import topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
 from bench.load.rocketmq import OFFSET_FIRST
-from bench.load.wires import answers_of, ring_of
+from bench.load.wires import response_reader, ring_of
 from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
 
@@ -107,9 +107,9 @@ def copy(store: MessageStore, chosen: argparse.Namespace) -> float:
 
 def check(plan: LoadPlan, transport: Nowhere, chosen: argparse.Namespace) -> None:
     """The last pulls were answered in full, or the figure would be that of refusals."""
-    responses = answers_of(plan)
+    responses = response_reader(plan)
     answered = len(responses.feed(transport.written[-1]))
-    assert not responses.refused, responses.refusal
+    assert not responses.refused, responses.first_error
     assert answered, "nothing was answered"
     assert responses.messages == answered * chosen.count, f"{responses.messages} messages in {answered} answers"
 

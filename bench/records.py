@@ -1,8 +1,8 @@
-"""What the message encoding costs, function by function: CPU microseconds a call, the best of several rounds.
+"""Benchmark of the message codecs, function by function: CPU microseconds per call, the best of several rounds.
 
 Targets are what prototypes of the broker's hot path reached on a quiet machine (2 virtual CPUs, an optimised build of
-CPython 3.11). A ratio mixes this code with this machine and its Python, so the two prototypes that we chose against are
-measured beside ours: compare with those.
+CPython 3.11). A ratio mixes this code with this machine and its Python, so two rejected prototypes are measured in
+the same run: compare with those.
 """
 
 import struct
@@ -58,8 +58,8 @@ def main() -> None:
     print(f"{'':<34}{'us':>9}{'target':>9}{'ratio':>7}")
     for name, us in rows():
         target = TARGETS_US.get(name)
-        beside = f"{target:9.3f}{us / target:7.2f}" if target else ""
-        print(f"{name:<34}{us:9.3f}{beside}")
+        comparison = f"{target:9.3f}{us / target:7.2f}" if target else ""
+        print(f"{name:<34}{us:9.3f}{comparison}")
 
 
 def rows() -> list[Row]:
@@ -141,8 +141,23 @@ def _cached_struct_prototype(body: bytes) -> Callable[[], bytes]:
         layout = structs.get((b, t, p))
         if layout is None:
             layout = structs[b, t, p] = struct.Struct(f">iIIiiqqiq8sq8siqi{b}sb{t}sh{p}s")
-        head = (91 + b + t + p, MAGIC_V1, crc32(body), 3, 0, 123456, 123456789, 0, _NOW_MS, _HOST, _NOW_MS, _HOST, 0, 0)
-        return layout.pack(*head, b, body, t, _TOPIC, p, _PROPERTY_TEXT)
+        start = (
+            91 + b + t + p,
+            MAGIC_V1,
+            crc32(body),
+            3,
+            0,
+            123456,
+            123456789,
+            0,
+            _NOW_MS,
+            _HOST,
+            _NOW_MS,
+            _HOST,
+            0,
+            0,
+        )
+        return layout.pack(*start, b, body, t, _TOPIC, p, _PROPERTY_TEXT)
 
     assert pack() == _pack(body)
     return pack

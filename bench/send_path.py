@@ -30,7 +30,7 @@ from bench.load.names import PRODUCER_GROUP, topic_name
 from bench.load.plan import Kind, LoadPlan, Wire
 from bench.load.ring import Ring
 from bench.load.rocketmq import OPAQUE_FIRST, body_of
-from bench.load.wires import answers_of, ring_of
+from bench.load.wires import response_reader, ring_of
 from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
 
@@ -126,10 +126,10 @@ async def feed(connections: list[Connection], chunks: list[bytes], turn: int) ->
 
 def check(plan: LoadPlan, transport: Nowhere, requests: int) -> None:
     """Every send was taken, or the figure would be that of refusals."""
-    responses = answers_of(plan)
+    responses = response_reader(plan)
     answered = len(responses.feed(b"".join(transport.written)))
     assert answered == requests, f"{answered} answers to {requests} requests"
-    assert not responses.refused, responses.refusal
+    assert not responses.refused, responses.first_error
     transport.written.clear()
 
 

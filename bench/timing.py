@@ -1,4 +1,4 @@
-"""One way to time a function: CPU microseconds a call, the best of several rounds, the empty call taken off."""
+"""Micro-benchmark of a function: CPU microseconds per call, the best of several rounds, less the empty call."""
 
 import time
 from collections.abc import Callable

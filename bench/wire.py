@@ -1,10 +1,10 @@
-"""What headers and records cost: CPU us per frame on one core, for real frames, in both serialisations.
+"""Benchmark of header and record codecs: CPU us per frame on one core, for real frames, in both serialisations.
 
     python -m bench.wire
 
 Frames are those that real clients and servers of Apache RocketMQ sent each other (tests/golden/). "target" is what the
 prototypes of the hot path reached on a quiet machine; rows that end in "json.loads" or "json.dumps" do the same work
-the obvious way, in the same run.
+with the json module, in the same run.
 """
 
 import gzip
@@ -26,7 +26,7 @@ CHUNK = 64  # frames in one read of a busy connection
 
 TARGETS_US = {
     "JSON: SEND_MESSAGE_V2, frame to struct": 1.1,  # header decode 0.66, field reads and checks 0.45
-    "JSON: SEND_MESSAGE_V2, answer to frame": 0.57,  # response 0.49, prefix 0.08
+    "JSON: SEND_MESSAGE_V2, response to frame": 0.57,  # response 0.49, prefix 0.08
 }
 
 
@@ -45,8 +45,8 @@ def main() -> None:
     print(f"{'CPU us per frame or record':<48}{'us':>9}{'target':>9}{'ratio':>7}")
     for name, us in rows():
         target = TARGETS_US.get(name, records.TARGETS_US.get(name))
-        beside = f"{target:9.3f}{us / target:7.2f}" if target else ""
-        print(f"{name:<48}{us:9.3f}{beside}")
+        comparison = f"{target:9.3f}{us / target:7.2f}" if target else ""
+        print(f"{name:<48}{us:9.3f}{comparison}")
 
 
 def rows() -> Iterator[tuple[str, float]]:
@@ -66,7 +66,7 @@ def _golden() -> Iterator[Golden]:
 
 
 def _all_frames(kind: str, frames: list[Golden]) -> Iterator[tuple[str, float]]:
-    """Everything that was recorded, in the mix in which it was recorded."""
+    """All recorded frames, in their recorded mix."""
     stream = b"".join(frame.data for frame in frames)
     commands = _decoded(stream)
     count = len(commands)
@@ -77,7 +77,7 @@ def _all_frames(kind: str, frames: list[Golden]) -> Iterator[tuple[str, float]]:
 
 
 def _sends(kind: str, frames: list[Golden]) -> Iterator[tuple[str, float]]:
-    """The frame that decides a broker's speed: header and fields into the typed struct, and the answer back."""
+    """The most important frame of a broker: header and fields to the typed struct, and the response back."""
     declaration = REQUESTS[RequestCode.SEND_MESSAGE_V2]
     sends = [f for f in frames if f.is_request and _decoded(f.data)[0].code == declaration.code]
     send = min(
@@ -87,14 +87,14 @@ def _sends(kind: str, frames: list[Golden]) -> Iterator[tuple[str, float]]:
     yield f"{kind}: SEND_MESSAGE_V2, frame to struct", us_per_call(lambda: _structs(declaration, chunk)) / CHUNK
     if send.kind is Serialization.JSON:
         yield f"{kind}: SEND_MESSAGE_V2, json.loads", us_per_call(lambda: json.loads(send.header))
-    asked, response = _decoded(send.data)[0], _send_answer()
+    command, response = _decoded(send.data)[0], _send_response()
     yield (
-        f"{kind}: SEND_MESSAGE_V2, answer to frame",
-        us_per_call(lambda: encode_frame(response_command(asked, response))),
+        f"{kind}: SEND_MESSAGE_V2, response to frame",
+        us_per_call(lambda: encode_frame(response_command(command, response))),
     )
     if send.kind is Serialization.JSON:
-        header = json.loads(encode_frame(response_command(asked, response))[8:])
-        yield f"{kind}: SEND_MESSAGE_V2 answer, json.dumps", us_per_call(lambda: json.dumps(header).encode())
+        header = json.loads(encode_frame(response_command(command, response))[8:])
+        yield f"{kind}: SEND_MESSAGE_V2 response, json.dumps", us_per_call(lambda: json.dumps(header).encode())
 
 
 def _decoded(data: bytes) -> list[Command]:
@@ -108,7 +108,7 @@ def _structs(declaration: Declaration, data: bytes) -> None:
         read_request(declaration, command)
 
 
-def _send_answer() -> SendResponse:
+def _send_response() -> SendResponse:
     return SendResponse(msg_id="7F00000100002A9F00000000000001F4", queue_id=3, queue_offset=QueueOffset(123456))
 
 

@@ -1,7 +1,8 @@
-"""Writes what type checkers and editors read: src/ariane/__init__.pyi and src/ariane/sync.pyi.
+"""Generates the type stubs src/ariane/__init__.pyi and src/ariane/sync.pyi.
 
-The first names the home of each public name. The second is made from the source of the asynchronous classes, with
-`async` taken away: a signature is written once, in the class. With --check it only says whether both are up to date.
+The first imports each public name from its module. The second is generated from the source of the asynchronous
+classes, without `async`: a signature is written once, in the class. With --check it only reports whether both are up to
+date.
 """
 
 import ast
@@ -21,12 +22,12 @@ from ariane.client.sync import WRAPPERS, own_classes
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ariane"
 
-# What the stubs themselves do not show.
+# Private names, which the stubs do not declare.
 HOMES: dict[str, str] = vars(ariane)["_HOME"]
 WRAPPED: set[str] = vars(sync)["_WRAPPED"]
 
 HEAD = '"""Made by scripts/stubs.py{source}: change it there."""\n\n'
-LIFE = """
+CONTEXT_MANAGER = """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -35,7 +36,7 @@ LIFE = """
 ITERATION = """
     def __iter__(self) -> Self: ...
 """
-BY_HAND = {
+EXTRA_IMPORTS = {
     "Self": "typing",
     "TypeVar": "typing",
     "TracebackType": "types",
@@ -77,10 +78,10 @@ def class_stub(kind: type, imports: "Imports") -> str:
     base = wrapper.__bases__[0].__name__
     head = f"class {kind.__name__}({base}):" if wrapper.__bases__[0] in WRAPPERS.values() else f"class {kind.__name__}:"
     members: dict[str, str] = {}
-    for one in own_classes(kind):
-        members |= dict(Members(one, imports))
+    for own_class in own_classes(kind):
+        members |= dict(Members(own_class, imports))
     if "__enter__" in members:
-        imports.by_hand("Self", "TracebackType")
+        imports.add_extra("Self", "TracebackType")
     return "\n".join([f"\n{head}", *_docstring(kind), *(members.values() or ["    ..."])])
 
 
@@ -113,7 +114,7 @@ class Members:
         if node.name == "__init__":
             yield from self._attributes(node)
         if node.name == "__aenter__":
-            yield "__enter__", LIFE
+            yield "__enter__", CONTEXT_MANAGER
         elif node.name == "__anext__":
             yield "__iter__", ITERATION
             yield "__next__", self._stub(node, "__next__")
@@ -121,18 +122,18 @@ class Members:
             yield node.name, self._stub(node, node.name)
 
     def _stub(self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
-        decorators = "".join(f"    @{ast.unparse(one)}\n" for one in node.decorator_list)
+        decorators = "".join(f"    @{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
         returns = "None" if node.returns is None else self._result(node)
         text = f"{decorators}    def {name}({self._arguments(node.args)}) -> {returns}:"
         body = [f"    {line}" if line else "" for line in _docstring(node)]
         return "\n".join([text, *body]) if body else f"{text} ..."
 
     def _arguments(self, arguments: ast.arguments) -> str:
-        for one in [*arguments.args, *arguments.kwonlyargs, arguments.kwarg]:
-            if one is not None and one.annotation is not None:
-                one.annotation = ast.parse(self._type(one.annotation), mode="eval").body
-        arguments.defaults = [_default(one) for one in arguments.defaults]
-        arguments.kw_defaults = [one and _default(one) for one in arguments.kw_defaults]
+        for argument in [*arguments.args, *arguments.kwonlyargs, arguments.kwarg]:
+            if argument is not None and argument.annotation is not None:
+                argument.annotation = ast.parse(self._type(argument.annotation), mode="eval").body
+        arguments.defaults = [_default(value) for value in arguments.defaults]
+        arguments.kw_defaults = [value and _default(value) for value in arguments.kw_defaults]
         return ast.unparse(arguments)
 
     def _result(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
@@ -141,35 +142,35 @@ class Members:
         text = ast.unparse(returns)
         if text.startswith(("AsyncIterator[", "AsyncGenerator[")):
             assert isinstance(returns, ast.Subscript)
-            self._imports.by_hand("Iterator")
+            self._imports.add_extra("Iterator")
             yielded = returns.slice.elts[0] if isinstance(returns.slice, ast.Tuple) else returns.slice
             return f"Iterator[{self._type(yielded)}]"
         if text.startswith("asyncio.Future["):
             assert isinstance(returns, ast.Subscript)
-            self._imports.by_hand("Future")
+            self._imports.add_extra("Future")
             return f"Future[{self._type(returns.slice)}]"
         return self._type(returns)
 
     def _attributes(self, init: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
-        """What `__init__` keeps under a public name, as far as the type can be read off the source."""
-        types = {one.arg: one.annotation for one in [*init.args.args, *init.args.kwonlyargs]}
+        """Public attributes that `__init__` sets, if their type can be seen in the source."""
+        types = {argument.arg: argument.annotation for argument in [*init.args.args, *init.args.kwonlyargs]}
         for node in init.body:
             match node:
-                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Name(id=given)) if name[0] != "_":
-                    annotation = types.get(given)
-                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Call(func=ast.Name() as made)):
-                    annotation = self._made_by(made) if name[0] != "_" else None
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Name(id=source)) if name[0] != "_":
+                    annotation = types.get(source)
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Call(func=ast.Name() as called)):
+                    annotation = self._return_type(called) if name[0] != "_" else None
                 case _:
                     continue
             if annotation is not None:
                 yield name, f"    {name}: {self._type(annotation)}"
 
-    def _made_by(self, name: ast.Name) -> ast.expr | None:
-        """A class is the type of what it makes; a function says it."""
-        maker = vars(sys.modules[self._kind.__module__])[name.id]
-        if isinstance(maker, type):
+    def _return_type(self, name: ast.Name) -> ast.expr | None:
+        """The type that a class or a function returns."""
+        function = vars(sys.modules[self._kind.__module__])[name.id]
+        if isinstance(function, type):
             return name
-        returns = inspect.signature(maker).return_annotation
+        returns = inspect.signature(function).return_annotation
         return ast.Name(id=returns.__name__) if isinstance(returns, type) else None
 
     def _type(self, annotation: ast.expr) -> str:
@@ -181,19 +182,19 @@ class Members:
 
 
 def _parsed(annotation: ast.expr) -> ast.expr:
-    """An annotation in quotes is one all the same."""
+    """Also parses annotations in quotes."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return ast.parse(annotation.value, mode="eval").body
     return annotation
 
 
 def _default(value: ast.expr) -> ast.expr:
-    """A literal is worth showing; what a name stands for, the stub need not know."""
+    """Literals are shown; any other default is `...`."""
     return value if isinstance(value, ast.Constant) else ast.Constant(value=...)
 
 
 class Imports:
-    """Where the names in annotations come from. `local` ones are classes of the stub itself."""
+    """The imports of the stub, for the names in annotations. `local` names are classes of the stub itself."""
 
     def __init__(self, local: set[str]) -> None:
         self._local = local
@@ -208,14 +209,14 @@ class Imports:
             self._add_variable(name, home, user)
             return
         if HOMES.get(name) == home:
-            return  # the stub has it for its users anyway
+            return  # the stub exports it anyway
         if self._homes.setdefault(name, home) != home:
             raise SystemExit(f"{name} is imported from {self._homes[name]} and from {home}: rename one of them")
 
     def _add_variable(self, name: str, home: str, user: type) -> None:
         """A type variable is declared anew: its bound may be a class that has a wrapper."""
         declared = WithoutAliases(home).visit(ast.parse(ast.unparse(assigned(home)[name]), mode="eval").body)
-        self.by_hand("TypeVar")
+        self.add_extra("TypeVar")
         for node in ast.walk(declared):
             if isinstance(node, ast.Name) and node.id != "TypeVar":
                 self.add(node.id, user)
@@ -224,15 +225,15 @@ class Imports:
     def variables(self) -> list[str]:
         return [f"{name} = {text}" for name, text in sorted(self._variables.items())]
 
-    def by_hand(self, *names: str) -> None:
-        self._homes.update({name: BY_HAND[name] for name in names})
+    def add_extra(self, *names: str) -> None:
+        self._homes.update({name: EXTRA_IMPORTS[name] for name in names})
 
     def lines(self) -> list[str]:
         return [f"from {home} import {name}" for name, home in sorted(self._homes.items(), key=_by_home)]
 
 
 class WithoutAliases(ast.NodeTransformer):
-    """Puts what a module's own aliases stand for in their place: two modules may call two things by one name."""
+    """Replaces a module's own type aliases by their values: two modules may use one name for different types."""
 
     def __init__(self, module: str) -> None:
         self._aliases = assigned(module)
@@ -252,16 +253,16 @@ def assigned(module: str) -> dict[str, ast.expr]:
 
 @cache
 def origins(module: str) -> dict[str, str]:
-    """The module that each name of `module` is imported from; its own are at home in itself."""
+    """The module that each name of `module` is imported from, or `module` itself."""
     tree = module_tree(module)
-    found: dict[str, str] = {}
+    origins_by_name: dict[str, str] = {}
     for node in tree.body:
         match node:
             case ast.ImportFrom(module=str(home), names=names):
-                found |= {alias.asname or alias.name: home for alias in names}
+                origins_by_name |= {alias.asname or alias.name: home for alias in names}
             case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
-                found[name] = module
-    return found
+                origins_by_name[name] = module
+    return origins_by_name
 
 
 @cache
@@ -277,7 +278,7 @@ def class_tree(kind: type) -> ast.ClassDef:
     )
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------------
 
 
 def formatted(text: str, path: Path) -> str:

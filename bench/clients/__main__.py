@@ -1,4 +1,4 @@
-"""One client's job: a plan on standard input, a result as the last line of standard output."""
+"""The process of one client: a plan on standard input, a result as the last line of standard output."""
 
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Ariane's own client, as a program would use it."""
+"""Benchmark of Ariane's client."""
 
 import asyncio
 from collections import deque
@@ -13,8 +13,8 @@ from bench.clients.plan import ClientPlan, ClientResult, Job
 from bench.clients.stopwatch import Stopwatch
 
 IN_FLIGHT = 256
-GATHERED_IN_FLIGHT = 2_048
-SENDERS = {Job.SEND_ONE_BY_ONE: 1, Job.SEND_IN_FLIGHT: IN_FLIGHT, Job.SEND_GATHERED: GATHERED_IN_FLIGHT}
+BATCHED_IN_FLIGHT = 2_048
+SENDERS = {Job.SEND_ONE_BY_ONE: 1, Job.SEND_IN_FLIGHT: IN_FLIGHT, Job.SEND_BATCHED: BATCHED_IN_FLIGHT}
 LINGER_MS = 2.0
 
 
@@ -24,7 +24,7 @@ def run(plan: ClientPlan) -> ClientResult:
 
 
 async def _send(plan: ClientPlan) -> ClientResult:
-    linger_ms = LINGER_MS if plan.job in (Job.SEND_GATHERED, Job.SEND_NOWAIT) else 0.0
+    linger_ms = LINGER_MS if plan.job in (Job.SEND_BATCHED, Job.SEND_NOWAIT) else 0.0
     async with Producer(plan.nameserver, group="bench-client", batch_linger_ms=linger_ms) as producer:
         await producer.send(plan.topic, b"x" * plan.body_bytes)  # finds the route and connects
         watch = Stopwatch()
@@ -33,7 +33,7 @@ async def _send(plan: ClientPlan) -> ClientResult:
 
 
 async def _send_and_await(producer: Producer, plan: ClientPlan) -> None:
-    """Many tasks, of which each awaits the result of a message before it sends the next."""
+    """Many tasks; each awaits the result of a message before it sends the next."""
     body = b"x" * plan.body_bytes
     turns = iter(range(plan.messages))
 
@@ -47,19 +47,19 @@ async def _send_and_await(producer: Producer, plan: ClientPlan) -> None:
 
 
 async def _send_nowait(producer: Producer, plan: ClientPlan) -> None:
-    """One task, which awaits the result of each message as well, but some messages later."""
+    """One task, which awaits the result of each message some messages later."""
     body = b"x" * plan.body_bytes
     sent: deque[asyncio.Future[SendResult]] = deque()
     for _ in range(plan.messages):
         sent.append(producer.send_nowait(plan.topic, body, keys="order-1", tags="paid"))
-        if len(sent) == GATHERED_IN_FLIGHT:
+        if len(sent) == BATCHED_IN_FLIGHT:
             await sent.popleft()
     for future in sent:
         await future
 
 
 async def _consume(plan: ClientPlan) -> ClientResult:
-    """Counts from the first message: finding brokers and sharing out queues is not consuming."""
+    """Counts from the first message: finding brokers and rebalancing is not consuming."""
     consumer = PushConsumer(plan.nameserver, group="bench-client", start="earliest")
     done = asyncio.Event()
     watch: Stopwatch | None = None

@@ -1,4 +1,4 @@
-"""Apache's C++ client under Python, the wheel `rocketmq`: the fastest other client of this protocol for Python."""
+"""Benchmark of Apache's C++ client for Python, the wheel `rocketmq`: the fastest other Python client."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def _send(plan: ClientPlan) -> ClientResult:
     try:
         producer.send_sync(_message(plan))  # finds the route and connects
         watch = Stopwatch()
-        jobs = {Job.SEND_ONE_BY_ONE: _one_by_one, Job.SEND_IN_FLIGHT: _in_flight, Job.SEND_GATHERED: _gathered}
+        jobs = {Job.SEND_ONE_BY_ONE: _one_by_one, Job.SEND_IN_FLIGHT: _in_flight, Job.SEND_BATCHED: _batched}
         jobs[plan.job](producer, plan)
         return watch.result(plan.messages)
     finally:
@@ -36,24 +36,24 @@ def _one_by_one(producer: Producer, plan: ClientPlan) -> None:
 
 
 def _in_flight(producer: Producer, plan: ClientPlan) -> None:
-    """By its own asynchronous sends: threads around send_sync would be bound by the interpreter's lock."""
-    room = threading.Semaphore(IN_FLIGHT)
+    """Uses its asynchronous sends: threads around send_sync would be limited by the GIL."""
+    slots = threading.Semaphore(IN_FLIGHT)
     failures: list[Exception] = []
 
     def failed(error: Exception) -> None:
         failures.append(error)
-        room.release()
+        slots.release()
 
     for _ in range(plan.messages):
-        room.acquire()
-        producer.send_async(_message(plan), lambda _result: room.release(), failed)
+        slots.acquire()
+        producer.send_async(_message(plan), lambda _result: slots.release(), failed)
     for _ in range(IN_FLIGHT):
-        room.acquire()
+        slots.acquire()
     if failures:
         raise failures[0]
 
 
-def _gathered(producer: Producer, plan: ClientPlan) -> None:
+def _batched(producer: Producer, plan: ClientPlan) -> None:
     for size in _sizes(plan.messages):
         producer.send_batch([_message(plan) for _ in range(size)])
 

@@ -1,4 +1,4 @@
-"""What a client program is told and what it tells, as JSON: each client runs in a process of its own."""
+"""The plan and the result of a client process, as JSON: each client runs in a process of its own."""
 
 import subprocess
 import sys
@@ -10,10 +10,10 @@ import msgspec
 class Job(StrEnum):
     SEND_ONE_BY_ONE = "one by one"
     SEND_IN_FLIGHT = "256 in flight"
-    SEND_GATHERED = "gathered"
-    """As many in one request as the client's own means allow: our linger, the C++ client's send_batch."""
-    SEND_NOWAIT = "gathered, send_nowait"
-    """The same without a task for each sender: a program that has many to send, and looks at the results later."""
+    SEND_BATCHED = "batched"
+    """Many messages per request: by linger in Ariane's client, by send_batch in the C++ client."""
+    SEND_NOWAIT = "batched, send_nowait"
+    """The same without a task per sender: the results are awaited later."""
     CONSUME = "consume"
 
 
@@ -41,7 +41,7 @@ class ClientResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientFailed(Exception):
-    """The client program did not do its job; the text is the end of what it printed."""
+    """The client program failed; the text is the end of its output."""
 
 
 RUN_S = 180.0

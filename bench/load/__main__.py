@@ -1,4 +1,4 @@
-"""The generator's process: a plan on standard input, a result on standard output."""
+"""The load generator process: a plan on standard input, a result on standard output."""
 
 import gc
 import sys
@@ -11,7 +11,7 @@ from bench.load.plan import LoadPlan
 
 def main() -> None:
     plan = msgspec.json.decode(sys.stdin.buffer.read(), type=LoadPlan)
-    gc.disable()  # it makes no cycles, and a pause here would be taken for one of the server
+    gc.disable()  # it creates no reference cycles, and a pause here would look like a pause of the server
     sys.stdout.buffer.write(msgspec.json.encode(run(plan)))
 
 

@@ -1,4 +1,4 @@
-"""What is counted between two moments: CPU of server and generator, answers, and how long each one took."""
+"""Measurements of one run: CPU of server and generator, number of responses, latency of each."""
 
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from bench.processes import cpu_s
 
 
 class Gauge:
-    """`sent` and `answered` are for the generator's loop. Lists, not arrays: most reads bring a handful of answers."""
+    """The generator's loop calls `sent` and `answered`. Lists, not arrays: most reads bring a handful of responses."""
 
     def __init__(self, plan: LoadPlan, rows: int) -> None:
         self._plan = plan
@@ -18,7 +18,7 @@ class Gauge:
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what was counted up to now."""
+        """Resets all counts."""
         self.requests = 0
         self._waits_ns: list[int] = []
         self._began_s = time.perf_counter()
@@ -32,7 +32,7 @@ class Gauge:
         sent_at_ns = self._sent_at_ns
         self._waits_ns.extend([now_ns - sent_at_ns[row] for row in rows])
 
-    def result(self, messages: int, refused: int, refusal: str) -> LoadResult:
+    def result(self, messages: int, refused: int, first_error: str) -> LoadResult:
         seconds = time.perf_counter() - self._began_s
         server_s, own_s = self._server_cpu_s() - self._server_s, time.process_time() - self._own_s
         waits_us = np.array(self._waits_ns or [0]) / 1000
@@ -41,7 +41,7 @@ class Gauge:
             requests=self.requests,
             messages=messages,
             refused=refused,
-            refusal=refusal,
+            first_error=first_error,
             seconds=seconds,
             server_cpu_s=server_s,
             own_cpu_s=own_s,

@@ -1,4 +1,4 @@
-"""Two kinds of load. Closed: an answer makes room for the next request. Open: requests leave by the clock."""
+"""The two kinds of load. Closed loop: a response triggers the next request. Open loop: requests at a fixed rate."""
 
 import select
 import time
@@ -16,7 +16,7 @@ TICK_S = 0.0005
 def run(plan: LoadPlan) -> LoadResult:
     ring = ring_of(plan)
     if ring.count < 2 * plan.connections * plan.in_flight:
-        raise ValueError(f"{ring.count} rows are too few: a row would be sent again before its answer has come")
+        raise ValueError(f"{ring.count} rows are too few: a row would be sent again before its response has arrived")
     gauge = Gauge(plan, ring.count)
     with connected(plan, ring, gauge) as peers:
         if plan.requests is not None:
@@ -32,23 +32,23 @@ def run(plan: LoadPlan) -> LoadResult:
 
 
 def _result(plan: LoadPlan, peers: Peers, gauge: Gauge, messages: int = 0, refused: int = 0) -> LoadResult:
-    """Less what was counted before the measured time began."""
+    """Without what was counted before the measurement began."""
     refused = peers.refused - refused
     carried = peers.messages - messages
     accepted = (gauge.requests - refused) * plan.messages_a_request
-    return gauge.result(carried if plan.kind is Kind.PULL else accepted, refused, peers.refusal)
+    return gauge.result(carried if plan.kind is Kind.PULL else accepted, refused, peers.first_error)
 
 
 def _until_all_sent(plan: LoadPlan, peers: Peers, gauge: Gauge, requests: int) -> LoadResult:
     left = requests
     for peer in peers:
         count = min(plan.in_flight, left)
-        peers.ask(peer, count)
+        peers.send(peer, count)
         left -= count
     while peers.waiting:
         for peer, answered in peers.answered(POLL_S):
             count = min(answered, left)
-            peers.ask(peer, count)
+            peers.send(peer, count)
             left -= count
     return _result(plan, peers, gauge)
 
@@ -57,19 +57,19 @@ class _Closed:
     def __init__(self, peers: Peers, in_flight: int) -> None:
         self._peers = peers
         for peer in peers:
-            peers.ask(peer, in_flight)
+            peers.send(peer, in_flight)
 
     def spend(self, seconds: float) -> None:
         peers = self._peers
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
             for peer, answered in peers.answered(POLL_S):
-                peers.ask(peer, answered)
+                peers.send(peer, answered)
 
 
 class _Open:
-    """Bursts at fixed times, dealt one request at a time to the connections. A burst that leaves late is counted from
-    when it should have left, so a server that stalls us does not hide it."""
+    """Bursts at fixed times, distributed over the connections. A late burst is timed from when it was due, so a stalled
+    server cannot hide its latency (coordinated omission)."""
 
     def __init__(self, peers: Peers, rate: float) -> None:
         self._peers = peers
@@ -91,16 +91,16 @@ class _Open:
     def _burst(self, count: int, due_s: float) -> None:
         for _ in range(count):
             self._turn = (self._turn + 1) % len(self._all)
-            self._peers.ask(self._all[self._turn], 1, round(due_s * 1e9))
+            self._peers.send(self._all[self._turn], 1, round(due_s * 1e9))
 
     def _wait_until(self, tick: float) -> None:
-        """select() and not epoll, whose time-outs are whole milliseconds."""
+        """select() and not epoll, whose timeouts are whole milliseconds."""
         while (left := tick - time.perf_counter()) > 0:
             readable, _, _ = select.select([self._peers.fileno()], (), (), left)
             if readable:
-                self._take_answers()
-        self._take_answers()
+                self._read_responses()
+        self._read_responses()
 
-    def _take_answers(self) -> None:
+    def _read_responses(self) -> None:
         for _ in self._peers.answered(0):
             pass

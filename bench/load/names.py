@@ -1,4 +1,4 @@
-"""Names that the generator and whoever prepares a system must agree on."""
+"""Names shared by the load generator and the setup of the systems."""
 
 PRODUCER_GROUP = "bench-producers"
 CONSUMER_GROUP = "bench-consumers"

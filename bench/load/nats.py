@@ -1,4 +1,4 @@
-"""NATS JetStream: publishes with an acknowledgement each, and reads of a run of messages by their sequence.
+"""NATS JetStream: publishes with an acknowledgement each, and reads of consecutive messages by sequence number.
 
 Every connection has an inbox of its own, `_INBOX.<connection>.*`, whose last word is the number of the row.
 """
@@ -13,19 +13,19 @@ from bench.load.plan import Kind, LoadPlan
 from bench.load.ring import CONNECTION, Ring
 from bench.load.rocketmq import ROWS_MIN, body_of
 
-_ANSWER = re.compile(rb"\r\nMSG _INBOX\.\d+\.(\d{6}) 1 \d+\r\n(?=\{)")
-_REFUSAL = re.compile(rb'"error":.{0,200}', re.DOTALL)
+_ACK = re.compile(rb"\r\nMSG _INBOX\.\d+\.(\d{6}) 1 \d+\r\n(?=\{)")
+_ERROR = re.compile(rb'"error":.{0,200}', re.DOTALL)
 # The message that ends a run; a read past the end of the stream is a 404.
 _RUN_END = re.compile(rb"HMSG _INBOX\.\d+\.(\d{6}) 1 \d+ \d+\r\nNATS/1\.0 (204|4\d\d)")
 
 
 def greet(peer: socket.socket, connection: int) -> None:
-    """Says who we are and subscribes to the inbox; the PONG says that the server has read both."""
+    """Connects and subscribes to the inbox; the PONG confirms that the server has read both."""
     options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "lang": "python"}
     peer.sendall(b"CONNECT %s\r\nSUB _INBOX.%03d.* 1\r\nPING\r\n" % (json.dumps(options).encode(), connection))
-    told = b""
-    while b"PONG\r\n" not in told:
-        told += peer.recv(65_536)
+    received = b""
+    while b"PONG\r\n" not in received:
+        received += peer.recv(65_536)
 
 
 def ring_of(plan: LoadPlan) -> Ring:
@@ -34,14 +34,14 @@ def ring_of(plan: LoadPlan) -> Ring:
 
 def _publishes(plan: LoadPlan) -> Iterator[bytes]:
     body = body_of(plan.body_bytes)
-    places = plan.topics * plan.queues
-    for row in range(places * -(-ROWS_MIN // places)):
+    targets = plan.topics * plan.queues
+    for row in range(targets * -(-ROWS_MIN // targets)):
         name = subject(row % plan.topics, row // plan.topics % plan.queues).encode()
         yield _publish(name, row, body)
 
 
 def _reads(plan: LoadPlan) -> Iterator[bytes]:
-    """A direct get needs no consumer: like a pull, it names where to begin and how many to bring."""
+    """A direct get needs no consumer: like a pull, it has a start and a count."""
     count = plan.messages_a_request
     for row in range(plan.filled * plan.queues // count - 1):
         request = b'{"seq":%d,"batch":%d}' % (1 + row * count, count)
@@ -54,46 +54,46 @@ def _publish(name: bytes, row: int, body: bytes) -> bytes:
     return b"PUB %s _INBOX.%s.%06d %d\r\n%s\r\n" % (name, CONNECTION, row, len(body), body)
 
 
-class PublishAnswers:
+class PublishResponses:
     def __init__(self) -> None:
         self.messages = 0
         self.refused = 0
-        self.refusal = ""
-        # The pattern begins with the end of what came before, so the first answer needs one, too.
+        self.first_error = ""
+        # The pattern begins with the end of what came before, so the first response needs one, too.
         self._rest = b"\r\n"
 
     def sent(self, begin: int, end: int) -> None:
-        """An acknowledgement says which message it is for."""
+        """An acknowledgement contains the number of its row."""
 
     def feed(self, data: bytes) -> Sequence[int]:
         data = self._rest + data
         answered: list[int] = []
         seen_to = 0
-        for match in _ANSWER.finditer(data):
+        for match in _ACK.finditer(data):
             answered.append(int(match.group(1)))
             seen_to = match.end()
-        self._note_refusals(data, seen_to)
+        self._note_errors(data, seen_to)
         self._rest = data[seen_to:]
         return answered
 
-    def _note_refusals(self, data: bytes, seen_to: int) -> None:
+    def _note_errors(self, data: bytes, seen_to: int) -> None:
         count = data.count(b'"error":', 0, seen_to)
         if count:
             self.refused += count
-            told = _REFUSAL.search(data)
-            self.refusal = self.refusal or (told.group().decode(errors="replace") if told else "")
+            received = _ERROR.search(data)
+            self.first_error = self.first_error or (received.group().decode(errors="replace") if received else "")
 
 
-class ReadAnswers:
+class ReadResponses:
     def __init__(self, messages_a_read: int) -> None:
         self.messages = 0
         self.refused = 0
-        self.refusal = ""
+        self.first_error = ""
         self._messages_a_read = messages_a_read
         self._rest = b""
 
     def sent(self, begin: int, end: int) -> None:
-        """The end of a run says which request it is for."""
+        """The end of a read contains the number of its row."""
 
     def feed(self, data: bytes) -> Sequence[int]:
         data = self._rest + data
@@ -111,4 +111,4 @@ class ReadAnswers:
             self.messages += self._messages_a_read
         else:
             self.refused += 1
-            self.refusal = self.refusal or line.decode(errors="replace")
+            self.first_error = self.first_error or line.decode(errors="replace")

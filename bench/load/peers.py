@@ -1,4 +1,4 @@
-"""The generator's connections, all in one epoll set."""
+"""The connections of the load generator, in one epoll set."""
 
 import select
 import socket
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from bench.load.gauge import Gauge
 from bench.load.plan import LoadPlan
-from bench.load.responses import Answers
+from bench.load.responses import ResponseReader
 from bench.load.ring import Ring
-from bench.load.wires import answers_of, connect
+from bench.load.wires import connect, response_reader
 
 READ_BYTES = 1 << 18
 """Smaller reads cost both ends more: at 256 in flight 20 % with 64 KiB."""
@@ -25,7 +25,7 @@ class ServerGone(Exception):
 class Peer:
     number: int
     socket: socket.socket
-    responses: Answers
+    responses: ResponseReader
 
 
 class Peers:
@@ -39,14 +39,14 @@ class Peers:
         for fd in self._by_fd:
             self._epoll.register(fd, select.EPOLLIN)
         self.waiting = 0
-        """Requests without an answer."""
+        """Requests without a response."""
 
     def __iter__(self) -> Iterator[Peer]:
         return iter(self._peers)
 
     @property
     def messages(self) -> int:
-        """That answers carried up to now."""
+        """Messages in all responses so far."""
         return sum(peer.responses.messages for peer in self._peers)
 
     @property
@@ -54,16 +54,16 @@ class Peers:
         return sum(peer.responses.refused for peer in self._peers)
 
     @property
-    def refusal(self) -> str:
-        return next((peer.responses.refusal for peer in self._peers if peer.responses.refusal), "")
+    def first_error(self) -> str:
+        return next((peer.responses.first_error for peer in self._peers if peer.responses.first_error), "")
 
     def fileno(self) -> int:
         """Readable when a connection is."""
         return self._epoll.fileno()
 
-    def ask(self, peer: Peer, count: int, due_ns: int | None = None) -> None:
-        """Sends so many requests. Blocking is safe: requests that have no answer yet are few, so the server can always
-        write what it owes us, and then reads on."""
+    def send(self, peer: Peer, count: int, due_ns: int | None = None) -> None:
+        """Sends the next requests. Blocking is safe: few requests are in flight, so the server can always write its
+        responses and then continues to read."""
         now_ns = due_ns or time.perf_counter_ns()
         for piece in self._ring.take(count, peer.number):
             self._gauge.sent(piece.begin, piece.end, now_ns)
@@ -72,7 +72,7 @@ class Peers:
         self.waiting += count
 
     def answered(self, timeout_s: float) -> Iterator[tuple[Peer, int]]:
-        """Waits until something arrives; the connections that got answers, and how many each."""
+        """Waits for data; yields the connections that got responses, with their number."""
         for fd, _ in self._epoll.poll(timeout_s):
             peer = self._by_fd[fd]
             data = peer.socket.recv(READ_BYTES)
@@ -85,7 +85,7 @@ class Peers:
                 yield peer, len(rows)
 
     def drain(self, timeout_s: float = 30.0) -> None:
-        """Waits for the answers that are still to come, so that no load is left behind for the next run."""
+        """Waits for outstanding responses, so that no load remains for the next run."""
         deadline = time.monotonic() + timeout_s
         while self.waiting and time.monotonic() < deadline:
             for _ in self.answered(0.1):
@@ -97,7 +97,7 @@ def connected(plan: LoadPlan, ring: Ring, gauge: Gauge) -> Iterator[Peers]:
     numbers = range(plan.connections)
     sockets = [connect(plan.wire, plan.addresses[number % len(plan.addresses)], number) for number in numbers]
     try:
-        yield Peers(plan, ring, gauge, [Peer(number, sockets[number], answers_of(plan)) for number in numbers])
+        yield Peers(plan, ring, gauge, [Peer(number, sockets[number], response_reader(plan)) for number in numbers])
     finally:
         for peer in sockets:
             peer.close()

@@ -1,7 +1,7 @@
-"""What the load generator is told, and what it tells: JSON over its standard input and output.
+"""The plan and the result of a load generator process: JSON over standard input and output.
 
-The generator is a process of its own. So its CPU can be told from the server's, and a pause of its collector from a
-pause of the program that runs the comparison.
+The generator is a process of its own. So its CPU is measured separately, and garbage collection in
+the comparing program does not disturb it.
 """
 
 import subprocess
@@ -20,23 +20,23 @@ class Wire(StrEnum):
 
 
 class Kind(StrEnum):
-    """What is asked for, in whatever words the protocol has for it."""
+    """The kind of request; each protocol has its own form of it."""
 
     SEND = "send"
     BATCH = "batch"
     PULL = "pull"
     FILL = "fill"
-    """Messages for `PULL` to find, at positions that a generator knows beforehand."""
+    """Sends of messages for `PULL`, at positions known in advance."""
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     wire: Wire
     kind: Kind
     addresses: tuple[str, ...]
-    """Connections are dealt to these in turn."""
+    """Connections are distributed over these round-robin."""
     connections: int
     in_flight: int
-    """Requests of one connection that may wait for their answers."""
+    """Requests of one connection in flight at the same time."""
     body_bytes: int
     topics: int = 1
     queues: int = 8
@@ -47,21 +47,21 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     warm_s: float = 0.0
     seconds: float = 0.0
     requests: int | None = None
-    """Stop after so many, whatever the time."""
+    """Stop after this number of requests."""
     rate: float | None = None
-    """Requests a second that are sent whether or not answers come; None: as soon as an answer makes room."""
+    """Requests a second of an open loop; None: closed loop."""
     pids: tuple[int, ...] = ()
     """Processes whose CPU time is read when measuring begins and ends."""
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the measured time alone, without the warm-up."""
+    """Of the measured time, without the warm-up."""
 
     requests: int
     messages: int
     refused: int
-    refusal: str
-    """The first answer that said no."""
+    first_error: str
+    """The first error response."""
     seconds: float
     server_cpu_s: float
     own_cpu_s: float

@@ -1,4 +1,4 @@
-"""Redis Streams: XADD with ids that Redis makes, and XRANGE from an id that we know. Answers come in order."""
+"""Redis Streams: XADD with generated ids, and XRANGE from known ids. Responses arrive in order."""
 
 import re
 from collections import deque
@@ -10,7 +10,7 @@ from bench.load.ring import ROUND, Ring
 from bench.load.rocketmq import ROWS_MIN, body_of
 
 KEPT = 100_000
-"""Messages kept in each stream, or a little more: all of it is memory, and a long run would need all there is."""
+"""Maximum length of each stream, approximately: streams are in memory, and a long run would exhaust it."""
 FILL_ROWS = 10_000
 """A power of ten: round and row are then the digits of one growing number."""
 
@@ -25,8 +25,8 @@ def ring_of(plan: LoadPlan) -> Ring:
 
 def _adds(plan: LoadPlan) -> Iterator[bytes]:
     body = body_of(plan.body_bytes)
-    places = plan.topics * plan.queues
-    for row in range(places * -(-ROWS_MIN // places)):
+    targets = plan.topics * plan.queues
+    for row in range(targets * -(-ROWS_MIN // targets)):
         key = stream_key(row % plan.topics, row // plan.topics % plan.queues).encode()
         yield command(b"XADD", key, b"MAXLEN", b"~", b"%d" % KEPT, b"*", b"d", body)
 
@@ -52,12 +52,12 @@ def command(*words: bytes) -> bytes:
 
 
 class _InOrder:
-    """The rows that have gone out and are not answered yet."""
+    """Rows that were sent and not answered yet."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.refused = 0
-        self.refusal = ""
+        self.first_error = ""
         self._rest = b""
         self._waiting: deque[int] = deque()
 
@@ -69,34 +69,34 @@ class _InOrder:
         return [popped() for _ in range(count)]
 
 
-class AddAnswers(_InOrder):
+class AddResponses(_InOrder):
     def feed(self, data: bytes) -> Sequence[int]:
         data = self._rest + data
-        found = _ADDED.findall(data)
-        # Answers follow each other without a gap.
-        self._rest = data[sum(map(len, found)) :]
-        refusals = [response for response in found if response.startswith(b"-")]
-        if refusals:
-            self.refused += len(refusals)
-            self.refusal = self.refusal or refusals[0].decode(errors="replace")
-        return self._next_rows(len(found))
+        responses = _ADDED.findall(data)
+        # Responses are contiguous.
+        self._rest = data[sum(map(len, responses)) :]
+        errors = [response for response in responses if response.startswith(b"-")]
+        if errors:
+            self.refused += len(errors)
+            self.first_error = self.first_error or errors[0].decode(errors="replace")
+        return self._next_rows(len(responses))
 
 
-class RangeAnswers(_InOrder):
-    """Ids and bodies have one length each, so all answers have the length that follows from the first one's parts."""
+class RangeResponses(_InOrder):
+    """Ids and bodies have one length each, so all responses have the same length."""
 
     def __init__(self, messages_a_read: int, body_bytes: int) -> None:
         super().__init__()
         self._messages_a_read = messages_a_read
         entry = b"*2\r\n$11\r\n1-%d\r\n" % _NUMBER_FIRST + command(b"d", b"x" * body_bytes)
-        self._answer_bytes = len(b"*%d\r\n" % messages_a_read) + messages_a_read * len(entry)
+        self._response_bytes = len(b"*%d\r\n" % messages_a_read) + messages_a_read * len(entry)
 
     def feed(self, data: bytes) -> Sequence[int]:
         data = self._rest + data
-        count = len(data) // self._answer_bytes
-        self._rest = data[count * self._answer_bytes :]
-        for place in range(count):
-            self._check(data, place * self._answer_bytes)
+        count = len(data) // self._response_bytes
+        self._rest = data[count * self._response_bytes :]
+        for index in range(count):
+            self._check(data, index * self._response_bytes)
         return self._next_rows(count)
 
     def _check(self, data: bytes, position: int) -> None:
@@ -104,4 +104,4 @@ class RangeAnswers(_InOrder):
             self.messages += self._messages_a_read
         else:
             self.refused += 1
-            self.refusal = self.refusal or data[position : position + 200].decode(errors="replace")
+            self.first_error = self.first_error or data[position : position + 200].decode(errors="replace")

@@ -1,21 +1,21 @@
-"""Which requests an answer is for, found with as little work as the protocol allows."""
+"""The interface of response readers: which requests were answered, found as cheaply as the protocol allows."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
-class Answers(Protocol):
-    """Reads the answers of one connection."""
+class ResponseReader(Protocol):
+    """Parses the responses of one connection."""
 
     messages: int
-    """Messages that answers carried."""
+    """Messages in all responses so far."""
     refused: int
-    refusal: str
+    first_error: str
 
     def sent(self, begin: int, end: int) -> None:
-        """Those rows of the ring have gone out on this connection."""
+        """These rows of the ring were sent on this connection."""
         ...
 
     def feed(self, data: bytes) -> Sequence[int]:
-        """The rows that these bytes answer; half an answer waits for its rest."""
+        """The rows that these bytes answer; an incomplete response waits for the rest."""
         ...

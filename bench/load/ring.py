@@ -1,8 +1,8 @@
-"""Requests that are encoded once and sent again and again: what makes the generator cheap.
+"""Requests that are encoded once and sent repeatedly, which makes the load generator cheap.
 
 All requests have one length, so they are the rows of one array, and any number of neighbours goes out in one call
-without a copy. What must differ from round to round - unique keys, and for NATS the connection's own inbox - is patched
-in place, many rows by one assignment.
+without a copy. Parts that must differ from round to round (unique keys, and for NATS the inbox of the connection) are
+patched in place, many rows by one assignment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 ROUND = b"@@@@"
-"""Stands in a row where the number of the round goes: four digits."""
+"""Placeholder for the number of the round: four digits."""
 CONNECTION = b"###"
-"""Stands in a row where the number of the connection goes: three digits."""
+"""Placeholder for the number of the connection: three digits."""
 
 
 _BLOCK = 256
@@ -22,7 +22,7 @@ Bytes = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
 
 class Piece(NamedTuple):
-    """Rows `begin` to `end`, ready for a socket until they are taken again."""
+    """Rows `begin` to `end`, valid until they are taken again."""
 
     begin: int
     end: int
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 class Ring:
     def __init__(self, rows: Sequence[bytes]) -> None:
-        """The marks must be at the same places in every row."""
+        """The placeholders must be at the same positions in every row."""
         if any(len(row) != len(rows[0]) for row in rows):
             raise ValueError("rows of unequal length: numbers in a request must have a fixed number of digits")
         self.count = len(rows)
@@ -44,12 +44,12 @@ class Ring:
         self._patched_to = 0
         self._round = 0
 
-    def take(self, wanted: int, connection: int = 0) -> Iterator[Piece]:
+    def take(self, count: int, connection: int = 0) -> Iterator[Piece]:
         """The next rows; in two pieces when they pass the end of the ring."""
-        while wanted:
+        while count:
             begin = self._next
-            end = min(begin + wanted, self.count)
-            wanted -= end - begin
+            end = min(begin + count, self.count)
+            count -= end - begin
             if end > self._patched_to:
                 self._patch_round(end)
             if self._connection_at >= 0:

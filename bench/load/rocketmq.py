@@ -10,19 +10,19 @@ from bench.load.plan import Kind, LoadPlan
 from bench.load.ring import ROUND, Ring
 
 OPAQUE_FIRST, OPAQUE_DIGITS = 100_000, 6
-"""The number of the ring's first row: all opaques have six digits."""
+"""The opaque number of the first row: all opaques have six digits."""
 OFFSET_FIRST = 1_000
 """Pulls begin here: all offsets have four digits."""
 ROWS_MIN = 4_096
 RING_BYTES_MAX = 64 * 1024 * 1024
-"""Of bodies: large batches have fewer rows."""
+"""Total size of the bodies: large batches have fewer rows."""
 
 SEND, SEND_BATCH, PULL = 310, 320, 11
 SUSPEND, SUBSCRIPTION = 2, 4
 VERSION = 409
-"""Apache 4.9.8's number for itself."""
+"""The version number of Apache 4.9.8."""
 
-# \u0001 stands between name and value and \u0002 between two properties; JSON must escape both.
+# \u0001 separates name and value, \u0002 separates properties; JSON must escape both.
 _IN_PAIR, _BETWEEN_PAIRS = b"\\u0001", b"\\u0002"
 
 
@@ -33,12 +33,12 @@ def ring_of(plan: LoadPlan) -> Ring:
 
 def _row_count(plan: LoadPlan) -> int:
     """At least `ROWS_MIN` unless they are large, and each queue of each topic as often as any other."""
-    places = plan.topics * plan.queues
+    targets = plan.topics * plan.queues
     rows = min(ROWS_MIN, RING_BYTES_MAX // (plan.messages_a_request * max(plan.body_bytes, 1)))
-    return places * max(1, -(-rows // places))
+    return targets * max(1, -(-rows // targets))
 
 
-def _places(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:
+def _targets(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:
     """Row number, topic and queue: neighbours go to different topics first, then to different queues."""
     for row in range(_row_count(plan)):
         yield row, topic_name(row % plan.topics).encode(), row // plan.topics % plan.queues
@@ -49,15 +49,15 @@ def _places(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:
 
 def _sends(plan: LoadPlan) -> Iterator[bytes]:
     body = body_of(plan.body_bytes)
-    for row, topic, queue in _places(plan):
+    for row, topic, queue in _targets(plan):
         fields = _send_fields(topic, queue, _properties(row, plan.delay_level), batch=False)
         yield frame(SEND, OPAQUE_FIRST + row, fields, body)
 
 
 def _batches(plan: LoadPlan) -> Iterator[bytes]:
     size = plan.messages_a_request
-    for row, topic, queue in _places(plan):
-        items = [_item(row * size + place, plan.body_bytes) for place in range(size)]
+    for row, topic, queue in _targets(plan):
+        items = [_item(row * size + index, plan.body_bytes) for index in range(size)]
         fields = _send_fields(topic, queue, _text(WAIT=b"true"), batch=True)
         yield frame(SEND_BATCH, OPAQUE_FIRST + row, fields, encode_batch(items))
 
@@ -89,7 +89,7 @@ def _text(**pairs: bytes) -> bytes:
 
 
 def body_of(size: int) -> bytes:
-    """Text that no compressor would like, and without the marks of a ring."""
+    """Text that compresses badly and does not contain the placeholders of a ring."""
     return (b"%064x" % 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 * (size // 64 + 1))[:size]
 
 
@@ -97,7 +97,7 @@ def body_of(size: int) -> bytes:
 
 
 def _pulls(plan: LoadPlan) -> Iterator[bytes]:
-    """Walks through all queues side by side, from `OFFSET_FIRST` to the end of what was filled in."""
+    """All queues in turn, from `OFFSET_FIRST` to the last message that was filled in."""
     steps = (plan.filled - OFFSET_FIRST) // plan.messages_a_request
     for row in range(steps * plan.queues):
         offset = OFFSET_FIRST + row // plan.queues * plan.messages_a_request

@@ -1,12 +1,12 @@
-"""The three protocols behind one face."""
+"""One interface to the three protocols."""
 
 import socket
 
 from bench.load import nats, redis, rocketmq
 from bench.load.plan import Kind, LoadPlan, Wire
-from bench.load.responses import Answers
+from bench.load.responses import ResponseReader
 from bench.load.ring import Ring
-from bench.load.rocketmq_answers import PullAnswers, SendAnswers
+from bench.load.rocketmq_responses import PullResponses, SendResponses
 
 
 def ring_of(plan: LoadPlan) -> Ring:
@@ -14,21 +14,21 @@ def ring_of(plan: LoadPlan) -> Ring:
     return encoders[plan.wire](plan)
 
 
-def answers_of(plan: LoadPlan) -> Answers:
-    """A reader for one connection."""
+def response_reader(plan: LoadPlan) -> ResponseReader:
+    """A response reader for one connection."""
     if plan.kind is Kind.PULL:
-        return _read_answers(plan)
+        return _pull_response_reader(plan)
     if plan.wire is Wire.ROCKETMQ:
-        return SendAnswers()
-    return nats.PublishAnswers() if plan.wire is Wire.NATS else redis.AddAnswers()
+        return SendResponses()
+    return nats.PublishResponses() if plan.wire is Wire.NATS else redis.AddResponses()
 
 
-def _read_answers(plan: LoadPlan) -> Answers:
+def _pull_response_reader(plan: LoadPlan) -> ResponseReader:
     if plan.wire is Wire.ROCKETMQ:
-        return PullAnswers()
+        return PullResponses()
     if plan.wire is Wire.NATS:
-        return nats.ReadAnswers(plan.messages_a_request)
-    return redis.RangeAnswers(plan.messages_a_request, plan.body_bytes)
+        return nats.ReadResponses(plan.messages_a_request)
+    return redis.RangeResponses(plan.messages_a_request, plan.body_bytes)
 
 
 def connect(wire: Wire, address: str, connection: int = 0) -> socket.socket:

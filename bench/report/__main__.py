@@ -1,4 +1,4 @@
-"""Writes the report again from what is kept in bench/results: `python -m bench.report`."""
+"""Generates the report from bench/results: `python -m bench.report`."""
 
 from bench.report.page import write_page
 

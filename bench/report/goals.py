@@ -1,4 +1,4 @@
-"""What Ariane wants to reach, and how far it is, worked out from the kept results."""
+"""The performance goals of Ariane, and how far they are met, from the stored results."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Goal(NamedTuple):
     at_most: bool
     """Whether less is better."""
     reached: float | None
-    """None: not measured, or nobody to compare with."""
+    """None: not measured, or no peer to compare with."""
 
     @property
     def is_met(self) -> bool | None:
@@ -53,7 +53,7 @@ def goals(outcomes: Outcomes) -> Iterator[Goal]:
 
 def _client_goals(outcomes: Outcomes) -> Iterator[Goal]:
     name = "python-clients"
-    for case, limit in (("send, gathered", 100_000), ("consume", 150_000)):
+    for case, limit in (("send, batched", 100_000), ("consume", 150_000)):
         yield Goal(f"our client: {case} (messages/s)", limit, False, _own(outcomes, name, case, RATE))
         compared = _ratio(outcomes, name, case, RATE, peer=CPP)
         yield Goal(f"our client: {case} (x C++ client)", 2.0, False, compared)
@@ -73,16 +73,16 @@ def _own(outcomes: Outcomes, scenario: str, case: str, figure: str, ours: str = 
 
 
 def _topics(outcomes: Outcomes) -> float | None:
-    most, one = (_own(outcomes, "topics", f"{count} topics", RATE) for count in ("5,000", "1"))
-    return most / one if most is not None and one else None
+    many, single = (_own(outcomes, "topics", f"{count} topics", RATE) for count in ("5,000", "1"))
+    return many / single if many is not None and single else None
 
 
 def goal_lines(outcomes: Outcomes) -> Iterator[str]:
-    yield f"{'goal':<52}{'wanted':>11}{'reached':>11}  "
+    yield f"{'measure':<52}{'goal':>11}{'reached':>11}  "
     for goal in goals(outcomes):
-        wanted = f"{'<=' if goal.at_most else '>='} {goal.limit:,.6g}"
+        limit = f"{'<=' if goal.at_most else '>='} {goal.limit:,.6g}"
         reached = (
             "-" if goal.reached is None else f"{goal.reached:,.3g}" if goal.reached < 100 else f"{goal.reached:,.0f}"
         )
         verdict = {True: "met", False: "missed", None: "not measured"}[goal.is_met]
-        yield f"{goal.measure:<52}{wanted:>11}{reached:>11}  {verdict}"
+        yield f"{goal.measure:<52}{limit:>11}{reached:>11}  {verdict}"

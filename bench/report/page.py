@@ -1,4 +1,4 @@
-"""The part of docs/performance.md that comes from kept results, between two marks; the rest is written by hand."""
+"""The generated sections of docs/performance.md, between two markers; the rest is manual."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,24 +39,24 @@ def with_results(page: str, outcomes: Mapping[str, Outcome], spark: Kept | None)
 
 
 def with_part(page: str, written: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
-    """The page with the part between the marks replaced."""
+    """The page with the section between the markers replaced."""
     before, begin, rest = page.partition(begin_mark)
     _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise ValueError(f"the page has no marks: put {begin_mark!r} and {end_mark!r} where the results go")
+        raise ValueError(f"the page has no markers: put {begin_mark!r} and {end_mark!r} where the results go")
     return f"{before}{begin_mark}\n{written}\n{end_mark}{after}"
 
 
 def spark_part(kept: Kept | None) -> Iterator[str]:
     if kept is None:
-        yield "No results are kept yet: `make spark-bench` makes them."
+        yield "There are no results yet: run `make spark-bench`."
         return
     yield from ("", f"{kept.machine}, Spark {kept.spark}, a session of 2 cores.", "", "```", *kept.lines(), "```", "")
 
 
 def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     if not outcomes:
-        yield "No results are kept yet: `make bench` makes them."
+        yield "There are no results yet: run `make bench`."
         return
     yield from ("", "Goals, from the medians below:", "", "```", *goal_lines(outcomes), "```")
     for scenario in all_scenarios():
@@ -75,8 +75,8 @@ def _circumstances(outcome: Outcome) -> Iterator[str]:
     if outcome.was_shared:
         yield (
             f"**The machine was busy before** (load average {outcome.load_average:.1f} at the beginning): if others "
-            "used it meanwhile, all of it is only indicative. A server of many threads then gets more of the machine "
-            "than one of a single thread, so compare CPU rather than rates."
+            "used it during the run, the figures are only indicative. A server of many threads then gets more of the "
+            "machine than one of a single thread, so compare CPU rather than rates."
         )
 
 

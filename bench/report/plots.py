@@ -1,4 +1,4 @@
-"""Which plots are drawn from which results."""
+"""The plots of the report, and the results they show."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Plot(NamedTuple):
     title: str
     unit: str
     cases: str = ""
-    """Only cases that begin with this, which is left off the labels."""
+    """Only cases with this prefix, which the labels omit."""
     without: str = ""
     """A case that would dwarf the others."""
 

@@ -1,4 +1,4 @@
-"""Grouped bars as SVG, written by hand: no library is needed for rectangles and text."""
+"""Grouped bar charts as SVG, without a library."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def _axis(top: float, unit: str) -> Iterator[str]:
         y = _y(value, top)
         yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#dddddd"/>'
         yield _text(LEFT - 6, y + 4, f"{value:,.4g}" if value < 1000 else f"{value:,.0f}", anchor="end")
-    yield _text(2, TOP - 10, unit)  # from the left edge: a wide font would run out of the picture
+    yield _text(2, TOP - 10, unit)  # from the left edge: a wide font would leave the picture
 
 
 def _legend(names: Sequence[str]) -> Iterator[str]:
@@ -58,11 +58,11 @@ def _legend(names: Sequence[str]) -> Iterator[str]:
 def _groups(bars: Bars, top: float) -> Iterator[str]:
     slot = (WIDTH - LEFT - RIGHT) / max(len(bars.groups), 1)
     width = slot * 0.8 / max(len(bars.series), 1)
-    for place, group in enumerate(bars.groups):
-        x = LEFT + place * slot + slot * 0.1
+    for index, group in enumerate(bars.groups):
+        x = LEFT + index * slot + slot * 0.1
         yield _text(x + slot * 0.4, HEIGHT - BOTTOM + 18, group, anchor="middle")
         for number, (name, values) in enumerate(bars.series.items()):
-            value = values[place]
+            value = values[index]
             if value is not None:
                 yield _bar(x + number * width, width, value, top, f"{name}, {group}: {value:,.4g}", _colour(number))
 
@@ -78,8 +78,8 @@ def _y(value: float, top: float) -> float:
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f'<text {place} fill="#333333">{escape(text)}</text>'
+    position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f'<text {position} fill="#333333">{escape(text)}</text>'
 
 
 def _colour(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A scenario's outcome as a table of text, for a terminal and for the documentation alike."""
+"""The outcome of a scenario as a text table, for the terminal and the documentation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from bench.scenarios.scenario import Column
 
 
 def table(outcome: Outcome, columns: Sequence[Column]) -> Iterator[str]:
-    """Medians; after them Ariane / peer for the columns that ask for it."""
+    """Medians, then the ratio Ariane / peer for the columns with `ratio`."""
     ratios = [column for column in columns if column.ratio]
     case_width = max([4, *map(len, outcome.cases())]) + 2
     name_width = max([6, *map(len, outcome.systems())]) + 1

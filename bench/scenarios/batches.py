@@ -1,4 +1,4 @@
-"""Batches: several messages in one request. NATS and Redis have no such request; their single sends stand for them."""
+"""Batches: several messages in one request. Only RocketMQ has such a request."""
 
 from collections.abc import Iterator
 
@@ -32,4 +32,4 @@ class Batches(Scenario):
                 messages_a_request=size,
                 **timed(effort),
             )
-            yield Measured(case, load_figures(result, running), note=result.refusal)
+            yield Measured(case, load_figures(result, running), note=result.first_error)

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: what taking them costs, and what they cost while they wait."""
+"""Delayed messages: the cost of accepting them, and of keeping them until they are due."""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from bench.systems.system import Running
 
 PENDING, QUICK_PENDING = 100_000, 2_000
 LEVEL = 18
-"""Two hours, so none comes due."""
+"""Two hours, so that none becomes due."""
 SECONDS = 10.0
 
 
 class Delayed(Scenario):
     name = "delayed"
-    title = "100,000 messages of 1 KiB that are due in two hours: taken at 16x16, then left alone"
+    title = "100,000 messages of 1 KiB that are due in two hours: accepted at 16x16, then idle"
     wires = frozenset({Wire.ROCKETMQ})
     columns = (
         Column("messages_per_s", "messages/s", ratio=True),
@@ -29,17 +29,17 @@ class Delayed(Scenario):
     def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
         warm_up(running, effort)
         count = QUICK_PENDING if effort.is_quick else PENDING
-        taken = load(
+        accepted = load(
             running, Kind.SEND, connections=16, in_flight=16, body_bytes=1024, requests=count, delay_level=LEVEL
         )
         cpu_s, began = running.cpu_s(), time.perf_counter()
         time.sleep(1.0 if effort.is_quick else SECONDS)
         cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
         figures = {
-            "messages_per_s": taken.messages_per_s,
-            "server_us": taken.server_us,
+            "messages_per_s": accepted.messages_per_s,
+            "server_us": accepted.server_us,
             "cpu_percent": cpu_s / elapsed_s * 100,
             "rss_mb": running.rss_bytes() / 1e6,
-            "refused": taken.refused,
+            "refused": accepted.refused,
         }
-        yield Measured(f"{count:,} pending", figures, note=taken.refusal)
+        yield Measured(f"{count:,} pending", figures, note=accepted.first_error)

@@ -1,4 +1,4 @@
-"""A thousand consumers that wait for messages which do not come: what they cost while nothing happens."""
+"""A thousand idle consumers on long polling, and what they cost."""
 
 import select
 import time
@@ -34,7 +34,7 @@ class IdleConsumers(Scenario):
             polls = [open_long_poll(running, number // QUEUES, number % QUEUES, number) for number in range(count)]
             for poll in polls:
                 stack.enter_context(poll.peer)
-                poll.ask(0)
+                poll.send(0)
             cpu_s, began = running.cpu_s(), time.perf_counter()
             _keep_waiting(polls, 1.0 if effort.is_quick else SECONDS)
             cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
@@ -52,7 +52,7 @@ def _count(effort: Effort) -> int:
 
 
 def _keep_waiting(polls: list[LongPoll], seconds: float) -> None:
-    """Whoever is told that there is nothing asks again, as consumers do."""
+    """A poll that returns without a message is repeated, as consumers do."""
     by_fd = {poll.peer.fileno(): poll for poll in polls}
     deadline = time.perf_counter() + seconds
     with select.epoll() as ready:
@@ -62,4 +62,4 @@ def _keep_waiting(polls: list[LongPoll], seconds: float) -> None:
             for fd, _ in ready.poll(left):
                 if not by_fd[fd].peer.recv(65_536):
                     raise ConnectionError("the server closed a connection that waited for a message")
-                by_fd[fd].ask(0)
+                by_fd[fd].send(0)

@@ -1,4 +1,4 @@
-"""A run of the generator against a running system, and the warm-up before the first one."""
+"""Runs of the load generator against a running system, with warm-up."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def load(running: Running, kind: Kind, *, connections: int, in_flight: int, body
 
 
 def timed(effort: Effort) -> dict[str, float]:
-    """Every case has a little warm-up of its own: new connections, another shape of load."""
+    """Every case has a short warm-up of its own: new connections, another kind of load."""
     return {"seconds": effort.seconds, "warm_s": effort.seconds / 4}
 
 

@@ -1,4 +1,4 @@
-"""Requests that wait on the server until there is a message, in each protocol's words."""
+"""Long polling in each protocol: requests that wait on the server until there is a message."""
 
 import re
 import socket
@@ -14,7 +14,7 @@ from bench.systems.system import Running
 
 SUSPEND_MS = 20_000
 _XREAD_LINES = 13
-"""Of an answer with one message: counts and lengths, the key, the id, the field and the body."""
+"""Of a response with one message: counts and lengths, the key, the id, the field and the body."""
 _NATS_MESSAGE = re.compile(rb"MSG bench\.")
 
 
@@ -28,7 +28,7 @@ class LongPoll:
     queue: int
     connection: int
 
-    def ask(self, offset: int) -> None:
+    def send(self, offset: int) -> None:
         """Sends the request for the message at `offset`."""
         self.peer.sendall(self._request(offset))
 
@@ -43,20 +43,20 @@ class LongPoll:
         return b"PUB %s _INBOX.%03d.000000 %d\r\n%s\r\n" % (name, self.connection, len(body), body)
 
     def read_message(self) -> None:
-        """Waits for an answer with a message in it."""
-        told = b""
-        while not self._has_message(told):
-            data = self.peer.recv(65_536)
-            if not data:
+        """Waits for a response with a message."""
+        data = b""
+        while not self._has_message(data):
+            chunk = self.peer.recv(65_536)
+            if not chunk:
                 raise ConnectionError("the server closed a connection that waited for a message")
-            told += data
+            data += chunk
 
-    def _has_message(self, told: bytes) -> bool:
+    def _has_message(self, data: bytes) -> bool:
         if self.wire is Wire.ROCKETMQ:
-            return len(told) >= 4 and len(told) >= 4 + int.from_bytes(told[:4], "big") and b'"code":0,' in told
+            return len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "big") and b'"code":0,' in data
         if self.wire is Wire.REDIS:
-            return told.startswith(b"*1\r\n") and told.endswith(b"\r\n") and told.count(b"\r\n") >= _XREAD_LINES
-        return _NATS_MESSAGE.search(told) is not None and told.endswith(b"\r\n") and told.count(b"\r\n") >= 2
+            return data.startswith(b"*1\r\n") and data.endswith(b"\r\n") and data.count(b"\r\n") >= _XREAD_LINES
+        return _NATS_MESSAGE.search(data) is not None and data.endswith(b"\r\n") and data.count(b"\r\n") >= 2
 
 
 def open_long_poll(running: Running, topic: int, queue: int, connection: int) -> LongPoll:
@@ -67,7 +67,7 @@ def open_long_poll(running: Running, topic: int, queue: int, connection: int) ->
 
 
 def _make_consumer(address: str, topic: int, queue: int) -> None:
-    """One that gets what is published from now on and acknowledges nothing: an offset kept by the client."""
+    """A consumer that starts with new messages and needs no acknowledgements, like a client with its own offset."""
     name = _consumer(topic, queue)
     settings = {
         "durable_name": name,

@@ -1,6 +1,6 @@
-"""Latency at the same offered load for everybody: half of what Apache can take at most.
+"""Latency at the same offered load for all systems: half of the maximum throughput of Apache.
 
-Requests leave by the clock, whether or not answers have come, and are timed from when they should have left.
+Requests are sent at a fixed rate (open loop), and timed from when they were due.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from bench.systems.system import Running
 
 SHARE = 0.5
 IN_FLIGHT_MAX = 100
-"""Only sizes the generator's tables: an open loop does not wait."""
+"""Only determines the size of the generator's tables: an open loop does not wait."""
 
 
 class OfferedLoad(Scenario):
@@ -42,5 +42,5 @@ class OfferedLoad(Scenario):
         yield Measured(
             "half of Apache's maximum",
             load_figures(result, running) | {"offered_per_s": self.rate},
-            note=result.refusal,
+            note=result.first_error,
         )

@@ -1,4 +1,4 @@
-"""Pulls of 32 messages that lie in the page cache, eight queues interleaved in one log."""
+"""Pulls of 32 messages from the page cache, eight queues interleaved in one log."""
 
 from collections.abc import Iterator
 
@@ -28,11 +28,11 @@ class Pulls(Scenario):
         _pull(running, filled, 16, 4, seconds=effort.warm_s)
         for connections, in_flight in SHAPES[: 1 if effort.is_quick else None]:
             result = _pull(running, filled, connections, in_flight, **timed(effort))
-            yield Measured(f"{connections}x{in_flight}", load_figures(result, running), note=result.refusal)
+            yield Measured(f"{connections}x{in_flight}", load_figures(result, running), note=result.first_error)
 
 
 def fill(running: Running, messages: int, body_bytes: int = BODY_BYTES) -> None:
-    """On one connection and in order, so that it is known where each message lies."""
+    """On one connection and in order, so that the offset of each message is known."""
     load(running, Kind.FILL, connections=1, in_flight=64, body_bytes=body_bytes, requests=messages)
 
 

@@ -1,4 +1,4 @@
-"""End to end on an idle system: from the moment a message leaves its producer until a waiting consumer has it."""
+"""End-to-end latency on an idle system: from the send of a message to its arrival at a waiting consumer."""
 
 import socket
 import time
@@ -61,12 +61,12 @@ def _plan(running: Running) -> LoadPlan:
 
 def _deliver(consumer: LongPoll, producer: socket.socket, ring: Ring, offset: int) -> float:
     """Sends one message to a consumer that already waits; microseconds until it has it."""
-    consumer.ask(offset)
+    consumer.send(offset)
     time.sleep(GAP_S)
     (piece,) = ring.take(1)
     began = time.perf_counter()
     producer.sendall(piece.data)
     consumer.read_message()
     elapsed = time.perf_counter() - began
-    producer.recv(65_536)  # the acknowledgement, which may have come before or after
+    producer.recv(65_536)  # the acknowledgement, which may arrive before or after
     return elapsed * 1e6

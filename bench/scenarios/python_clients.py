@@ -1,4 +1,4 @@
-"""Clients for Python against one Ariane broker: messages a second of one process, and what a message costs it."""
+"""Clients for Python against one Ariane broker: throughput of one process, and its CPU time per message."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from bench.scenarios.scenario import Column, Effort, Measured, Scenario
 from bench.systems.system import Running
 
 MESSAGES = {
-    Job.CONSUME: 100_000,  # first: afterwards the topic holds what the others have sent as well
+    Job.CONSUME: 100_000,  # first: afterwards the topic also contains what the other jobs have sent
     Job.SEND_ONE_BY_ONE: 10_000,
     Job.SEND_IN_FLIGHT: 50_000,
-    Job.SEND_GATHERED: 100_000,
+    Job.SEND_BATCHED: 100_000,
     Job.SEND_NOWAIT: 100_000,
 }
-OURS_ALONE = {Job.SEND_NOWAIT}
+ONLY_ARIANE_JOBS = {Job.SEND_NOWAIT}
 QUICK_SHARE = 20
 
 
@@ -34,7 +34,7 @@ class PythonClients(Scenario):
         share = QUICK_SHARE if effort.is_quick else 1
         fill(running, MESSAGES[Job.CONSUME] // share)
         for job, messages in MESSAGES.items():
-            for client in ["ariane"] if job in OURS_ALONE else installed_clients():
+            for client in ["ariane"] if job in ONLY_ARIANE_JOBS else installed_clients():
                 plan = ClientPlan(
                     client=client,
                     job=job,
@@ -59,7 +59,7 @@ def _case(job: Job) -> str:
 
 
 def _measured(plan: ClientPlan) -> Measured:
-    """A client that fails is told in the table by a rate of nothing, not left out."""
+    """A client that fails is shown in the table with a rate of 0, not omitted."""
     case, label = _case(plan.job), _label(plan.client)
     try:
         result = run_client(plan)

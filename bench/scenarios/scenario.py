@@ -1,4 +1,4 @@
-"""What a scenario is: which systems it suits, how they are set up, what is measured, and how its table looks."""
+"""The base of all scenarios: supported systems, setup, measurements, and the columns of the table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ EVERY_WIRE = frozenset(Wire)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to look, and how often."""
+    """Duration and number of measurements."""
 
     seconds: float
     warm_s: float
-    """Before the first case on a fresh server: Java compiles what it finds hot."""
+    """Before the first case on a fresh server: Java compiles hot code first."""
     repeats: int
     is_quick: bool = False
-    """A smoke run: the fewest cases and the smallest numbers that still pass through everything."""
+    """A smoke run: the fewest cases and the smallest numbers that still run all the code."""
 
 
 class Column(NamedTuple):
@@ -34,9 +34,9 @@ class Measured(NamedTuple):
     case: str
     figures: dict[str, float]
     system: str | None = None
-    """When it is not the running system that was measured."""
+    """If something else than the running system was measured."""
     note: str = ""
-    """What a reader of the figures should know: why requests were refused, for example."""
+    """A remark for the reader, for example why requests were refused."""
 
 
 LOAD_COLUMNS = (
@@ -59,17 +59,17 @@ class Scenario:
     """Whether several broker processes of Ariane are measured as well."""
     only_ariane: bool = False
     more_systems: tuple[System, ...] = ()
-    """Ways to run Ariane that only this scenario looks at."""
+    """Further systems that only this scenario measures."""
     calibrated_on: str = ""
-    """The key of the peer on which `calibrate` runs first; another system stands in when it is missing."""
+    """The key of the peer on which `calibrate` runs first; another system is used when it is missing."""
     columns: tuple[Column, ...] = LOAD_COLUMNS
 
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
-        """A system is started once for each, and `measure` is told which."""
+        """A system is started once for each; `measure` gets its key."""
         return {"": Setup()}
 
     def calibrate(self, running: Running, effort: Effort) -> None:
-        """Finds out what the measurements need to know beforehand."""
+        """Determines parameters of the measurements."""
 
     def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
         raise NotImplementedError
@@ -77,7 +77,7 @@ class Scenario:
 
 def load_figures(result: LoadResult, running: Running) -> dict[str, float]:
     """When every request was refused, there are no messages that CPU and time were spent on."""
-    taken = {
+    accepted = {
         "server_us": result.server_us,
         "generator_us": result.own_us,
         "p50_us": result.p50_us,
@@ -89,4 +89,4 @@ def load_figures(result: LoadResult, running: Running) -> dict[str, float]:
         "rss_mb": running.rss_bytes() / 1e6,
         "rss_anon_mb": running.rss_bytes("RssAnon") / 1e6,
         "refused": result.refused,
-    } | (taken if result.messages else {})
+    } | (accepted if result.messages else {})

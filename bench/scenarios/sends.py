@@ -35,7 +35,9 @@ class Sends(Scenario):
                     body_bytes=body_bytes,
                     **timed(effort),
                 )
-                yield Measured(f"{body} {connections}x{in_flight}", load_figures(result, running), note=result.refusal)
+                yield Measured(
+                    f"{body} {connections}x{in_flight}", load_figures(result, running), note=result.first_error
+                )
 
     def _shapes(self, effort: Effort) -> tuple[tuple[int, int], ...]:
         if effort.is_quick:

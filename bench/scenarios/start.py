@@ -1,4 +1,4 @@
-"""From the command to the first request, and what it takes to do nothing."""
+"""Start-up time, and memory and CPU when idle."""
 
 import time
 from collections.abc import Iterator

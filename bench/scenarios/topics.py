@@ -1,4 +1,4 @@
-"""Sends spread over many topics: what one more topic costs. One queue each; NATS has subjects, Redis streams."""
+"""Sends to many topics. One queue each; NATS has subjects, Redis streams."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ QUICK_COUNTS = (100,)
 
 class Topics(Scenario):
     name = "topics"
-    title = "Single sends of 1 KiB over so many topics, 16x16, async flush"
+    title = "Single sends of 1 KiB to many topics, 16x16, async flush"
 
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
         return {str(count): Setup(topics=count, queues=1) for count in (QUICK_COUNTS if effort.is_quick else COUNTS)}
@@ -23,4 +23,4 @@ class Topics(Scenario):
         spread: dict[str, Any] = {"topics": int(setup), "queues": 1}
         warm_up(running, effort, **spread)
         result = load(running, Kind.SEND, connections=16, in_flight=16, body_bytes=1024, **spread, **timed(effort))
-        yield Measured(f"{int(setup):,} topics", load_figures(result, running), note=result.refusal)
+        yield Measured(f"{int(setup):,} topics", load_figures(result, running), note=result.first_error)

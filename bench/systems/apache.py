@@ -78,15 +78,15 @@ class Apache:
     def _server(self, main_class: str, heap: Sequence[str], settings: Path, home: Path) -> Iterator[int]:
         _write_log_settings(home)
         flags = [flag for flag in JVM_FLAGS if not flag.startswith("-Xm")]
-        places = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-        command = [program("java"), *heap, *flags, *places, "-cp", fetch("server", self.version)]
+        directories = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
+        command = [program("java"), *heap, *flags, *directories, "-cp", fetch("server", self.version)]
         command += [f"org.apache.rocketmq.{main_class}", "-c", str(settings)]
         with running(command, ready=_READY, log=home / "out.log", timeout_seconds=_START_S) as pid:
             yield pid
 
 
 def _write_log_settings(home: Path) -> None:
-    """Its servers do not start without; warnings only, which is less work than Apache's own file asks for."""
+    """The servers need these files to start; only warnings are logged, less than with Apache's own file."""
     conf = home / "conf"
     conf.mkdir(parents=True)
     for kind in ("namesrv", "broker"):

@@ -1,4 +1,4 @@
-"""Ariane: a nameserver and one broker or several, each a process, started by the command that users type."""
+"""Ariane: a nameserver and one broker or several, each a process, started by its command."""
 
 import os
 import sys
@@ -56,7 +56,7 @@ class Ariane:
 
 @dataclass(frozen=True)
 class ArianeUp:
-    """`ariane up`: nameserver and broker in one process, as a newcomer starts them."""
+    """`ariane up`: nameserver and broker in one process, as new users start them."""
 
     key: str = "ariane-up"
     name: str = "Ariane up"
@@ -86,16 +86,16 @@ class ArianeUp:
 
 @contextmanager
 def _broker(home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[int]:
-    place = home / f"broker-{port}"
-    place.mkdir(parents=True)
-    settings = write_settings(place, f"bench-{port}", nameserver, port, setup)
-    with _command(place / "broker.log", "broker", "-c", str(settings)) as pid:
+    directory = home / f"broker-{port}"
+    directory.mkdir(parents=True)
+    settings = write_settings(directory, f"bench-{port}", nameserver, port, setup)
+    with _command(directory / "broker.log", "broker", "-c", str(settings)) as pid:
         yield pid
 
 
 @contextmanager
 def _command(log: Path, *words: str) -> Iterator[int]:
-    """The environment may hold settings, which would not be those of the other side."""
+    """Without settings from the environment, which the other systems would not get."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ARIANE_", "NAMESRV"))}
     with running([sys.executable, "-m", "ariane", *words], ready=_READY, log=log, environment=environment) as pid:
         yield pid

@@ -1,4 +1,4 @@
-"""The files that Ariane and Apache RocketMQ both read: the very same settings and topics start either."""
+"""Configuration files for Ariane and Apache RocketMQ: both start with the same settings and topics."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ CLUSTER = "BenchCluster"
 
 
 def write_settings(home: Path, name: str, nameserver: str, port: int, setup: Setup) -> Path:
-    """broker.conf: who and where, and what an acknowledgement promises. All else is each system's own default."""
+    """broker.conf: names, addresses and flush mode. Everything else is the default of each system."""
     store = home / "store"
     lines = {
         "brokerClusterName": CLUSTER,
@@ -29,7 +29,7 @@ def write_settings(home: Path, name: str, nameserver: str, port: int, setup: Set
 
 
 def write_topics(store: Path, setup: Setup) -> None:
-    """Topics as a broker finds them after a restart: making thousands over the wire would take minutes."""
+    """Topics in the file that a broker reads at start: creating thousands by requests would take minutes."""
     table = {topic_name(number): _topic(topic_name(number), setup.queues) for number in range(setup.topics)}
     path = store / "config" / "topics.json"
     path.parent.mkdir(parents=True)

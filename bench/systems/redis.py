@@ -26,14 +26,14 @@ class Redis:
 
     def prepare(self) -> str:
         program, environment = _program()
-        told = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, check=False)
-        if told.returncode:
-            raise Missing(f"{program} does not run: {told.stderr.strip()[:300]}")
-        return told.stdout.split("v=")[1].split()[0]
+        result = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise Missing(f"{program} does not run: {result.stderr.strip()[:300]}")
+        return result.stdout.split("v=")[1].split()[0]
 
     @contextmanager
     def start(self, setup: Setup, home: Path) -> Iterator[Running]:
-        """Append-only file on, and never rewritten: a rewrite would fall into some runs and not into others."""
+        """Append-only file on, and never rewritten: a rewrite would disturb some runs and not others."""
         program, environment = _program()
         port = free_port()
         home.mkdir(parents=True, exist_ok=True)
@@ -57,9 +57,9 @@ class Redis:
 
 
 def _program() -> tuple[str, Mapping[str, str]]:
-    found = shutil.which("redis-server")
-    if found:
-        return found, os.environ
+    path = shutil.which("redis-server")
+    if path:
+        return path, os.environ
     root = from_debian(PACKAGES)
     libraries = {str(path.parent) for path in root.rglob("*.so*")}
     return str(root / "usr" / "bin" / "redis-server"), {**os.environ, "LD_LIBRARY_PATH": ":".join(sorted(libraries))}

@@ -1,4 +1,4 @@
-"""A system under test: how it is got, started and watched."""
+"""The interface of a system under test: preparation, start, and its processes."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from bench.processes import cpu_s, memory_bytes
 
 
 class Missing(Exception):
-    """A system cannot be had here; the text says why."""
+    """A system is not available here; the text says why."""
 
 
 class Flush(StrEnum):
-    """What an acknowledgement promises."""
+    """The durability of an acknowledged message."""
 
     ASYNC = "async"
     """In the page cache; a sync follows within a second: RocketMQ's ASYNC_FLUSH, NATS's sync_interval 500ms, Redis's
@@ -26,7 +26,7 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a scenario wants of a system before it begins."""
+    """The configuration of a system for a scenario."""
 
     flush: Flush = Flush.ASYNC
     topics: int = 1
@@ -35,7 +35,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A system that runs."""
+    """A running system."""
 
     name: str
     wire: Wire
@@ -74,9 +74,9 @@ class System(Protocol):
     def wire(self) -> Wire: ...
 
     def prepare(self) -> str:
-        """Gets what is needed and tells the version; Missing says why it cannot."""
+        """Installs what is needed and returns the version; Missing says why it cannot."""
         ...
 
     def start(self, setup: Setup, home: Path) -> AbstractContextManager[Running]:
-        """Runs it on the loopback address with all its files below `home`; enter when it takes requests."""
+        """Runs it on the loopback address with all its files below `home`; enters when it accepts requests."""
         ...

@@ -17,7 +17,7 @@ final class AdminScenes implements AutoCloseable {
     private static final long TIMEOUT_MS = 10_000;
     private static final List<String> TOPICS = List.of(
             "GoldenNormal", "GoldenOrder", "GoldenDelay", "GoldenTx", "GoldenBatch", "GoldenSql", "GoldenRetry",
-            "GoldenRequest", "GoldenGuest", "GoldenGone");
+            "GoldenRequest", "GoldenClient", "GoldenGone");
     private final Driver.Servers servers;
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt(TIMEOUT_MS);
     /** For the calls that DefaultMQAdminExt does not offer. */

@@ -1,6 +1,6 @@
-"""The recorder's own reading of a frame: just enough to name it and to choose which ones to keep.
+"""A minimal frame parser of the recorder: enough to classify frames and to choose which ones to keep.
 
-Deliberately not Ariane's codec: golden data must not be sorted by the code it is there to test.
+Deliberately not Ariane's codec: golden data must not depend on the code that it tests.
 """
 
 import json
@@ -38,7 +38,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One frame as it went by; `answers_code` is the request code a response belongs to, else None."""
+    """One recorded frame; `answers_code` is the request code of a response, else None."""
 
     client: str
     server: str
@@ -85,7 +85,7 @@ def _binary_header(text: bytes) -> Header:
 
 
 def choose(frames: Iterable[Recorded]) -> list[Recorded]:
-    """Keep up to three frames of each kind, the most unlike each other first."""
+    """Keep up to three frames of each kind, the most different ones first."""
     kinds: defaultdict[tuple[object, ...], list[Recorded]] = defaultdict(list)
     for item in frames:
         if len(item.frame) <= FRAME_BYTES_MAX:
@@ -93,10 +93,10 @@ def choose(frames: Iterable[Recorded]) -> list[Recorded]:
             kinds[
                 (item.client, item.peer, head.binary, item.direction, head.kind, head.code, item.answers_code)
             ].append(item)
-    return [kept for alike in kinds.values() for kept in _most_unlike(alike)]
+    return [kept for alike in kinds.values() for kept in _most_different(alike)]
 
 
-def _most_unlike(alike: list[Recorded]) -> list[Recorded]:
+def _most_different(alike: list[Recorded]) -> list[Recorded]:
     """Greedily take the frame that shows most features not seen yet; among equals, the earliest."""
     left, seen, kept = list(alike), set[str](), list[Recorded]()
     while left and len(kept) < FRAMES_KEPT:
@@ -108,14 +108,14 @@ def _most_unlike(alike: list[Recorded]) -> list[Recorded]:
 
 
 def _features(item: Recorded) -> set[str]:
-    """What tells frames of one code apart: field names, message property names, flags, whether there is a body."""
+    """What distinguishes frames of one code: field names, message property names, flags, whether there is a body."""
     head = item.header
-    found = set(head.fields) | {f"flag={head.flag}", f"version={head.version}"}
-    found |= {
+    features = set(head.fields) | {f"flag={head.flag}", f"version={head.version}"}
+    features |= {
         f"{name}={head.fields[name]}" for name in ("f", "sysFlag", "compressed", "changed") if name in head.fields
     }
     properties = head.fields.get("i") or head.fields.get("properties") or ""
-    found |= {f"property {pair.split(chr(1))[0]}" for pair in properties.split(chr(2)) if pair}
+    features |= {f"property {pair.split(chr(1))[0]}" for pair in properties.split(chr(2)) if pair}
     (marked_length,) = struct.unpack_from(">I", item.frame, 4)
-    found.add("body" if len(item.frame) > 8 + (marked_length & 0xFFFFFF) else "no body")
-    return found
+    features.add("body" if len(item.frame) > 8 + (marked_length & 0xFFFFFF) else "no body")
+    return features

@@ -1,4 +1,4 @@
-"""Golden frames are published: they may not tell anything about the machine that recorded them."""
+"""A check that golden frames, which are published, reveal nothing about the machine that recorded them."""
 
 import getpass
 import ipaddress
@@ -13,7 +13,7 @@ HARMLESS = re.compile(r"^(127\.|0\.0\.0\.0$|192\.0\.2\.|198\.51\.100\.|203\.0\.1
 # A message's unique key is the sender's address in hex, 4 bytes or 16, and 12 bytes more: the separator before it is
 # escaped in JSON headers.
 UNIQUE_KEY = re.compile(r"UNIQ_KEY(?:\x01|\\u0001)([0-9A-F]{32}(?:[0-9A-F]{24})?)(?![0-9A-F])")
-UNIQUE_KEY_TAIL_DIGITS = 24
+UNIQUE_KEY_SUFFIX_DIGITS = 24
 DOTTED = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 
 
@@ -31,13 +31,13 @@ def find_leaks(frames: Iterable[bytes]) -> set[str]:
 
 
 def _sender(unique_key: str) -> str:
-    return str(ipaddress.ip_address(bytes.fromhex(unique_key[:-UNIQUE_KEY_TAIL_DIGITS])))
+    return str(ipaddress.ip_address(bytes.fromhex(unique_key[:-UNIQUE_KEY_SUFFIX_DIGITS])))
 
 
 def _private_names() -> set[str]:
     project = Path(__file__).resolve().parents[2]
     names = {str(Path.home()), str(project), str(project.parent), socket.gethostname(), f"/{getpass.getuser()}/"}
-    # A name of two letters, as short host names are, turns up in any random bytes.
+    # A name of two letters, like a short host name, occurs in random bytes.
     return {name for name in names if len(name) > 3}
 
 

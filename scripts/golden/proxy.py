@@ -1,4 +1,4 @@
-"""A TCP proxy that passes RocketMQ frames on and keeps a copy of each."""
+"""A TCP proxy that forwards RocketMQ frames and records a copy of each."""
 
 import asyncio
 import contextlib
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from interop.processes import LOOPBACK
 from scripts.golden.frames import Direction, Header, Peer, Recorded, parse_header
 
-# (language, version) of a request -> the program that sent it. Programs share connections never, versions never.
+# (language, version) of a request -> the program that sent it. Programs never share a connection or a version.
 ClientNames = Mapping[tuple[str, int], str]
-# What to do to a frame on its way to the server; the copy that is kept is the frame before this.
+# Changes a frame on its way to the server; the recorded copy is the original.
 Rewrite = Callable[[Header, bytes], bytes]
 
 
@@ -20,7 +20,7 @@ def unchanged(header: Header, frame: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Connection:
-    """What both directions of one connection know together."""
+    """The state that both directions of one connection share."""
 
     client: str = "unknown"
     # The two directions number their requests independently.
@@ -76,8 +76,8 @@ class RecordingProxy:
     def _record(self, header: Header, frame: bytes, direction: Direction, shared: Connection) -> None:
         answers_code = None
         if header.kind == "resp":
-            asked: Direction = "server_to_client" if direction == "client_to_server" else "client_to_server"
-            answers_code = shared.codes.pop((asked, header.opaque), None)
+            opposite: Direction = "server_to_client" if direction == "client_to_server" else "client_to_server"
+            answers_code = shared.codes.pop((opposite, header.opaque), None)
             if answers_code is None:
                 return
         else:

@@ -1,4 +1,4 @@
-"""Record golden frames: real Apache RocketMQ 4.9 clients, broker and nameserver, with a recording proxy in between.
+"""Records golden frames between real Apache RocketMQ 4.9 clients, broker and nameserver, by a proxy in between.
 
     .venv/bin/python scripts/golden/record_frames.py tests/golden/frames-4.9.8.jsonl.gz
 
@@ -6,8 +6,8 @@ Needs a JDK 17, Maven, Go and Node (see interop/); takes about four minutes. Eve
 headers and with binary ones ("ROCKETMQ" serialisation), each time by clients and servers that both use them.
 
 One JSON object a line: client and server (program-version), direction, kind (req, resp, oneway), answers_code (of
-responses: the code of the request), peer (whether a nameserver or a broker was dialled) and frame, the whole frame in
-hex with its length word. Signed requests use access key goldenAccess and secret key goldenSecret; those of the Node
+responses: the code of the request), peer (whether the server is a nameserver or a broker) and frame, the whole frame in
+hex with its length field. Signed requests use access key goldenAccess and secret key goldenSecret; those of the Node
 client nodeAccess and nodeSecret.
 """
 
@@ -27,7 +27,7 @@ from scripts.golden.leaks import find_leaks
 from scripts.golden.stage import Stage, set_stage
 
 HERE = Path(__file__).resolve().parent
-# The slave is there for what only it sends: compressed registrations, data version queries, copies of tables.
+# The slave is needed for requests that only it sends: compressed registrations, data version queries, copies of tables.
 SLAVE_SETTINGS = {
     "brokerId": "1",
     "brokerRole": "SLAVE",
@@ -52,14 +52,14 @@ def play(stage: Stage, classpath: str) -> None:
         if stage.serialisation == "JSON":
             # These two choose their serialisation themselves, and choose JSON.
             for client in (run_go, run_node):
-                print(client(stage.nameserver, "GoldenGuest", MESSAGES, stage.work).stdout)
+                print(client(stage.nameserver, "GoldenClient", MESSAGES, stage.work).stdout)
         slave = BrokerPlan(nameserver=stage.nameserver, port=stage.slave_port, settings=SLAVE_SETTINGS)
         with start_broker(slave, stage.work / "slave", stage.serialisation):
             wait_until(lambda: slave_is_done(stage.recorded), "the slave's requests", 90.0)
 
 
 def slave_is_done(recorded: list[Recorded]) -> bool:
-    """It has asked everything, and has had both answers to whether its data version is news."""
+    """It has sent every request, and got both responses to its data version query."""
     responses = [item for item in recorded if item.client.startswith("broker-") and item.answers_code]
     versions = {item.header.fields.get("changed") for item in responses if item.answers_code == QUERY_DATA_VERSION}
     return {item.answers_code for item in responses} >= SLAVE_CODES and versions >= {"true", "false"}
@@ -98,7 +98,7 @@ def write(recorded: list[Recorded], target: Path) -> None:
     kept = choose(recorded)
     leaks = find_leaks(item.frame for item in kept)
     if leaks:
-        raise InteropError(f"the frames name things of this machine: {sorted(leaks)}")
+        raise InteropError(f"the frames contain names of this machine: {sorted(leaks)}")
     text = "".join(item.line() + "\n" for item in kept)
     # A fixed time stamp, so that equal frames make equal files.
     target.write_bytes(gzip.compress(text.encode(), mtime=0))

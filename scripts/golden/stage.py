@@ -1,4 +1,4 @@
-"""The set of one recording: real servers behind recording proxies, and the ports and files they use."""
+"""The environment of one recording: real servers behind recording proxies, with their ports and files."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ from scripts.golden.frames import Header, Recorded
 from scripts.golden.proxy import RecordingProxy, unchanged
 
 REGISTRATIONS = {103, 104, 322}
-# Who sends which (language, version): the Node client says it is an old Java one.
+# Clients by (language, version): the Node client claims to be an old Java client.
 CLIENT_NAMES = {
     ("JAVA", 409): f"java-{CLIENT_VERSION}",
     ("JAVA", 407): f"broker-{SERVER_VERSION}",
@@ -29,7 +29,7 @@ CLIENT_NAMES = {
 }
 MASTER_SETTINGS = {
     "aclEnable": "true",
-    # Ask soon about open transactions, and report to the nameserver as often as is allowed.
+    # Check pending transactions soon, and register at the nameserver as often as is allowed.
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "2000",
     "registerNameServerPeriod": "10000",
@@ -59,9 +59,9 @@ class Stage:
         return f"{LOOPBACK}:{self.broker_proxy_port}"
 
     def announce_proxy(self, header: Header, frame: bytes) -> bytes:
-        """Make the broker register the proxy's port as its own, so that every route leads through the proxy.
+        """Make the broker register the proxy's port as its own, so that every route uses the proxy.
 
-        Ports have five digits, so no length changes; the copy that is kept is the one the broker sent.
+        Ports have five digits, so no length changes; the recorded copy is the original.
         """
         if header.code not in REGISTRATIONS:
             return frame

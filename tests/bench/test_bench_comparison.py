@@ -1,4 +1,4 @@
-"""How systems are run in turn, with systems that take no time."""
+"""The order in which systems are run, and missing ones, with instant fake systems."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,29 +18,29 @@ EFFORT = Effort(seconds=0, warm_s=0, repeats=2)
 
 
 @dataclass
-class Instant:
-    """A system that is there at once, and notes when it was started."""
+class FakeSystem:
+    """A system that starts immediately and records it."""
 
     name: str
     starts: list[str]
-    fault: str = ""
+    failure: str = ""
     wire: Wire = Wire.ROCKETMQ
     key: str = field(default="instant")
 
     def prepare(self) -> str:
-        if self.fault == "missing":
-            raise Missing("nobody has it")
+        if self.failure == "missing":
+            raise Missing("not installed")
         return "1.0"
 
     @contextmanager
     def start(self, setup: Setup, home: Path) -> Iterator[Running]:
-        if self.fault:
+        if self.failure:
             raise InteropError("it does not start")
         self.starts.append(self.name)
         yield Running(name=self.name, wire=self.wire, addresses=(), servers=())
 
 
-class Nothing(Scenario):
+class EmptyScenario(Scenario):
     name = "nothing"
     title = "Nothing"
 
@@ -51,12 +51,12 @@ class Nothing(Scenario):
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
-    monkeypatch.setattr(comparison, "Ariane", lambda brokers=1: Instant("Ariane", names))
+    monkeypatch.setattr(comparison, "Ariane", lambda brokers=1: FakeSystem("Ariane", names))
     return names
 
 
-def test_the_order_is_turned_round_from_repeat_to_repeat(starts: list[str]) -> None:
-    outcome = Comparison([Instant("Peer", starts)], 1, EFFORT).run(Nothing())
+def test_the_order_alternates_between_repeats(starts: list[str]) -> None:
+    outcome = Comparison([FakeSystem("Peer", starts)], 1, EFFORT).run(EmptyScenario())
     assert starts == ["Ariane", "Peer", "Peer", "Ariane"]
     assert [(sample.system, sample.repeat) for sample in outcome.samples] == [
         ("Ariane", 0),
@@ -66,21 +66,21 @@ def test_the_order_is_turned_round_from_repeat_to_repeat(starts: list[str]) -> N
     ]
 
 
-def test_a_peer_that_cannot_be_had_is_told(starts: list[str]) -> None:
-    outcome = Comparison([Instant("Peer", starts, fault="missing")], 1, EFFORT).run(Nothing())
-    assert outcome.missing == {"Peer": "nobody has it"}
+def test_a_missing_peer_is_reported(starts: list[str]) -> None:
+    outcome = Comparison([FakeSystem("Peer", starts, failure="missing")], 1, EFFORT).run(EmptyScenario())
+    assert outcome.missing == {"Peer": "not installed"}
     assert outcome.systems() == ["Ariane"]
 
 
-def test_a_peer_that_does_not_start_is_told_and_the_others_go_on(starts: list[str]) -> None:
-    outcome = Comparison([Instant("Peer", starts, fault="broken")], 1, EFFORT).run(Nothing())
+def test_a_peer_that_does_not_start_is_reported_and_the_others_continue(starts: list[str]) -> None:
+    outcome = Comparison([FakeSystem("Peer", starts, failure="broken")], 1, EFFORT).run(EmptyScenario())
     assert outcome.missing == {"Peer": "InteropError: it does not start"}
     assert len(outcome.samples) == 2
 
 
-def test_a_protocol_without_such_a_request_is_left_out(starts: list[str]) -> None:
-    class OnlyRocketmq(Nothing):
+def test_a_protocol_that_a_scenario_does_not_support_is_skipped(starts: list[str]) -> None:
+    class OnlyRocketmq(EmptyScenario):
         wires = frozenset({Wire.ROCKETMQ})
 
-    Comparison([Instant("Peer", starts, wire=Wire.NATS)], 1, EFFORT).run(OnlyRocketmq())
+    Comparison([FakeSystem("Peer", starts, wire=Wire.NATS)], 1, EFFORT).run(OnlyRocketmq())
     assert set(starts) == {"Ariane"}

@@ -1,4 +1,4 @@
-"""The generator against a real broker."""
+"""The load generator against a real broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,13 +45,13 @@ def test_a_batch_counts_as_its_messages(broker: Running) -> None:
     assert (result.requests, result.messages, result.refused) == (20, 200, 0)
 
 
-def test_what_was_filled_in_is_pulled(broker: Running) -> None:
+def test_filled_messages_are_pulled(broker: Running) -> None:
     run(broker, Kind.FILL, (OFFSET_FIRST + 640) * 2)
     result = run(broker, Kind.PULL, 40, messages_a_request=32, filled=OFFSET_FIRST + 640)
     assert (result.requests, result.messages, result.refused) == (40, 40 * 32, 0)
 
 
-def test_a_refusal_is_counted_and_told(broker: Running) -> None:
+def test_an_error_response_is_counted_and_reported(broker: Running) -> None:
     result = run(broker, Kind.SEND, 10, topics=2)  # the broker has only the first of them
     assert (result.messages, result.refused) == (5, 5)
-    assert '"code":17,' in result.refusal
+    assert '"code":17,' in result.first_error

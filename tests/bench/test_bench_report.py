@@ -1,3 +1,5 @@
+"""The report: tables, goals, generated sections of docs/performance.md, and charts."""
+
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,7 +28,7 @@ from bench.spark_figures import Figure, keep, read_kept
 
 
 def outcome(scenario: str = "sends-async", load_average: float = 0.1, **missing: str) -> Outcome:
-    """Two repeats of one case: Ariane takes 100 and 300 a second, Apache 100 both times."""
+    """Two repeats of one case: Ariane handles 100 and 300 a second, Apache 100 both times."""
     samples = [
         Sample(case="1 KiB 16x16", system=system, repeat=repeat, figures={"messages_per_s": rate, "server_us": 10.0})
         for system, rates in (("Apache 4.9.7", (100.0, 100.0)), ("Ariane", (100.0, 300.0)))
@@ -60,7 +62,7 @@ def test_a_figure_that_was_not_measured_is_a_dash() -> None:
     assert "-" in list(table(outcome(), LOAD_COLUMNS))[1].split()
 
 
-def test_kept_results_are_read_back(tmp_path: Path) -> None:
+def test_stored_results_are_read_back(tmp_path: Path) -> None:
     assert read(save(outcome(), tmp_path)) == outcome()
 
 
@@ -72,17 +74,17 @@ def test_goals_are_met_missed_or_not_measured() -> None:
 
 
 def test_a_goal_speaks_of_a_scenario_that_exists() -> None:
-    """A renamed scenario would turn its goals into "not measured" in silence."""
+    """A renamed scenario would turn its goals into "not measured" silently."""
     names = {scenario.name for scenario in all_scenarios()}
-    asked: set[str] = set()
+    requested: set[str] = set()
 
     class Recorder(dict[str, Outcome]):
         def get(self, key: str, default: object = None) -> None:  # type: ignore[override]
-            asked.add(key)
+            requested.add(key)
 
     list(goals(Recorder()))
-    assert asked
-    assert asked <= names
+    assert requested
+    assert requested <= names
 
 
 def test_a_missing_peer_is_in_the_report() -> None:
@@ -90,18 +92,18 @@ def test_a_missing_peer_is_in_the_report() -> None:
     assert "* missing: Redis: no such package" in text
 
 
-def test_a_shared_machine_is_told() -> None:
+def test_a_busy_machine_is_reported() -> None:
     assert "The machine was busy before" not in "\n".join(part({"sends-async": outcome()}))
     assert "**The machine was busy before** (load average 3.0" in "\n".join(
         part({"sends-async": outcome(load_average=3.0)})
     )
 
 
-def test_only_the_part_between_the_marks_is_replaced() -> None:
-    page = f"by hand\n{BEGIN}\nold\n{END}\nby hand too\n"
-    assert with_part(page, "new") == f"by hand\n{BEGIN}\nnew\n{END}\nby hand too\n"
-    with pytest.raises(ValueError, match="no marks"):
-        with_part("by hand", "new")
+def test_only_the_part_between_the_markers_is_replaced() -> None:
+    page = f"manual text\n{BEGIN}\nold\n{END}\nmanual text too\n"
+    assert with_part(page, "new") == f"manual text\n{BEGIN}\nnew\n{END}\nmanual text too\n"
+    with pytest.raises(ValueError, match="no markers"):
+        with_part("manual text", "new")
 
 
 def test_the_report_links_each_plot_that_it_draws(tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ def test_the_report_links_each_plot_that_it_draws(tmp_path: Path) -> None:
     assert all(f"(plots/{name})" in text for name in drawn)
 
 
-def test_the_page_in_the_docs_is_what_the_kept_results_say() -> None:
+def test_the_page_in_the_docs_matches_the_stored_results() -> None:
     page = (DOCS / "performance.md").read_text()
     outcomes = read_all()
     assert with_results(page, outcomes, read_kept()) == page

@@ -1,4 +1,4 @@
-"""The generator's frames are what our own decoders take for a client's."""
+"""The frames of the load generator are valid requests for Ariane's decoders."""
 
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import REQUESTS, read_request
@@ -23,9 +23,9 @@ def plan(kind: Kind, wire: Wire = Wire.ROCKETMQ, **more: int) -> LoadPlan:
     )
 
 
-def commands(asked: LoadPlan, count: int) -> list[Command]:
+def commands(load_plan: LoadPlan, count: int) -> list[Command]:
     decoder = FrameDecoder()
-    for piece in ring_of(asked).take(count):
+    for piece in ring_of(load_plan).take(count):
         decoder.feed(bytes(piece.data))
     return list(decoder)
 
@@ -40,8 +40,8 @@ def test_a_send_has_what_a_java_client_sends() -> None:
 
 
 def test_neighbours_go_to_different_topics() -> None:
-    asks = [read_request(REQUESTS[310], one) for one in commands(plan(Kind.SEND, topics=3, queues=1), 4)]
-    assert [request.topic for request in asks if isinstance(request, Send)] == [
+    requests = [read_request(REQUESTS[310], command) for command in commands(plan(Kind.SEND, topics=3, queues=1), 4)]
+    assert [request.topic for request in requests if isinstance(request, Send)] == [
         "bench-0000",
         "bench-0001",
         "bench-0002",
@@ -49,7 +49,7 @@ def test_neighbours_go_to_different_topics() -> None:
     ]
 
 
-def test_a_batch_holds_so_many_messages_with_keys_of_their_own() -> None:
+def test_a_batch_contains_the_messages_with_keys_of_their_own() -> None:
     (command,) = commands(plan(Kind.BATCH, messages_a_request=32), 1)
     request = read_request(REQUESTS[RequestCode.SEND_BATCH_MESSAGE], command)
     assert isinstance(request, Send)
@@ -59,12 +59,12 @@ def test_a_batch_holds_so_many_messages_with_keys_of_their_own() -> None:
 
 
 def test_pulls_walk_over_all_queues_side_by_side() -> None:
-    asks = [
+    requests = [
         read_request(REQUESTS[RequestCode.PULL_MESSAGE], command)
         for command in commands(plan(Kind.PULL, queues=2, messages_a_request=32, filled=OFFSET_FIRST + 96), 4)
     ]
-    places = [(request.queue_id, request.queue_offset) for request in asks if isinstance(request, PullMessage)]
-    assert places == [(0, 1000), (1, 1000), (0, 1032), (1, 1032)]
+    positions = [(request.queue_id, request.queue_offset) for request in requests if isinstance(request, PullMessage)]
+    assert positions == [(0, 1000), (1, 1000), (0, 1032), (1, 1032)]
 
 
 def test_a_publish_to_nats_names_the_inbox_of_its_connection() -> None:

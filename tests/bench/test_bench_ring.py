@@ -1,3 +1,5 @@
+"""The ring of encoded requests: order, rounds, connections."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

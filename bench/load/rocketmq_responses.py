@@ -1,4 +1,4 @@
-"""RocketMQ's answers: by one search over all that arrived when they have no bodies, frame by frame when they have."""
+"""Readers of RocketMQ's responses: responses without bodies by one search, responses with bodies frame by frame."""
 
 import re
 import struct
@@ -8,33 +8,33 @@ from bench.load.rocketmq import OPAQUE_DIGITS, OPAQUE_FIRST
 
 _OPAQUE = b'"opaque":'
 _SUCCESS = b'"code":0,'
-_REFUSAL = re.compile(rb'"code":[1-9]\d*,.{0,400}', re.DOTALL)
+_ERROR = re.compile(rb'"code":[1-9]\d*,.{0,400}', re.DOTALL)
 _LENGTHS = struct.Struct(">II")
 _HEADER_LENGTH = 0x00FF_FFFF
 """The top byte of the header's length names the serialisation."""
 
 
-class SendAnswers:
-    """Answers that are all header. Both servers write the code before the opaque, so up to an opaque there is one code
-    for each answer; what follows the last opaque is looked at again with the bytes to come."""
+class SendResponses:
+    """Responses without a body. Both servers write the code before the opaque, so up to an opaque there is one code
+    for each response; what follows the last opaque is examined again with the next bytes."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.refused = 0
-        self.refusal = ""
+        self.first_error = ""
         self._rest = b""
 
     def sent(self, begin: int, end: int) -> None:
-        """An answer says which request it is for."""
+        """A response contains the opaque of its request."""
 
     def feed(self, data: bytes) -> Sequence[int]:
         if self._rest:
             data = self._rest + data
-        # Splitting at a fixed text takes a quarter of the time of a pattern's findall.
+        # Splitting at a fixed string takes a quarter of the time of a pattern's findall.
         pieces = data.split(_OPAQUE)
         if len(pieces[-1]) < OPAQUE_DIGITS and len(pieces) > 1:
-            cut = pieces.pop()
-            pieces[-1] += _OPAQUE + cut
+            incomplete = pieces.pop()
+            pieces[-1] += _OPAQUE + incomplete
         answered = [int(piece[:OPAQUE_DIGITS]) - OPAQUE_FIRST for piece in pieces[1:]]
         self._rest = pieces[-1][OPAQUE_DIGITS:] if answered else data
         refused = len(answered) - data.count(_SUCCESS, 0, len(data) - len(self._rest))
@@ -44,21 +44,21 @@ class SendAnswers:
 
     def _note(self, refused: int, data: bytes) -> None:
         self.refused += refused
-        told = _REFUSAL.search(data)
-        self.refusal = self.refusal or (told.group().decode(errors="replace") if told else "")
+        match = _ERROR.search(data)
+        self.first_error = self.first_error or (match.group().decode(errors="replace") if match else "")
 
 
-class PullAnswers:
-    """Answers whose bodies are stored messages, all of one size."""
+class PullResponses:
+    """Responses whose bodies are stored messages of equal size."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.refused = 0
-        self.refusal = ""
+        self.first_error = ""
         self._rest = b""
 
     def sent(self, begin: int, end: int) -> None:
-        """An answer says which request it is for."""
+        """A response contains the opaque of its request."""
 
     def feed(self, data: bytes) -> Sequence[int]:
         if self._rest:
@@ -70,17 +70,17 @@ class PullAnswers:
             end = position + 4 + length
             if end > len(data):
                 break
-            answered.append(self._take(data, position + _LENGTHS.size, header_length & _HEADER_LENGTH, end))
+            answered.append(self._parse(data, position + _LENGTHS.size, header_length & _HEADER_LENGTH, end))
             position = end
         self._rest = data[position:]
         return answered
 
-    def _take(self, data: bytes, begin: int, header_length: int, end: int) -> int:
+    def _parse(self, data: bytes, begin: int, header_length: int, end: int) -> int:
         body = begin + header_length
         opaque = data.index(_OPAQUE, begin, body) + len(_OPAQUE)
         if data.find(_SUCCESS, begin, body) < 0:
             self.refused += 1
-            self.refusal = self.refusal or data[begin:body].decode(errors="replace")
+            self.first_error = self.first_error or data[begin:body].decode(errors="replace")
         else:
             self.messages += (end - body) // int.from_bytes(data[body : body + 4], "big")
         return int(data[opaque : opaque + OPAQUE_DIGITS]) - OPAQUE_FIRST
