@@ -24,8 +24,6 @@ DEAD_LETTER_QUEUES = 1
 FIRST_RETRY_LEVEL = 3
 """Retries skip the first two levels, 1 s and 5 s: a message that failed a second ago mostly fails again."""
 
-LEVEL_FOREVER = -1
-
 _SCHEDULING = (Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 
 
@@ -66,7 +64,7 @@ def retry_target(
     return DeadLetter(target.topic_name, 0, without_schedule(properties))
 
 
-def sent_back(
+def send_back_message(
     message: InboundMessage,
     original_id: str,
     group: GroupConfig,

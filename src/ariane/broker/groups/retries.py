@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ariane.broker.groups.configs import Groups
-from ariane.broker.groups.dead_letters import attempts_max, retry_topic, sent_back
+from ariane.broker.groups.dead_letters import attempts_max, retry_topic, send_back_message
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.broker.writer import InboundMessage, MessageWriter, inbound_message_of
@@ -43,7 +43,7 @@ class RetryHandlers:
         retry_topic(self.topics, group, unit_mode=request.unit_mode)
         record, view = await self._read_message(request.offset)
         client_limit = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
-        message = sent_back(
+        message = send_back_message(
             inbound_message_of(record),
             offset_message_id(view.store_host, view.physical_offset),
             group,
