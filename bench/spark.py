@@ -1,11 +1,11 @@
-"""Figures of the Spark source, sink and jobs, as ratios of one run on one machine.
+"""Benchmark of the Spark source, sink and jobs; goals are ratios within one run on one machine.
 
     python -m bench.spark [--mib 1024] [--rounds 4] [--turns 2] [--sizes 1024,8192] [--bodies 100] [--only direct]
 
 Costs are rows for each processor second of the JVM, the Python workers and, where one takes part, the broker: on a
-machine that others use too, only that can be compared. Logs, and what is made of them, lie in memory, where a
-machine has such a place; so no disk is measured. The broker's store and checkpoints lie on disk. What is printed is
-also in bench/results/spark.json, from where `python -m bench.report` takes it to docs/performance.md.
+shared machine only that can be compared. Logs, and the output of readers and jobs, are in memory, if the machine has
+/dev/shm; so no disk is measured. The broker's store and checkpoints are on disk. The figures are also saved in
+bench/results/spark.json, from where `python -m bench.report` copies them to docs/performance.md.
 
 A Spark job costs about half a second before it reads a row. Logs are so large that this is little of what is measured.
 """
@@ -31,7 +31,7 @@ from ariane.store.layout import Layout
 from ariane.store.offline.rebuild import rebuild_store
 from ariane.store.offline.verify_report import infer_file_sizes
 from bench.arrow import DECODED_BYTES, SEVEN, known_starts, make_log, starts_of
-from bench.spark_alone import Alone, costs_in_turns, running, stages_in_turns
+from bench.spark_alone import ReaderRun, costs_in_turns, running, stages_in_turns
 from bench.spark_broker import brokered
 from bench.spark_cost import EARLY_READS, Cost, best_cost, best_costs
 from bench.spark_figures import KEPT, Figure, keep, run_name
@@ -43,11 +43,11 @@ SIZES = {"1 KiB": 1024, "100 B": 100}
 TUPLE_MIB = 32
 SETTLED_CORE_S = 100.0
 """How long a reader warms up before it is compared with another: until then the JVM's compiler takes a part of its
-time, a sixth or a fifth of the direct reader's behind 40 of these seconds, and makes it faster."""
+time, a sixth or a fifth of the direct reader's after 40 of these seconds, and makes it faster."""
 _IN_MEMORY = "/dev/shm"
 SIZE_ROUNDS = 3
-GIVES = "maxTransferCountOnMessageInMemory"
-"""Of a broker: how many messages it gives for a pull, 32 by default."""
+RETURN_COUNT = "maxTransferCountOnMessageInMemory"
+"""Setting of a broker: how many messages it returns for a pull, 32 by default."""
 _OF_PARQUET = {"1 KiB": 0.75, "100 B": 0.55}
 _STAGES = {
     "first": "first read",
@@ -114,10 +114,12 @@ class Bench:
             self._beside_tuples(label, size, ours.per_core_s(store.rows))
 
     def _beside_parquet(self, label: str, store: BenchStore, lake: Path, sparks: Path) -> Cost:
-        asked = [self._alone(*way) for way in (("direct", store.root), ("parquet", lake), ("parquet", sparks))]
-        in_stages = stages_in_turns(asked, self.arguments.turns)
+        runs = [
+            self._reader_run(*reader) for reader in (("direct", store.root), ("parquet", lake), ("parquet", sparks))
+        ]
+        in_stages = stages_in_turns(runs, self.arguments.turns)
         for name, when in _STAGES.items():
-            ours, theirs, own = (getattr(one, name) for one in in_stages)
+            ours, theirs, own = (getattr(stages, name) for stages in in_stages)
             for reader, cost in (("direct", ours), ("Parquet", theirs), ("Spark's own Parquet", own)):
                 self.add(f"{reader}, {label}, {when}", cost.per_core_s(store.rows) / 1e3, "krow/core-s")
             for reader, cost in (("Parquet", theirs), ("Spark's own Parquet", own)):
@@ -128,7 +130,7 @@ class Bench:
         return settled
 
     def _in_one_session(self, label: str, store: BenchStore, lake: Path) -> None:
-        """Both readers, in turns, in one JVM: how far each is in the other's way."""
+        """Both readers, alternating, in one JVM: how much each slows the other."""
         with running(2) as spark:
             reads = (lambda: discard(direct(spark, store.root)), lambda: discard(parquet(spark, lake)))
             ours, theirs = best_costs(spark, reads, self.rounds, warm_core_s=SETTLED_CORE_S)
@@ -137,14 +139,14 @@ class Bench:
 
     def _beside_tuples(self, label: str, size: int, direct_per_core_s: float) -> None:
         with self.store(size, TUPLE_MIB) as small:
-            (cost,) = costs_in_turns([Alone(way="tuples", path=str(small.root), rounds=1)], 1)
+            (cost,) = costs_in_turns([ReaderRun(reader="tuples", path=str(small.root), rounds=1)], 1)
         self.add(f"tuple path, {label}", cost.per_core_s(small.rows) / 1e3, "krow/core-s")
         faster = direct_per_core_s / cost.per_core_s(small.rows)
         self.add(f"direct / tuples, {label}", faster, "x", at_least={"1 KiB": 5, "100 B": 8}[label])
 
-    def _alone(self, way: str, path: Path, cores: int = 2, *, pinned: bool = False) -> Alone:
-        return Alone(
-            way=way, path=str(path), rounds=self.rounds, cores=cores, pinned=pinned, warm_core_s=SETTLED_CORE_S
+    def _reader_run(self, reader: str, path: Path, cores: int = 2, *, pinned: bool = False) -> ReaderRun:
+        return ReaderRun(
+            reader=reader, path=str(path), rounds=self.rounds, cores=cores, pinned=pinned, warm_core_s=SETTLED_CORE_S
         )
 
     def archive(self) -> None:
@@ -153,7 +155,7 @@ class Bench:
 
             def ours() -> None:
                 shutil.rmtree(lake, ignore_errors=True)
-                archive.run(spark, {"storePath": str(store.root), "archivePath": str(lake)}, lambda told: None)
+                archive.run(spark, {"storePath": str(store.root), "archivePath": str(lake)}, lambda progress: None)
 
             def sparks() -> None:
                 frame = direct(spark, store.root, ",".join(name for name in ARCHIVED.names))
@@ -172,15 +174,15 @@ class Bench:
             topic = on.topic("bench-1k")
             sink = on.sink(topic, count, 1024, self.rounds)
             rows, read = on.read(topic, self.rounds)
-            on.tell(GIVES, 128)
+            on.set_broker_setting(RETURN_COUNT, 128)
             _, wide = on.read(topic, self.rounds)
         shutil.rmtree(self.directory / "cluster", ignore_errors=True)
         self.add("topic sink, at least once, 1 KiB", sink.per_s(count) / 1e3, "krow/s", at_least=100)
         self.add("topic sink, broker's time included", sink.per_core_s(count) / 1e3, "krow/core-s")
         self.add("read through the broker, 1 KiB", read.per_s(rows) / 1e3, "krow/s", at_least=300)
         self.add("read through the broker, broker's time included", read.per_core_s(rows) / 1e3, "krow/core-s")
-        self.add(f"read, {GIVES}=128", wide.per_s(rows) / 1e3, "krow/s")
-        self.add(f"per core-s, {GIVES}=128", wide.per_core_s(rows) / 1e3, "krow/core-s")
+        self.add(f"read, {RETURN_COUNT}=128", wide.per_s(rows) / 1e3, "krow/s")
+        self.add(f"per core-s, {RETURN_COUNT}=128", wide.per_core_s(rows) / 1e3, "krow/core-s")
 
     def idle(self) -> None:
         with running(2) as spark, brokered(spark, self.directory / "cluster") as on:
@@ -190,14 +192,14 @@ class Bench:
     def scaling(self) -> None:
         """One core is one processor, for the JVM and the workers together, and two cores are two."""
         with self.store(1024, self.arguments.mib) as store:
-            asked = [self._alone("direct", store.root, cores, pinned=True) for cores in (1, 2)]
-            one, two = costs_in_turns(asked, self.arguments.turns)
+            runs = [self._reader_run("direct", store.root, cores, pinned=True) for cores in (1, 2)]
+            one, two = costs_in_turns(runs, self.arguments.turns)
         self.add("direct reader, 1 -> 2 cores, wall", one.wall_s / two.wall_s, "x", at_least=1.7)
 
     def sizes(self) -> None:
-        """The large log once, beside the small one so many times that as much is read: in one job each, of as many
-        tasks. The least of several short rounds is less than that of long ones, and a job costs something by itself;
-        neither is what a row of a large log costs."""
+        """Reads the large log once, and the small one so often that as much is read: one job each, with as many tasks.
+        The minimum of several short rounds is lower than that of long ones, and a job has a cost of its own; neither is
+        part of the cost of a row of a large log."""
         small_mib, large_mib = (int(size) for size in self.arguments.sizes.split(","))
         times = large_mib // small_mib
         with running(2) as spark, self.store(1024, small_mib) as small, self.store(1024, large_mib) as large:
@@ -231,7 +233,7 @@ class Bench:
             )
             alone_s = time.perf_counter() - began
             options = {"storePath": str(store.root), "discardOld": "true"}
-            cost = best_cost(spark, lambda: rebuild.run(spark, options, lambda told: None), self.rounds)
+            cost = best_cost(spark, lambda: rebuild.run(spark, options, lambda progress: None), self.rounds)
         self.add("rebuild in one process, wall", store.rows / alone_s / 1e3, "krow/s")
         self.add("job rebuild, wall", cost.per_s(store.rows) / 1e3, "krow/s")
         self.add("job rebuild / one process, wall", alone_s / cost.wall_s, "x", at_least=5)
@@ -250,24 +252,24 @@ def main() -> None:
     parser.add_argument("--rebuild-mib", type=int, default=4096, help="of log, to rebuild its queues and index")
     parser.add_argument("--messages", type=int, default=250_000, help="through the broker, in each round")
     parser.add_argument("--batches", type=int, default=40, help="micro-batches of one message")
-    parser.add_argument("--rounds", type=int, default=4, help="behind a first one that warms up")
+    parser.add_argument("--rounds", type=int, default=4, help="after the warm-up")
     parser.add_argument("--turns", type=int, default=2, help="sessions for each reader that has one of its own")
     parser.add_argument("--sizes", default="1024,8192", help="MiB of a small and of a large log: a multiple of it")
     parser.add_argument("--bodies", type=int, nargs="+", choices=SIZES.values(), default=list(SIZES.values()))
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--directory", default=None, help="for all files, which are removed again")
+    parser.add_argument("--directory", default=None, help="for all files, which are removed at the end")
     arguments = parser.parse_args()
-    wanted = [part for part in PARTS if part in arguments.only.split(",")]
+    parts = [part for part in PARTS if part in arguments.only.split(",")]
     in_memory = arguments.directory or (_IN_MEMORY if os.path.isdir(_IN_MEMORY) else None)
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-", dir=arguments.directory) as directory,
         tempfile.TemporaryDirectory(prefix="bench-spark-", dir=in_memory) as memory,
     ):
-        told = run_name(
+        run_description = run_name(
             os.getloadavg()[0], log=f"{arguments.mib} MiB", rounds=arguments.rounds, messages=arguments.messages
         )
-        bench = Bench(arguments, Path(directory), Path(memory), told, [])
-        for part in wanted:
+        bench = Bench(arguments, Path(directory), Path(memory), run_description, [])
+        for part in parts:
             print(f"\n{part}", flush=True)
             run: Callable[[], None] = getattr(bench, part)
             run()

@@ -1,11 +1,11 @@
-"""One way to read, alone in a Spark session: a process that bench/spark.py starts, and that prints what it cost.
+"""Measures one reader alone in a Spark session: a process that bench/spark.py starts, and that prints its cost.
 
-A JVM compiles a call for the types that it has met there, so a reader may cost more where another one runs too. Who
-runs a job reads with one or the other, as a rule; so each is measured by itself, and sessions of both take turns. How
-they do in one session is measured as well.
+A JVM compiles a call for the types that it has seen there, so a reader may cost more in a session with another one. A
+job usually reads with only one of them; so each is measured by itself, in alternating sessions. Both in one session are
+measured as well.
 
 A session can also be pinned to as many processors as it has cores. A core of Spark is a thread of the JVM and a Python
-worker, and these are two processes: left alone, a session of one core may work on two.
+worker, which are two processes: without pinning, a session of one core may use two processors.
 """
 
 import os
@@ -27,22 +27,26 @@ from bench.spark_reads import direct, discard, parquet, tuples
 
 T = TypeVar("T")
 
-_WAYS: dict[str, Callable[[SparkSession, Path], DataFrame]] = {"direct": direct, "parquet": parquet, "tuples": tuples}
-# A JVM that sees one processor takes another collector than one that sees two: the same one for what is compared.
+_READERS: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
+    "direct": direct,
+    "parquet": parquet,
+    "tuples": tuples,
+}
+# A JVM with one processor selects another garbage collector than one with two: compare with the same one.
 _PINNED = {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}
 
 
-class Alone(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process shall do."""
+class ReaderRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process measures."""
 
-    way: str
+    reader: str
     path: str
     rounds: int
     cores: int = 2
     pinned: bool = False
     warm_core_s: float = WARM_CORE_S
     in_stages: bool = False
-    """Whether to tell what reads cost before it is warm, too."""
+    """Whether to report the cost of reads before it is warm, too."""
 
 
 @contextmanager
@@ -56,41 +60,41 @@ def running(cores: int, **settings: str) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def costs_in_turns(asked: Sequence[Alone], turns: int) -> list[Cost]:
+def costs_in_turns(runs: Sequence[ReaderRun], turns: int) -> list[Cost]:
     """The least of each over its sessions, which take turns: A, B, A, B."""
-    costs = [[_told(one, Cost) for one in asked] for _ in range(turns)]
-    return [least(of_one) for of_one in zip(*costs, strict=True)]
+    costs = [[_run(run, Cost) for run in runs] for _ in range(turns)]
+    return [least(of_run) for of_run in zip(*costs, strict=True)]
 
 
-def stages_in_turns(asked: Sequence[Alone], turns: int) -> list[Stages]:
+def stages_in_turns(runs: Sequence[ReaderRun], turns: int) -> list[Stages]:
     """The same for each stage of a session."""
-    told = [[_told(replace(one, in_stages=True), Stages) for one in asked] for _ in range(turns)]
+    results = [[_run(replace(run, in_stages=True), Stages) for run in runs] for _ in range(turns)]
     return [
-        Stages(*(least(getattr(one, field.name) for one in of_one) for field in fields(Stages)))
-        for of_one in zip(*told, strict=True)
+        Stages(*(least(getattr(result, field.name) for result in of_run) for field in fields(Stages)))
+        for of_run in zip(*results, strict=True)
     ]
 
 
-def _told(asked: Alone, kind: type[T]) -> T:
-    command = [sys.executable, "-m", "bench.spark_alone", msgspec.json.encode(asked).decode()]
-    told = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    return msgspec.json.decode(told.stdout.splitlines()[-1], type=kind)
+def _run(run: ReaderRun, kind: type[T]) -> T:
+    command = [sys.executable, "-m", "bench.spark_alone", msgspec.json.encode(run).decode()]
+    process = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return msgspec.json.decode(process.stdout.splitlines()[-1], type=kind)
 
 
-def _measure(asked: Alone) -> Cost | Stages:
-    if asked.pinned:  # before the JVM starts: it and its workers inherit this
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked.cores])
-    way, path = _WAYS[asked.way], Path(asked.path)
-    with running(asked.cores, **(_PINNED if asked.pinned else {})) as spark:
+def _measure(run: ReaderRun) -> Cost | Stages:
+    if run.pinned:  # before the JVM starts: it and its workers inherit this
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: run.cores])
+    reader, path = _READERS[run.reader], Path(run.path)
+    with running(run.cores, **(_PINNED if run.pinned else {})) as spark:
 
         def read() -> None:
-            discard(way(spark, path))
+            discard(reader(spark, path))
 
-        if asked.in_stages:
-            return stages(spark, read, asked.rounds, asked.warm_core_s)
-        return best_cost(spark, read, asked.rounds, warm_core_s=asked.warm_core_s)
+        if run.in_stages:
+            return stages(spark, read, run.rounds, run.warm_core_s)
+        return best_cost(spark, read, run.rounds, warm_core_s=run.warm_core_s)
 
 
 if __name__ == "__main__":
-    cost = _measure(msgspec.json.decode(sys.argv[1], type=Alone))
+    cost = _measure(msgspec.json.decode(sys.argv[1], type=ReaderRun))
     print(msgspec.json.encode(cost).decode(), flush=True)

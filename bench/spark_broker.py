@@ -1,4 +1,4 @@
-"""Spark and a broker in processes of their own: the sink, the reader, and micro-batches that have little to do."""
+"""Measures Spark with a broker in another process: the sink, the reader, and micro-batches with little to do."""
 
 import statistics
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _PATIENCE_S = 60
 
 
 @dataclass
-class Brokered:
+class SparkWithBroker:
     spark: SparkSession
     system: Running
     cluster: Cluster
@@ -69,8 +69,8 @@ class Brokered:
         frame = self.spark.read.format("rocketmq").options(**options).load()
         return frame.count(), best_cost(self.spark, lambda: discard(frame), rounds, self.system.servers)
 
-    def tell(self, key: str, value: int) -> None:
-        """A setting of the broker, as its broker.conf would have it, from now on."""
+    def set_broker_setting(self, key: str, value: int) -> None:
+        """Changes a setting of the running broker, by its name in broker.conf."""
         self.cluster.calls.call(self.system.addresses[0], UpdateBrokerSettings(body=f"{key}={value}\n"))
 
     def idle_ms(self, topic: str, checkpoint: Path, batches: int) -> float:
@@ -83,11 +83,15 @@ class Brokered:
             for number in range(batches):
                 self._send(topic)
                 deadline = monotonic() + _PATIENCE_S
-                while sum(one["numInputRows"] > 0 for one in query.recentProgress) <= number:
+                while sum(progress["numInputRows"] > 0 for progress in query.recentProgress) <= number:
                     if monotonic() > deadline or not query.isActive:
                         raise TimeoutError(f"no micro-batch came: {query.exception()}")
                     sleep(0.02)
-            took = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
+            took = [
+                progress["durationMs"]["triggerExecution"]
+                for progress in query.recentProgress
+                if progress["numInputRows"]
+            ]
         finally:
             query.stop()
         return float(statistics.median(took[batches // 4 :]))
@@ -109,10 +113,10 @@ class Brokered:
 
 
 @contextmanager
-def brokered(spark: SparkSession, home: Path) -> Iterator[Brokered]:
+def brokered(spark: SparkSession, home: Path) -> Iterator[SparkWithBroker]:
     with Ariane().start(Setup(), home) as system:
         cluster = Cluster(ClientSettings(nameservers=system.nameserver))
         try:
-            yield Brokered(spark, system, cluster)
+            yield SparkWithBroker(spark, system, cluster)
         finally:
             cluster.calls.close()

@@ -1,4 +1,4 @@
-"""What a Spark action costs: wall seconds, and processor seconds of the JVM and all Python workers below it."""
+"""The cost of a Spark action: wall seconds, and processor seconds of the JVM and all its Python workers."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 WARM_CORE_S = 16.0
 EARLY_READS = 15
-"""Behind the first one of a session: with logs of 1 GiB a job of half a minute."""
+"""After the first one of a session: with logs of 1 GiB a job of half a minute."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,7 +29,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What the same action costs while a session grows older."""
+    """The cost of the same action while a session grows older."""
 
     first: Cost
     """Nothing is compiled yet."""
@@ -45,13 +45,13 @@ def stages(spark: SparkSession, action: Callable[[], object], rounds: int, settl
     roots = [jvm_pid(spark)]
     first = _cost(action, roots)
     early = [_cost(action, roots) for _ in range(EARLY_READS)]
-    spent_s = first.cpu_s + sum(one.cpu_s for one in early)
+    spent_s = first.cpu_s + sum(cost.cpu_s for cost in early)
     settled = best_cost(spark, action, rounds, warm_core_s=settled_core_s - spent_s)
     return Stages(first, _mean(early), least(early), settled)
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
-    return Cost(sum(one.wall_s for one in costs) / len(costs), sum(one.cpu_s for one in costs) / len(costs))
+    return Cost(sum(cost.wall_s for cost in costs) / len(costs), sum(cost.cpu_s for cost in costs) / len(costs))
 
 
 def best_cost(
@@ -61,8 +61,8 @@ def best_cost(
     others: Iterable[int] = (),
     warm_core_s: float = WARM_CORE_S,
 ) -> Cost:
-    """Of several rounds: the least of each, since other work can only add. `others` are the processes that work for it
-    too, such as a broker."""
+    """The least of several rounds, since other work on the machine can only add. `others` are further processes that
+    take part, such as a broker."""
     return best_costs(spark, [action], rounds, others, warm_core_s)[0]
 
 
@@ -73,11 +73,11 @@ def best_costs(
     others: Iterable[int] = (),
     warm_core_s: float = WARM_CORE_S,
 ) -> list[Cost]:
-    """Of actions that are compared, in turns, so that each meets the same: a machine's other work comes and goes.
+    """For actions that are compared: they alternate, because the other work of the machine varies.
 
     First they warm up: a JVM compiles what it does often while it does it, and in the first seconds that takes as
-    much processor time as the rows. Processor seconds count there too, since on a busy machine a clock runs on while
-    nothing gets warm.
+    much processor time as the rows. The warm-up counts processor seconds, too: on a busy machine wall time passes while
+    nothing is compiled.
     """
     roots = [jvm_pid(spark), *others]
     warmed_s = 0.0
@@ -88,8 +88,8 @@ def best_costs(
 
 
 def least(costs: Iterable[Cost]) -> Cost:
-    known = list(costs)
-    return Cost(min(one.wall_s for one in known), min(one.cpu_s for one in known))
+    measured = list(costs)
+    return Cost(min(cost.wall_s for cost in measured), min(cost.cpu_s for cost in measured))
 
 
 def jvm_pid(spark: SparkSession) -> int:
@@ -101,7 +101,7 @@ def _cost(action: Callable[[], object], roots: list[int]) -> Cost:
     before, wall = _ticks(roots), time.perf_counter()
     action()
     wall = time.perf_counter() - wall
-    # Spark ends workers that were idle for a minute: what they did long ago must not be taken off.
+    # Spark ends workers that were idle for a minute: their earlier processor time must not be subtracted.
     ticks = sum(ticks - before.get(pid, 0) for pid, ticks in _ticks(roots).items())
     return Cost(wall, ticks / _TICKS)
 
@@ -112,13 +112,13 @@ def _ticks(roots: list[int]) -> dict[int, int]:
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it may end while it is looked at
+            with suppress(OSError):  # it may end meanwhile
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
                 ticks[int(entry.name)] = sum(map(int, fields[11:15]))
-    found, tree = list(roots), dict[int, int]()
-    while found:
-        pid = found.pop()
+    pending, tree = list(roots), dict[int, int]()
+    while pending:
+        pid = pending.pop()
         tree[pid] = ticks.get(pid, 0)
-        found += children.get(pid, [])
+        pending += children.get(pid, [])
     return tree

@@ -1,4 +1,4 @@
-"""What bench/spark.py measured, kept in bench/results/spark.json and shown in docs/performance.md."""
+"""The figures of bench/spark.py: saved in bench/results/spark.json, shown in docs/performance.md."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     at_least: float | None = None
     at_most: float | None = None
     run: str
-    """When, and with how much: parts of the bench may be run one by one."""
+    """Time and parameters of the run: parts of the bench may be run separately."""
 
     @property
     def goal(self) -> str:
@@ -57,7 +57,7 @@ def read_kept(path: Path = KEPT) -> Kept | None:
 
 
 def keep(figures: Iterable[Figure], spark: str, path: Path = KEPT) -> None:
-    """What was measured this time replaces what was there under the same name; the rest stays."""
+    """New figures replace those of the same name; the others stay."""
     before = read_kept(path)
     known = {figure.name: figure for figure in (before.figures if before is not None else ())}
     for figure in figures:
@@ -69,6 +69,6 @@ def keep(figures: Iterable[Figure], spark: str, path: Path = KEPT) -> None:
 
 
 def run_name(load_average: float, **settings: object) -> str:
-    """What the figures of one run share; how busy the machine was before tells what they are worth."""
-    told = ", ".join(f"{name} {value}" for name, value in settings.items())
-    return f"{now()}, load average {load_average:.1f} before, {told}"
+    """The description of one run, with the load of the machine before it, which shows how reliable the figures are."""
+    parameters = ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f"{now()}, load average {load_average:.1f} before, {parameters}"

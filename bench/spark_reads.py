@@ -1,4 +1,4 @@
-"""Ways from a commit log, or from the same rows in Parquet, into Spark: each reads everything and throws it away."""
+"""The readers that are compared: from a commit log, or from Parquet with the same rows, into Spark."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def write_spark_parquet(spark: SparkSession, lake: Path, directory: Path) -> Non
 
 
 class TupleSource(DataSource):
-    """What a Python source is without Arrow: one tuple for each message."""
+    """A Python source without Arrow: one tuple for each message."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,28 +76,28 @@ class TupleReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         plan = plan_log(Path(self._root), topics=[TOPIC], bytes_per_split=16 << 20)
         path = next(Path(plan.splits[0].commit_log).glob("*"))
-        cuts = [*map(_first_record, plan.splits), plan.end]
-        return [Records(path, begin, end) for begin, end in pairwise(cuts)]
+        split_points = [*map(_first_record, plan.splits), plan.end]
+        return [Records(path, begin, end) for begin, end in pairwise(split_points)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         assert isinstance(partition, Records)
         with partition.path.open("rb") as file:
             file.seek(partition.begin)
             data = file.read(partition.end - partition.begin)
-        for one in decode_all(data):
+        for message in decode_all(data):
             yield (
-                one.topic,
-                one.queue_id,
-                one.queue_offset,
-                one.physical_offset,
-                _time(one.born_timestamp_ms),
-                _time(one.store_timestamp_ms),
-                one.body,
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+                message.physical_offset,
+                _time(message.born_timestamp_ms),
+                _time(message.store_timestamp_ms),
+                message.body,
             )
 
 
 def _first_record(split: LogSplit) -> int:
-    """Splits are cut anywhere; the decoder of tuples wants to begin with a record."""
+    """A split may begin anywhere; the decoder of tuples must begin at a record."""
     first = next(read_split(split, ["physicalOffset"], batch_bytes=1))
     return int(first.column(0)[0].as_py())
 

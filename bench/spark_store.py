@@ -1,7 +1,7 @@
-"""A store directory made at once, for the readers to read: one topic in four queues, in files of 1 GiB.
+"""Creates a store directory for the readers: one topic in four queues, in files of 1 GiB.
 
-The records of one block are made once, then copied with new offsets: a broker would take minutes for what is written
-here in seconds. Queues are there, an index is not.
+The records of one block are encoded once, then copied with new offsets: this takes seconds, and a broker would take
+minutes. The store has queues, but no index.
 """
 
 from dataclasses import dataclass
