@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ariane.clock import Clock
 from ariane.store.append.draft import Appended, Draft
+from ariane.store.blocking_io import run_sync
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import MiB
@@ -159,7 +160,7 @@ def _forget(store: MessageStore) -> None:
     """So that repeats do not fill the disk: nobody is going to read what was written."""
     segments = store.components.commit_log.segments
     while len(segments) > 1:
-        segments.drop_first()
+        run_sync(segments.drop_first_steps())
 
 
 def _files(directory: Path, queues: int, stack: ExitStack) -> list[int]:

@@ -73,6 +73,11 @@ def bounds(queue: ConsumeQueue) -> tuple[int, int, int]:
     return queue.min_offset, queue.max_offset, queue.max_physical
 
 
+def is_dirty(queue: ConsumeQueue) -> bool:
+    """Whether it has entries that are not in its files."""
+    return any(queue in queues.dirty for queues in _opened)
+
+
 def open_descriptors(root: Path) -> int:
     """How many descriptors this process has on files under `root`."""
     count = 0

@@ -143,7 +143,7 @@ async def test_an_append_with_sync_flush_returns_when_the_disk_has_it(
         append = asyncio.ensure_future(service.append([draft(b"waits")]))
         await turns()
         assert not append.done()
-        assert service.store.flusher.has_waiters
+        assert service.store.flusher.unflushed_bytes > 0
         assert bodies(service.store, "orders", 0)[-1] == b"waits"  # readers need not wait
         disk.gate.set()
         (outcome,) = await append

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
+from ariane.store.blocking_io import run_sync
 from ariane.wire.codes import HeaderFlag, Serialization
 from ariane.wire.frame import encode_frame
 from ariane.wire.hashes import java_hash
@@ -135,7 +136,7 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
                 made = line(tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read)
                 lines.append(await stack.enter_async_context(made))
                 await fill(lines[-1])
-                lines[-1].broker.store.components.commit_log.segments.drop_first()
+                run_sync(lines[-1].broker.store.components.commit_log.segments.drop_first_steps())
             return lines
 
         short, long = runner.run(opened())

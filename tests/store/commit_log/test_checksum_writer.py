@@ -164,7 +164,7 @@ def test_a_disk_that_refuses_sums_takes_messages_and_leaves_a_gap(caplog: pytest
     disk.fail_writes(FULL)
     assert not store.extend_checksums(durable_to)
     assert not store.extend_checksums(durable_to + 1)
-    assert [record.message for record in caplog.records].count("block sums of the commit log are not written") == 1
+    assert [record.message for record in caplog.records].count("block checksums of the commit log are not written") == 1
     disk.fail_writes(None)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     store.close()
@@ -217,7 +217,7 @@ def test_sums_whose_head_is_damaged_are_begun_anew(caplog: pytest.LogCaptureFixt
     store.close()
     disk.flip_bit(SUMS, 3, 0)
     store = opened(disk)
-    assert "block sums removed: their file is damaged" in caplog.text
+    assert "block checksums removed: their file is damaged" in caplog.text
     put(store, draft(bytes(700)))
     store.close()
     assert is_covered(disk, end_of(store))

@@ -134,7 +134,7 @@ def test_damage_in_a_gap_is_not_vouched_for(position: int, caplog: pytest.LogCap
     checksums = sums_of(disk, 0)
     assert checksums[position // 1000] == NOT_KNOWN
     assert checksums[2] != NOT_KNOWN
-    assert "get no block sum" in caplog.text
+    assert "get no block checksum" in caplog.text
     assert not verify_store(disk, LAYOUT).is_sound
 
 
@@ -179,7 +179,7 @@ def test_a_gap_that_cannot_be_filled_waits_for_the_next_start(caplog: pytest.Log
     disk.fail_writes(OSError(errno.EIO, "Input/output error"))
     checksums.make_durable(end)
     checksums.close()
-    assert "block sums that are missing cannot be made again" in caplog.text
+    assert "missing block checksums cannot be restored" in caplog.text
     disk.fail_writes(None)
     opened(disk).close()
     assert NOT_KNOWN not in sums_of(disk, 0)

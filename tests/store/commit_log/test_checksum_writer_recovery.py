@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 from ariane.store.append.draft import Appended
+from ariane.store.blocking_io import run_sync
 from ariane.store.checkpoint import read_checkpoint
 from ariane.store.commit_log.checksum_writer import BACKFILL_BYTES, ChecksumWriter, newest_checksum, truncate_checksums
 from ariane.store.commit_log.checksums import open_checksums
@@ -194,7 +195,7 @@ def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
     store.flusher.flushed(store.flusher.sync_now())
     segments = store.components.commit_log.segments
     checksums = ChecksumWriter(disk, LAYOUT.commit_log_checksums, segments, 1000, 0, store.flusher.flushed_to)
-    segments.drop_first()
+    run_sync(segments.drop_first_steps())
     checksums.make_durable(store.flusher.flushed_to)
     checksums.close()
     assert check_sums(disk).is_sound

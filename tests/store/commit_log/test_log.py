@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreFull
+from ariane.store.blocking_io import run_sync
 from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import offset_name
@@ -95,7 +96,7 @@ def test_what_was_dropped_is_not_read_but_a_view_of_it_stays(disk: SimulatedDisk
     log.append(b"old")
     held = log.read(0, 3)
     log.roll()
-    log.segments.drop_first()
+    run_sync(log.segments.drop_first_steps())
     assert log.read(0, 3) is None
     assert state(log) == (BYTES, BYTES, BYTES - BLANK_BYTES_MIN, 1)
     assert held is not None

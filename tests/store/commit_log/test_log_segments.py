@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import StoreMismatch
+from ariane.store.blocking_io import run_sync
 from ariane.store.commit_log.log import Segments
 from ariane.store.disk import Disk, RealDisk, replace_all
 from ariane.store.layout import offset_name
@@ -117,7 +118,7 @@ def test_a_new_segment_takes_its_blocks_at_once(disk: SimulatedDisk) -> None:
     segments = opened(disk)
     add(segments, 0)
     assert disk.space_left == BYTES
-    segments.drop_first()
+    run_sync(segments.drop_first_steps())
     assert disk.space_left == 2 * BYTES
 
 
@@ -160,7 +161,7 @@ def test_a_reader_cannot_write(disk: SimulatedDisk) -> None:
 
 def test_segments_are_dropped_from_either_end(disk: SimulatedDisk) -> None:
     segments = with_files(disk, 4)
-    assert segments.drop_first().base == 0
+    assert run_sync(segments.drop_first_steps()).base == 0
     assert segments.drop_last().base == 3 * BYTES
     assert bases(segments) == bases(opened(disk)) == [BYTES, 2 * BYTES]
     assert (segments.base, segments.find(0)) == (BYTES, None)
@@ -174,7 +175,7 @@ def test_a_view_held_by_a_reader_stays_valid_after_drop_and_close(make: Callable
     add(segments, 0, b"first")
     add(segments, BYTES, b"second")
     first, second = [segment.file.view() for segment in segments]
-    segments.drop_first()
+    run_sync(segments.drop_first_steps())
     segments.close()
     assert (bytes(first[:5]), bytes(second[:6])) == (b"first", b"second")
     assert disk.names(tmp_path) == [offset_name(BYTES)]

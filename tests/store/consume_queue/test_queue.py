@@ -18,6 +18,7 @@ from tests.store.queues import (
     entry,
     file_names,
     fill,
+    is_dirty,
     numbers,
     open_queue,
     read,
@@ -34,7 +35,7 @@ def queue(tmp_path: Path) -> ConsumeQueue:
 
 def test_a_new_queue_is_empty_and_has_no_file(tmp_path: Path, queue: ConsumeQueue) -> None:
     assert bounds(queue) == (0, 0, 0)
-    assert not queue.is_dirty
+    assert not is_dirty(queue)
     assert queue.entries(0, 10) == b""
     queue.write()
     assert not list(tmp_path.iterdir())
@@ -45,7 +46,7 @@ def test_an_entry_is_there_at_once_and_without_a_system_call(tmp_path: Path, que
     assert queue.append(300, 50, 8) == 1
     assert read(queue) == [(0, 100, -7), (300, 50, 8)]
     assert bounds(queue) == (0, 2, 350)
-    assert queue.is_dirty
+    assert is_dirty(queue)
     assert not list(tmp_path.iterdir())
 
 
@@ -61,7 +62,7 @@ def test_a_batch_is_appended_as_it_is_packed(queue: ConsumeQueue) -> None:
 def test_written_entries_are_in_the_files_and_the_rest_is_zeros(tmp_path: Path, queue: ConsumeQueue) -> None:
     fill(queue, 25)
     queue.write()
-    assert not queue.is_dirty
+    assert not is_dirty(queue)
     assert file_names(tmp_path) == [0, 10, 20]
     data = b"".join(path.read_bytes() for path in sorted(directory(tmp_path).iterdir()))
     assert data == b"".join(ENTRY.pack(*entry(number)) for number in range(25)) + bytes(5 * ENTRY_BYTES)
@@ -125,12 +126,12 @@ def test_a_write_that_finds_no_space_is_repeated_later_and_nothing_is_lost() -> 
     for _ in range(3):
         with pytest.raises(StoreFull, match="No space left"):
             queue.write()
-        assert queue.is_dirty
+        assert is_dirty(queue)
         fill(queue, 10)
         assert numbers(queue) == list(range(queue.max_offset))
     disk.fail_writes(None)
     queue.write()
-    assert not queue.is_dirty
+    assert not is_dirty(queue)
     assert numbers(open_queue(Path("store"), disk)) == list(range(55))
 
 

@@ -16,6 +16,7 @@ from tests.store.queues import (
     entry,
     file_names,
     fill,
+    is_dirty,
     numbers,
     open_descriptors,
     open_queue,
@@ -204,7 +205,7 @@ def test_a_destroyed_queue_is_as_new(tmp_path: Path, queue: ConsumeQueue) -> Non
     fill(queue, 5)
     queue.destroy()
     assert bounds(queue) == (0, 0, 0)
-    assert not queue.is_dirty
+    assert not is_dirty(queue)
     assert not directory(tmp_path).exists()
     assert open_descriptors(tmp_path) == 0
     fill(queue, 3)

@@ -13,7 +13,7 @@ from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.layout import Layout
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.queues import directory, entry, fill, open_descriptors, open_queues, read
+from tests.store.queues import directory, entry, fill, is_dirty, open_descriptors, open_queues, read
 
 STORE = Path("store")
 
@@ -114,7 +114,7 @@ def test_a_full_disk_loses_nothing_in_any_queue() -> None:
     disk.space_left = 5 * 4096
     with pytest.raises(StoreFull):
         queues.write_dirty()
-    assert len([queue for queue in made if queue.is_dirty]) == 5
+    assert len([queue for queue in made if is_dirty(queue)]) == 5
     for queue in made:
         fill(queue, 8)
     disk.fail_writes(OSError(errno.EDQUOT, "Disk quota exceeded"))

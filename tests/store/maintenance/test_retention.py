@@ -232,19 +232,19 @@ def test_a_slice_outlives_the_file_it_is_of(tmp_path: Path) -> None:
     assert bytes(held) == before
 
 
-# --- what still waits -------------------------------------------------------------------------------------------------
+# --- undelivered messages ---------------------------------------------------------------------------------------------
 
 
-def holding(place: int | None) -> RetentionHold:
-    def looked_up() -> IoSteps[int | None]:
+def holding(offset: int | None) -> RetentionHold:
+    def oldest_undelivered() -> IoSteps[int | None]:
         yield None
-        return place
+        return offset
 
-    return looked_up
+    return oldest_undelivered
 
 
 @pytest.mark.parametrize(("used", "held_file", "files"), [(0.88, 2, 2), (0.88, 0, 0), (0.88, None, 4), (0.92, 0, 4)])
-def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
+def test_a_nearly_full_disk_keeps_undelivered_messages_but_a_full_one_does_not(
     used: float, held_file: int | None, files: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = at_hour(12)
@@ -256,12 +256,13 @@ def test_a_nearly_full_disk_costs_no_message_that_waits_but_a_full_one_does(
     store.add_retention_hold(holding(held))
     disk.used = used
     assert store.clean().files == files
-    told = [record.levelname for record in caplog.records if "wait" in record.getMessage()]
-    assert bool(told) is (held is not None)
-    assert ("ERROR" in told) is (used > 0.9)
+    texts = ("holds pending delayed messages", "with undelivered messages deleted")
+    logged = [record.levelname for record in caplog.records if any(text in record.getMessage() for text in texts)]
+    assert bool(logged) is (held is not None)
+    assert ("ERROR" in logged) is (used > 0.9)
 
 
-def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_kept_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = at_hour(12)
     disk = FullerDisk(clock)
     store = filled(disk, clock, 3)
@@ -269,10 +270,10 @@ def test_a_file_that_is_kept_is_told_of_once(caplog: pytest.LogCaptureFixture) -
     disk.used = 0.88
     for _ in range(3):
         assert store.clean().files == 0
-    assert len([record for record in caplog.records if "still wait" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "holds pending delayed messages" in record.getMessage()]) == 1
 
 
-def test_a_file_that_is_old_enough_goes_whatever_waits_in_it() -> None:
+def test_a_file_that_is_old_enough_is_deleted_with_undelivered_messages() -> None:
     clock = at_hour(4)
     store = filled(FullerDisk(clock), clock, 3)
     store.add_retention_hold(holding(0))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ariane.settings import change
+from ariane.store.blocking_io import run_sync
 from ariane.store.message_store import MessageStore
 from ariane.store.read.reader import Reader, TagMatch
 from ariane.store.read.result import ReadResult, ReadStatus
@@ -85,14 +86,14 @@ def test_offsets_of_a_queue_whose_beginning_was_deleted(case: Case) -> None:
 def test_messages_deleted_under_their_entries_are_passed_over() -> None:
     """Between the deletion of a log file and that of the entries: a reader meets entries without a record."""
     store = queue_of(5000, 5000, 5000)
-    store.components.commit_log.segments.drop_first()
+    run_sync(store.components.commit_log.segments.drop_first_steps())
     result = read(store, 0)
     assert (result.status, result.next_offset, len(result.slices)) == (ReadStatus.FOUND, 3, 2)
 
 
 def test_nothing_but_deleted_messages() -> None:
     store = queue_of(5000, 5000)
-    store.components.commit_log.segments.drop_first()
+    run_sync(store.components.commit_log.segments.drop_first_steps())
     put(store, draft(b"", queue_id=1))
     result = store.reader.read("orders", 0, 0, 32, tag_match=lambda code: False)
     assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, 2)

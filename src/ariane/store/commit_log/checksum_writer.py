@@ -1,16 +1,34 @@
-"""Sums the blocks of a growing commit log, behind its syncs.
+"""Computes the block checksums of the growing commit log after its syncs, and repairs them at start-up.
 
     appended ──────────────────────────────────────────────────────────────> the end of the log
     durable ─────────────────────────────────────────────────> flushed
-    summed ────────────────────────────────────> covered, and known up to there in commitlog_sums/
+    checksummed ───────────────────────────────> covered, and known up to there in commitlog_sums/
 
-Only what is durable is summed, so no crash leaves a sum without its bytes. It is read just after it was written, by a
-thread that lets go of the interpreter meanwhile: an append does not know of it. And through a mapping of its own that
-goes again: through that of the readers, all that was ever summed would count as memory of this process. A block that
-was summed in part is gone on with from its sum, not from its bytes: what changed in them is not summed anew.
+Only durable bytes are checksummed, so no crash leaves a checksum without its bytes. They are read just after they were
+written, by a thread that releases the GIL meanwhile: appends are not delayed. The thread uses its own short-lived
+mapping: through that of the readers, everything ever checksummed would count as memory of this process. A partly
+covered block is continued from its stored checksum, not from its bytes: a change in those bytes must still show.
 
-Sums are a help and not the data. When they cannot be written, the blocks stay unknown, which `ariane store verify`
-tells, and the store goes on.
+Checksums are an aid and not the data. When they cannot be written, the blocks stay unknown, which `ariane store verify`
+reports, and the store continues.
+
+**At start-up**, checksums that the recovered log contradicts are removed before a byte of the log changes. A checksum
+covers only bytes that were durable when it was made, so after any crash those bytes are there. They change in one case:
+recovery ends the log before them, as with a blank record that nothing follows, and zeroes the rest. So the checksums
+are truncated first, and durably: a missing checksum means "not known", a stale one would report damage where there is
+none. This is done even if checksums are switched off, since an earlier run may have left some.
+
+**Gaps** are missing checksums before existing ones:
+
+    checksums     known   known   .....   .....   known   known   begun
+    log       |-------|-------|-------|-------|-------|-------|----|
+                              ^ a gap         ^                    ^ continues here
+
+A power cut may take a page of a checksum file, or its header, and leave a later one. So may a disk that refused some
+writes. New checksums continue after the newest one, so the gap would stay for good, and changes in it would not show.
+So `find_gaps` and `fill` restore them when a store starts. The bytes in a gap were durable, but have not been read
+since. They are checked as records first: what is not a valid record, by its own CRC, gets no block checksum. A damaged
+checksum is not a gap. It stays for `ariane store verify` to report: a new one would hide that the disk changes data.
 """
 
 import logging
@@ -39,22 +57,6 @@ from ariane.wire.hashes import running_crc32
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MAX
 from ariane.wire.record.read import BlankRecord, RecordView, verify
 
-# --- sums_gaps ---
-#
-# Block sums that are missing before others: found and made again when a store starts.
-#
-#     sums          known   known   .....   .....   known   known   begun
-#     log       |-------|-------|-------|-------|-------|-------|----|
-#                               ^ a gap         ^                    ^ goes on from here (log_sums.py)
-#
-# A power cut may take a page of a sums file, or its head, and leave a later one. So may a disk that refused some
-# writes. What is summed goes on behind the newest sum, so the gap would stay for good, and in it changed bytes would
-# not show.
-#
-# The bytes in a gap were durable, but nobody has looked at them since. So they are read as records first: what is no
-# whole record, by its own checksum, gets no sum that would vouch for it. A sum that is damaged is no gap. It stays and
-# is told by `ariane store verify`, since making it anew would hide that this disk changes what it holds.
-
 log = logging.getLogger(__name__)
 
 _MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
@@ -63,7 +65,7 @@ _FETCHED_BYTES = 8 * 1024 * 1024
 
 
 class Gaps(NamedTuple):
-    """Of one log file: the blocks without a sum of all their bytes, each with the sum of its first ones, if any."""
+    """The blocks of one log file that are not covered completely, each with its partial checksum, if any."""
 
     segment: Segment
     blocks: Blocks
@@ -79,13 +81,13 @@ class Gaps(NamedTuple):
 
 
 def find_gaps(disk: Disk, directory: Path, segments: Segments, block_bytes: int, low: int, high: int) -> list[Gaps]:
-    """Among the blocks that end at or before `high`, from that of `low` on. Reads sums and nothing of the log."""
-    found = (
+    """Gaps in the blocks from the one of `low` to those that end at or before `high`. Reads checksums, not the log."""
+    per_file = (
         _gaps_of(disk, directory, segment, block_bytes, low, high)
         for segment in segments
         if segment.end > low and segment.base < high
     )
-    return [gaps for gaps in found if gaps.known]
+    return [gaps for gaps in per_file if gaps.known]
 
 
 def _gaps_of(disk: Disk, directory: Path, segment: Segment, block_bytes: int, low: int, high: int) -> Gaps:
@@ -99,14 +101,18 @@ def _gaps_of(disk: Disk, directory: Path, segment: Segment, block_bytes: int, lo
     first, end = blocks.number_at(begin), blocks.count if high >= segment.end else blocks.number_at(high)
     checksums += [NOT_KNOWN] * (end - first - len(checksums))
     numbered = zip(range(first, end), checksums, strict=False)
-    known = {number: one for number, one in numbered if one != DAMAGED and one.covered_to < blocks.end_of(number)}
+    known = {
+        number: checksum
+        for number, checksum in numbered
+        if checksum != DAMAGED and checksum.covered_to < blocks.end_of(number)
+    }
     return Gaps(segment, blocks, known)
 
 
 def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
-    """Writes the sums that are missing, but for blocks with damage. Blocks; OSError when the log cannot be read."""
+    """Writes the missing checksums, except for damaged blocks. Blocks; OSError if the log is unreadable."""
     base = gaps.segment.base
-    begin = max(base, gaps.begin - RECORD_BYTES_MAX)  # the record that lies over the first block's begin is found
+    begin = max(base, gaps.begin - RECORD_BYTES_MAX)  # so that the record across the first block's begin is found
     end = min(gaps.segment.end, log_end, gaps.end + RECORD_BYTES_MAX)
     _fetch(gaps.segment, begin, end)
     with gaps.segment.file.window(begin - base, end - base) as view:
@@ -122,13 +128,13 @@ def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
 
 
 def _fetch(segment: Segment, begin: int, end: int) -> None:
-    """By plain reads: a sector that the disk cannot read is an OSError so, and a SIGBUS through a mapping."""
+    """By plain reads: an unreadable sector is then an OSError, where a mapping would give a SIGBUS."""
     for at in range(begin, end, _FETCHED_BYTES):
         fetch([UncachedBytes(segment.file, at - segment.base, min(_FETCHED_BYTES, end - at))])
 
 
 def _damaged(view: memoryview, gaps: Gaps, begin: int) -> Iterator[tuple[int, int]]:
-    """What is no whole record, from its first byte to the next record. `view` begins at the physical offset `begin`."""
+    """Ranges without a valid record, up to the next record. `view` begins at the physical offset `begin`."""
     position, first, end = begin, gaps.begin, gaps.end
     while position < end:
         verdict = verify(view, position - begin)
@@ -144,17 +150,17 @@ def _damaged(view: memoryview, gaps: Gaps, begin: int) -> Iterator[tuple[int, in
 
 
 def _next_record(view: memoryview, position: int, begin: int) -> int:
-    """Behind `position`; the end of `view` when there is none."""
+    """The next record after `position`; the end of `view` when there is none."""
     for hit in _MAGIC.finditer(view, position + 1 - begin + _MAGIC_POSITION):
         at = hit.start() - _MAGIC_POSITION
-        found = verify(view, at, check_body_crc=False)  # the walk goes on from there, and checks it
-        if isinstance(found, RecordView) and found.physical_offset == begin + at:
+        candidate = verify(view, at, check_body_crc=False)  # the scan continues from there, and checks the body
+        if isinstance(candidate, RecordView) and candidate.physical_offset == begin + at:
             return begin + at
     return begin + len(view)
 
 
 def _numbers(blocks: Blocks, damaged: list[tuple[int, int]]) -> set[int]:
-    """The blocks that hold any of these bytes."""
+    """The numbers of the blocks that hold any of these bytes."""
     return {
         number for begin, end in damaged for number in range(blocks.number_at(begin), blocks.number_at(end - 1) + 1)
     }
@@ -162,26 +168,19 @@ def _numbers(blocks: Blocks, damaged: list[tuple[int, int]]) -> set[int]:
 
 def _log_damage(segment: Segment, damaged: list[tuple[int, int]]) -> None:
     log.error(
-        "bytes of the commit log are no record, and get no block sum: `ariane store verify` shows what is damaged",
+        "bytes of the commit log are no valid record and get no block checksum: `ariane store verify` shows the damage",
         extra={"file": str(segment.path), "places": len(damaged), "from": damaged[0][0], "to": damaged[-1][1]},
     )
 
 
-# --- sums_recovery ---
-#
-# Block sums at a start: those that the recovered log does not bear out go, before a byte of it changes.
-#
-# A sum covers nothing but bytes that were durable when it was made, so after any crash the bytes are there with it.
-# They change in one case: recovery ends the log before them, as with a blank record that nothing follows, and zeroes
-# the rest. So the sums are cut first, and durably: a sum that is missing says "not known", a stale one would tell of
-# damage that there is not. It is done whether sums are being made or not, since an earlier run may have left some.
+# --- recovery of checksum files ---
 
 BACKFILL_BYTES = 512 * 1024 * 1024
-"""How much of the log without sums a start makes up for: more than lies between two checkpoints, even under load."""
+"""How much of the log without checksums a start covers: more than lies between two checkpoints, even under load."""
 
 
 def truncate_checksums(disk: Disk, directory: Path, segments: Segments, end: int) -> None:
-    """Leaves no sum of a byte at or behind `end`, and none of a file that is gone."""
+    """Removes checksums of bytes at or after `end`, and those of deleted log files."""
     files = {offset_name(segment.base): segment for segment in segments if segment.base < end}
     strays = [name for name in _names(disk, directory) if not _belongs(disk, directory / name, files.get(name))]
     _remove(disk, directory, strays)
@@ -189,13 +188,13 @@ def truncate_checksums(disk: Disk, directory: Path, segments: Segments, end: int
     if segment is not None and segment.base < end:
         try:
             _truncate_within(disk, directory / offset_name(segment.base), segment, end)
-        except OSError as error:  # then none of them counts: no sum is a reason not to start
-            log.warning("block sums removed: they cannot be written", extra={"reason": str(error)})
+        except OSError as error:  # remove the whole file instead: checksums must not prevent a start
+            log.warning("block checksums removed: they cannot be written", extra={"reason": str(error)})
             _remove(disk, directory, [offset_name(segment.base)])
 
 
 def drop_checksums_before(disk: Disk, directory: Path, low: int) -> None:
-    """For retention: the log begins at `low` now."""
+    """For retention: removes checksums of log files before `low`, where the log begins now."""
     for name in _names(disk, directory):
         if int(name) < low:
             with suppress(FileNotFoundError):
@@ -205,24 +204,24 @@ def drop_checksums_before(disk: Disk, directory: Path, low: int) -> None:
 def newest_checksum(
     disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int
 ) -> BlockChecksum:
-    """Where to go on: the last known sum, not before the block that holds `begin`; else that of no byte of this block.
+    """Where to continue: the last known checksum, not before the block of `begin`; else an empty one of this block.
 
-    From `begin` on the log was walked just now. What is missing before it nobody has looked at: see sums_gaps.py. It is
-    not further back than a start can afford to read, either.
+    Recovery has just scanned the log from `begin` on. What is missing before it is a gap (`find_gaps`). Never further
+    back than a start can afford to read.
     """
     begin = max(begin, segments.base, end - BACKFILL_BYTES)
     first = block_begin(disk, directory, segments.find(begin), begin, block_bytes)
     for segment in reversed(tuple(segments)):
         if segment.end <= first:
             break
-        found = _newest_of(disk, directory, segment) if segment.base < end else None
-        if found is not None and found.covered_to >= first:
-            return found
+        newest = _newest_of(disk, directory, segment) if segment.base < end else None
+        if newest is not None and newest.covered_to >= first:
+            return newest
     return BlockChecksum(first, 0)
 
 
 def block_begin(disk: Disk, directory: Path, segment: Segment | None, offset: int, block_bytes: int) -> int:
-    """Of the block that holds `offset`, which may also be where a file ends and none follows yet."""
+    """Start of the block that holds `offset`, which may also be the end of the last file."""
     if segment is None:
         return offset
     file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
@@ -233,17 +232,17 @@ def block_begin(disk: Disk, directory: Path, segment: Segment | None, offset: in
 
 
 def _names(disk: Disk, directory: Path) -> list[str]:
-    """What is not named like a log file is not ours."""
+    """Names of checksum files; other files are ignored."""
     return [name for name in disk.names(directory) if offset_of(name) is not None]
 
 
 def _belongs(disk: Disk, path: Path, segment: Segment | None) -> bool:
-    """Whether there is such a log file. A crash may also have kept the name of a new sums file and lost its head."""
+    """Whether its log file exists and the header is valid: a crash may keep a new file's name and lose its header."""
     if segment is None:
         return False
     file = open_checksums(disk, path, segment.base, segment.file.size)
     if file is None:
-        log.warning("block sums removed: their file is damaged", extra={"file": str(path)})
+        log.warning("block checksums removed: their file is damaged", extra={"file": str(path)})
         return False
     file.close()
     return True
@@ -264,7 +263,7 @@ def _truncate_within(disk: Disk, path: Path, segment: Segment, end: int) -> None
     try:
         first = file.blocks.number_at(end)
         before = file.read(first)
-        after = [_shortened(file.blocks, found, segment, end) for found in before[:1]]
+        after = [_shortened(file.blocks, checksum, segment, end) for checksum in before[:1]]
         if after != before:
             file.write(first, after + [NOT_KNOWN] * (len(before) - 1))
             file.sync()
@@ -272,25 +271,25 @@ def _truncate_within(disk: Disk, path: Path, segment: Segment, end: int) -> None
         file.close()
 
 
-def _shortened(blocks: Blocks, found: BlockChecksum, segment: Segment, end: int) -> BlockChecksum:
-    """The sum of the block that holds `end`, up to there. It is only made anew from bytes that the old one confirms."""
+def _shortened(blocks: Blocks, checksum: BlockChecksum, segment: Segment, end: int) -> BlockChecksum:
+    """The checksum of the block of `end`, up to `end`. Computed only from bytes that match the old checksum."""
     begin = blocks.whole_below(end)
-    if begin == end or found in (NOT_KNOWN, DAMAGED):
+    if begin == end or checksum in (NOT_KNOWN, DAMAGED):
         return NOT_KNOWN
-    if found.covered_to <= end:
-        return found
+    if checksum.covered_to <= end:
+        return checksum
     view = segment.file.view()
-    if running_crc32(view[begin - segment.base : found.covered_to - segment.base]) != found.crc:
+    if running_crc32(view[begin - segment.base : checksum.covered_to - segment.base]) != checksum.crc:
         log.error(
             "bytes of the commit log are not those that were written: restore the file from a copy or a replica",
-            extra={"file": str(segment.path), "from": begin, "to": found.covered_to},
+            extra={"file": str(segment.path), "from": begin, "to": checksum.covered_to},
         )
         return NOT_KNOWN
     return BlockChecksum(end, running_crc32(view[begin - segment.base : end - segment.base]))
 
 
 def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum | None:
-    """The last known sum of a file. Of a whole block, as that of no byte of the next."""
+    """The last known checksum of a file; if it covers a whole block, an empty one of the next block."""
     file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
         return None
@@ -301,22 +300,23 @@ def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum |
 
 
 def _last_known(file: ChecksumFile) -> BlockChecksum | None:
-    for number, found in reversed(list(enumerate(file.read()))):
-        if found not in (NOT_KNOWN, DAMAGED):
-            return BlockChecksum(found.covered_to, 0) if found.covered_to == file.blocks.end_of(number) else found
+    for number, checksum in reversed(list(enumerate(file.read()))):
+        if checksum not in (NOT_KNOWN, DAMAGED):
+            is_whole = checksum.covered_to == file.blocks.end_of(number)
+            return BlockChecksum(checksum.covered_to, 0) if is_whole else checksum
     return None
 
 
-# ---
+# --- the writer ---
 
 STEP_BYTES = 8 * 1024 * 1024
-"""What is summed at once while somebody may come to wait for a sync: a millisecond. No block is larger."""
+"""Bytes per step, a millisecond of work, because a sync may be requested meanwhile. No block is larger."""
 
 
 class ChecksumWriter:
-    """Any thread may call; one at a time is served. The log ends at `end`.
+    """Thread-safe: a lock serialises the calls. The log ends at `end`.
 
-    What another process wrote behind `begin` may not be durable, nor its sums. If none is known, they begin there.
+    What another process wrote after `begin` may not be durable, nor its checksums. If none is known, they begin there.
     """
 
     def __init__(self, disk: Disk, directory: Path, segments: Segments, block_bytes: int, begin: int, end: int) -> None:
@@ -326,7 +326,7 @@ class ChecksumWriter:
         self._block_bytes = max(block_bytes, BLOCK_BYTES_MIN)
         self._lock = threading.Lock()
         self._covered_to, self._crc = newest_checksum(disk, directory, segments, self._block_bytes, begin, end)
-        """How far the log is summed; and the sum of the block that is there, up to there."""
+        """How far the log is checksummed, and the checksum of that block up to there."""
         low = max(segments.base, end - BACKFILL_BYTES)
         self._gaps = find_gaps(disk, directory, segments, self._block_bytes, low, self._covered_to)
         self._file: ChecksumFile | None = None
@@ -335,7 +335,7 @@ class ChecksumWriter:
         self._is_failing = False
 
     def extend(self, durable_to: int) -> bool:
-        """Sums some of the whole blocks below `durable_to`; whether there are more."""
+        """Checksums some of the whole blocks below `durable_to`; whether there are more."""
         if durable_to - self._covered_to < self._block_bytes:
             return False
         with self._lock:
@@ -344,9 +344,9 @@ class ChecksumWriter:
             return before < self._covered_to <= durable_to - self._block_bytes
 
     def make_durable(self, durable_to: int) -> None:
-        """Sums all that is below `durable_to`, the begun block too, and syncs the sums.
+        """Checksums everything below `durable_to`, the partial last block too, and syncs the checksums.
 
-        The first call makes up for gaps, and may take a while: it is that of the start, before anybody is served.
+        The first call also fills gaps and may take a while: it runs at start-up, before clients are served.
         """
         with self._lock:
             self._fill_gaps(durable_to)
@@ -358,7 +358,7 @@ class ChecksumWriter:
             self._close_file()
 
     def _mark_unsynced(self, begin: int, end: int) -> None:
-        """Sums that a killed process left are synced with the first of our own: a checkpoint says that all are."""
+        """Checksums of a killed process are synced with our first ones: a checkpoint states that all are durable."""
         for segment in self._segments:
             path = self._directory / offset_name(segment.base)
             if segment.end > begin and segment.base < end and self._disk.size(path) is not None:
@@ -369,14 +369,14 @@ class ChecksumWriter:
         self._unsynced.setdefault(path, PendingSync(self._disk, path, is_directory))
 
     def _fill_gaps(self, durable_to: int) -> None:
-        """What cannot be read or written stays a gap, for the next start to try again."""
+        """A gap that cannot be read or written stays, and the next start tries again."""
         gaps, self._gaps = self._gaps, []
-        for one in gaps:
+        for file_gaps in gaps:
             try:
-                self._fill(one, durable_to)
+                self._fill(file_gaps, durable_to)
             except OSError as error:
-                extra = {"file": str(one.segment.path), "reason": str(error)}
-                log.warning("block sums that are missing cannot be made again", extra=extra)
+                extra = {"file": str(file_gaps.segment.path), "reason": str(error)}
+                log.warning("missing block checksums cannot be restored", extra=extra)
 
     def _fill(self, gaps: Gaps, durable_to: int) -> None:
         file = self._file_of(gaps.segment)
@@ -384,12 +384,12 @@ class ChecksumWriter:
         fill(gaps, file, durable_to)
 
     def _try(self, step: Callable[[], None], durable_to: int) -> None:
-        """Tells of the first failure of several, and leaves a gap: the log may not wait for its sums."""
+        """Logs the first of several errors and leaves a gap: the log must not wait for its checksums."""
         try:
             step()
         except OSError as error:
             if not self._is_failing:
-                log.warning("block sums of the commit log are not written", extra={"reason": str(error)})
+                log.warning("block checksums of the commit log are not written", extra={"reason": str(error)})
             self._is_failing = True
             self._skip_to(durable_to)
         else:
@@ -408,7 +408,7 @@ class ChecksumWriter:
     def _extend_to(self, end: int, *, with_rest: bool = False) -> None:
         while self._covered_to < end:
             segment = self._segment_at(self._covered_to)
-            if segment is None:  # deleted before its turn came
+            if segment is None:  # retention has deleted the file already
                 self._skip_to(end)
                 return
             file = self._file_of(segment)
@@ -419,7 +419,7 @@ class ChecksumWriter:
                 self._checksum_view(view, file, stop)
 
     def _checksum_view(self, view: memoryview, file: ChecksumFile, stop: int) -> None:
-        """`view` is the log from where the sums are to `stop`."""
+        """`view` is the log from the covered offset to `stop`."""
         begin, blocks = self._covered_to, file.blocks
         at, crc = begin, self._crc
         first = number = blocks.number_at(at)
@@ -437,8 +437,8 @@ class ChecksumWriter:
         self._covered_to, self._crc = at, crc
 
     def _segment_at(self, offset: int) -> Segment | None:
-        """By a copy of the list, which the event loop may change meanwhile."""
-        return next((one for one in tuple(self._segments) if one.base <= offset < one.end), None)
+        """From a copy of the list, which the event loop may change meanwhile."""
+        return next((segment for segment in tuple(self._segments) if segment.base <= offset < segment.end), None)
 
     def _file_of(self, segment: Segment) -> ChecksumFile:
         if self._file is None or self._file.blocks.base != segment.base:
@@ -462,7 +462,7 @@ class ChecksumWriter:
             file.close()
 
     def _sync(self) -> None:
-        """What a failed sync has lost is an old sum in place of a new one: it reaches less far, and is as true."""
+        """A failed sync may leave an old checksum in place of a new one: it covers less, and is still right."""
         unsynced, self._unsynced = self._unsynced, {}
-        for one in unsynced.values():
-            one.sync()
+        for pending in unsynced.values():
+            pending.sync()

@@ -1,6 +1,6 @@
-"""The checksums of one commit log file, block by block, in a small file of the same name beside it.
+"""Block checksums of one commit log file, in a small file of the same name in the directory `commitlog_sums`.
 
-RocketMQ's record has a checksum of its body alone. Here every byte of the log is summed, and none of it is changed:
+A RocketMQ record has a checksum of its body only. Block checksums cover every byte of the log and change none of it:
 
     offset  bytes  field
          0      8  "ARIANE S"
@@ -14,9 +14,9 @@ RocketMQ's record has a checksum of its body alone. Here every byte of the log i
          8      4  sum              their CRC-32, all 32 bits, unsigned
         12      4  CRC-32 of the above, 31 bits
 
-A sum says how far it reaches, so bytes that are appended to its block do not make it wrong. It says where it belongs
-and has a checksum itself, so that damage to this file is not taken for damage to the log. And it never crosses a
-sector, so that a crash leaves the old one or the new one.
+A checksum stores how far it reaches, so appending to its block does not invalidate it. It stores where it belongs and
+has a CRC itself, so damage to this file is not taken for damage to the log. And it never crosses a sector, so a crash
+leaves either the old or the new one.
 """
 
 import struct
@@ -36,7 +36,7 @@ _HEAD_BYTES = 32
 CHECKSUM_BYTES = 16
 _UNWRITTEN = bytes(CHECKSUM_BYTES)
 BLOCK_BYTES_MIN = 512
-"""With smaller ones the sums would take more than a thirtieth of the log."""
+"""With smaller blocks the checksums would take more than a thirtieth of the log."""
 
 
 class BlockChecksum(NamedTuple):
@@ -46,12 +46,12 @@ class BlockChecksum(NamedTuple):
 
 NOT_KNOWN = BlockChecksum(0, 0)
 DAMAGED = BlockChecksum(-1, 0)
-"""What stands there was never written: the sums file itself has changed."""
+"""These bytes were never written: the checksum file itself is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How one log file is cut into blocks. Offsets are physical."""
+    """The division of one log file into blocks. Offsets are physical."""
 
     base: int
     file_bytes: int
@@ -75,16 +75,16 @@ class Blocks:
         return min(self.begin_of(number + 1), self.end)
 
     def whole_below(self, offset: int) -> int:
-        """Up to where blocks are whole, of the bytes below `offset`."""
+        """The end of the last block that ends at or before `offset`."""
         return self.end if offset >= self.end else self.begin_of(self.number_at(offset))
 
     def position_of(self, number: int) -> int:
-        """Where the sums file has the block's sum."""
+        """Position of the block's checksum in the checksum file."""
         return _HEAD_BYTES + number * CHECKSUM_BYTES
 
     @property
     def checksum_file_bytes(self) -> int:
-        """Of the whole sums file."""
+        """Size of the whole checksum file."""
         return self.position_of(self.count)
 
     def pack(self) -> bytes:
@@ -93,7 +93,7 @@ class Blocks:
 
     @classmethod
     def unpack(cls, data: bytes) -> "Blocks | None":
-        """None when these 32 bytes are not what `pack` makes."""
+        """None when these 32 bytes are not a valid header."""
         if len(data) != _HEAD_BYTES:
             return None
         _, base, file_bytes, block_bytes = _HEAD.unpack_from(data)
@@ -102,7 +102,7 @@ class Blocks:
 
 
 class ChecksumFile:
-    """An open one, by `create_checksums` or `open_checksums`. Blocks are named by their numbers."""
+    """An open checksum file, from `create_checksums` or `open_checksums`. Blocks are addressed by number."""
 
     def __init__(self, path: Path, file: File, blocks: Blocks) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class ChecksumFile:
         self._file = file
 
     def read(self, first: int = 0) -> list[BlockChecksum]:
-        """The sums of the blocks from `first` up to the last one that has any."""
+        """The checksums of the blocks from `first` up to the last one that has one."""
         data = self._file.read((self.blocks.count - first) * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(
             b"\0"
         )
@@ -124,11 +124,11 @@ class ChecksumFile:
             return NOT_KNOWN
         if raw[_CHECKSUM.size :] != _CRC.pack(crc32(raw[: _CHECKSUM.size])):
             return DAMAGED
-        found = BlockChecksum(*_CHECKSUM.unpack_from(raw))
-        return found if self.blocks.begin_of(number) < found.covered_to <= self.blocks.end_of(number) else DAMAGED
+        checksum = BlockChecksum(*_CHECKSUM.unpack_from(raw))
+        return checksum if self.blocks.begin_of(number) < checksum.covered_to <= self.blocks.end_of(number) else DAMAGED
 
     def write(self, first: int, checksums: Iterable[BlockChecksum]) -> None:
-        """The sums of blocks that follow each other, by one write."""
+        """Writes the checksums of consecutive blocks by one write."""
         self._file.write(b"".join(map(_pack, checksums)), self.blocks.position_of(first))
 
     def sync(self) -> None:
@@ -138,10 +138,10 @@ class ChecksumFile:
         self._file.close()
 
 
-def _pack(found: BlockChecksum) -> bytes:
-    if found == NOT_KNOWN:
+def _pack(checksum: BlockChecksum) -> bytes:
+    if checksum == NOT_KNOWN:
         return _UNWRITTEN
-    raw = _CHECKSUM.pack(*found)
+    raw = _CHECKSUM.pack(*checksum)
     return raw + _CRC.pack(crc32(raw))
 
 
@@ -159,7 +159,7 @@ def create_checksums(disk: Disk, path: Path, blocks: Blocks) -> ChecksumFile:
 def open_checksums(
     disk: Disk, path: Path, base: int, file_bytes: int, *, writable: bool = False
 ) -> ChecksumFile | None:
-    """None when the file is missing, damaged at its head, or not made for this log file."""
+    """None when the file is missing, its header is damaged, or it belongs to another log file."""
     size = disk.size(path)
     if size is None:
         return None

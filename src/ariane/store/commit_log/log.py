@@ -1,8 +1,13 @@
-"""The commit log: every record of the broker, one after the other, by physical offset.
+"""The commit log: all records of the broker in one append-only log, addressed by physical offset.
+
+It is a sequence of files (`Segments`) of equal size that together are one long byte array:
+
+    name = offset of the first byte      00000000000000000000  00000000001073741824  00000000002147483648
+                                         |--- segment_bytes --||-------------------||-------------------|
 
 A record never crosses files. When it does not fit, the rest of the file becomes a blank record and the next file
-begins: so a file always keeps the eight bytes that a blank record needs. The next file is made ready by a thread while
-the active one fills, because taking its blocks may take long.
+begins: so a file always keeps the eight bytes that a blank record needs. A thread creates the next file while the
+active one fills, because allocating its blocks may take long.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,18 +26,10 @@ from ariane.store.blocking_io import (
     fetch_records,
     is_record_cached,
     merge_adjacent,
-    run_sync,
 )
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
 from ariane.wire.record.layout import BLANK_BYTES_MIN, RECORD_BYTES_MAX, pack_blank
-
-# --- segments ---
-#
-# A run of files of equal size that together are one long array of bytes: the commit log, or one consume queue.
-#
-# name = offset of the first byte      00000000000000000000  00000000001073741824  00000000002147483648
-#                                      |--- segment_bytes --||-------------------||-------------------|
 
 
 @dataclass(eq=False, slots=True)
@@ -47,7 +44,7 @@ class Segment:
 
 
 class Segments:
-    """Oldest first, without gaps. Opens what is there; `add` appends, `drop_*` remove from either end."""
+    """The files of the log, oldest first, without gaps. Opens existing files; `adopt` appends, `drop_*` remove."""
 
     def __init__(self, disk: Disk, directory: Path, segment_bytes: int, *, writable: bool) -> None:
         self._disk = disk
@@ -61,7 +58,7 @@ class Segments:
                 self._open(name, base)
 
     def _is_unfinished(self, name: str) -> bool:
-        """A file whose name outlived a crash and whose size did not: nothing was ever written to it."""
+        """An empty file: a crash kept its name but not its size, so nothing was ever written to it."""
         path = self._directory / name
         if self._disk.size(path):
             return False
@@ -101,7 +98,7 @@ class Segments:
 
     @property
     def base(self) -> int:
-        """The first offset that is there, 0 when nothing is."""
+        """The first offset of the oldest file, 0 when there is none."""
         return self._segments[0].base if self._segments else 0
 
     def find(self, offset: int) -> Segment | None:
@@ -115,13 +112,13 @@ class Segments:
         return [segment for segment in self._segments if segment.end <= offset]
 
     def create(self, base: int, *, allocated: int) -> Segment:
-        """A new file, durable as an empty one. Changes nothing here, so a thread may do it; then `adopt` it."""
+        """A new file of zeros, synced. Does not change this object, so a thread may call it; then `adopt` the file."""
         path = self._directory / offset_name(base)
         file = self._disk.create(path, self._segment_bytes, allocated=allocated)
         try:
             file.sync()
             self._disk.sync_directory(self._directory)
-        except OSError:  # nothing was ever in it; its name must not stand in the way of the next attempt
+        except OSError:  # it is empty; its name must not block the next attempt
             file.close()
             self._disk.remove(path)
             raise
@@ -131,15 +128,11 @@ class Segments:
         assert not self._segments or segment.base == self._segments[-1].end, "segments follow each other"
         self._segments.append(segment)
 
-    def drop_first(self) -> Segment:
-        """Forgets and unlinks the oldest. Readers that hold its view keep it until they let go."""
-        return run_sync(self.drop_first_steps())
-
     def drop_first_steps(self) -> IoSteps[Segment]:
-        """The same step by step: to give back the blocks of a large file takes a while.
+        """Forgets and unlinks the oldest file; a thread does it, since freeing the blocks of a large file takes long.
 
-        It is forgotten first, so nobody finds it any more while a thread removes it; and a number is never used again,
-        so its name is no other file's.
+        The file leaves the list first, so `find` no longer returns it while a thread removes it. Offsets are never used
+        again, so its name is never another file's. Readers that hold its view keep the bytes.
         """
         segment = self._segments.pop(0)
         yield partial(self._remove, segment)
@@ -153,15 +146,13 @@ class Segments:
     def _remove(self, segment: Segment) -> None:
         segment.file.close()
         self._disk.remove(segment.path)
-        self._disk.sync_directory(self._directory)  # one by one: a crash must not undo one removal and keep the next
+        self._disk.sync_directory(self._directory)  # after each removal: a crash must not undo one and keep the next
 
     def close(self) -> None:
         for segment in self._segments:
             segment.file.close()
         self._segments.clear()
 
-
-# ---
 
 _NOTHING = memoryview(b"")
 
@@ -176,10 +167,10 @@ class CommitLog:
         self._active: Segment | None = None
         self._preparing: Future[Segment] | None = None
         self._stale_to = 0
-        """Up to here a write that failed may have left whole records, which must not follow the next one."""
+        """Up to here a failed write may have left valid records, which must not follow the next record."""
         self.assume_cached_from = 0
-        """Behind this, all was written by this process a minute ago at most: it is in memory, the kernel is not asked.
-        The store moves it up with each checkpoint."""
+        """From here on this process wrote everything at most a minute ago: it counts as cached without a system call.
+        The store advances it with each checkpoint."""
 
     @property
     def segments(self) -> Segments:
@@ -195,7 +186,7 @@ class CommitLog:
         return self._end
 
     def set_end(self, offset: int) -> None:
-        """Recovery's finding: records end here."""
+        """Sets the end of the log that recovery found."""
         self._end = offset
         self._active = self._segments.find(offset)
 
@@ -261,7 +252,7 @@ class CommitLog:
         return self._segments.create(base, allocated=self._segments.segment_bytes)
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes at `offset`, none of them copied; None when they are not there (any more)."""
+        """`size` bytes at `offset`, not copied; None when they are not in the log (any more)."""
         end = offset + size
         segment = self._segments.find(offset)
         if segment is None or end > self._end or end > segment.end:
@@ -270,19 +261,19 @@ class CommitLog:
         return segment.file.view()[offset - base : end - base]
 
     def window(self, offset: int) -> tuple[int, int, memoryview]:
-        """The file that holds `offset`, for who reads many records of it: where its bytes begin and end, and they."""
+        """Base, end and bytes of the file that holds `offset`, for reading many records of it."""
         segment = self._segments.find(offset)
         if segment is None:
             return 0, 0, _NOTHING
         return segment.base, min(segment.end, self._end), segment.file.view()
 
-    # --- without waiting for the disk -------------------------------------------------------------------------------
+    # --- page cache -------------------------------------------------------------------------------------------------
 
     def is_cached(self, locations: Sequence[RecordLocation]) -> bool:
-        """Whether these records, in the order of the log, can be looked at without a wait for the disk.
+        """Whether these records, in the order of the log, are in the page cache.
 
-        Asks for the first and the last: what lies between was written between, and is read by who reads these. A
-        question for each of 32 records would cost three times what their pull does.
+        Probes the first and the last only: those between were written and are read together with them. A probe of each
+        of 32 records would cost three times as much as their pull.
         """
         if not locations or locations[0][0] >= self.assume_cached_from:
             return True
@@ -290,12 +281,12 @@ class CommitLog:
         return all(map(are_cached, self._byte_ranges(ends)))
 
     def warm(self, locations: Sequence[RecordLocation]) -> IoSteps[None]:
-        """So that they can (cold_reads.py)."""
+        """Fetches these records into the page cache (store/blocking_io.py)."""
         if not self.is_cached(locations):
             yield partial(fetch, list(self._byte_ranges(merge_adjacent(locations))))
 
     def warm_records(self, offsets: Sequence[int]) -> IoSteps[None]:
-        """The same for records of which nobody knows more than where they begin."""
+        """The same for records of unknown size."""
         cold = [byte_range for offset in offsets if (byte_range := self._cold_record(offset)) is not None]
         if cold:
             yield partial(fetch_records, cold)
@@ -315,7 +306,7 @@ class CommitLog:
                 yield UncachedBytes(segment.file, offset - segment.base, size)
 
     def close(self) -> None:
-        """A file made ready but never used is removed, as Apache does on a clean stop."""
+        """Removes a file that was created ahead but not used, as Apache does on a clean stop."""
         preparing, self._preparing = self._preparing, None
         if preparing is not None and preparing.exception() is None:
             self._segments.adopt(preparing.result())

@@ -1,8 +1,25 @@
-"""Where the commit log really ends: after a clean stop, a crash of the process, a crash of the machine.
+"""Recovery of the commit log: finds its end after a clean stop, a crash of the process or a crash of the machine.
 
-Two kinds of bad record look alike and mean different things. Above what was durable it is a torn tail: nobody was told
-that it was stored, so the log ends before it. Below, it is corruption: messages behind it were acknowledged. Then its
-bytes are put aside for a human, the walk finds the next record, and nothing is cut off.
+An invalid record means one of two things. At or above the durable offset it is a torn write that was never
+acknowledged, so the log ends before it. Below the durable offset it is corruption: messages after it were
+acknowledged. Then its bytes are copied to quarantine, the scan resynchronises at the next record, and nothing is cut.
+
+Recovery may have to read a million records. `scan_simple_records` decodes thousands of them at once with numpy, if they
+have the common layout; one by one (wire/record/read.py) a record costs several times as much. The checks are the same.
+It stops before any other record, from an IPv6 host to a torn end, which the general path then checks:
+
+    head with two IPv4 hosts | body | length topic length properties
+                                    |<--------- suffix ----------->|        version 1; topic and properties are text
+
+It needs neither a store nor files, only a buffer. The suffixes of the records are joined (`RecordSuffixes`). In the
+joined bytes the length fields are replaced by 0x02, which ends a property anyway. So each topic and each property
+follows a 0x02, and ends before the next one or with the last suffix:
+
+    2 topic 2 2 name 1 value 2 name 1 value 2 │ 2 topic 2 2 name 1 value │ 2 topic 2 2 name 1 value 2
+    record 0                                    record 1                   record 2, the last
+
+Only three property names are searched. The result is that of `RecordView.dispatch_facts`: of two values the later one
+counts, and an empty value counts as none.
 """
 
 import logging
@@ -35,36 +52,27 @@ from ariane.wire.record.layout import (
 from ariane.wire.record.numpy_fields import HEAD_BYTES, at_every_byte, heads_at
 from ariane.wire.record.read import BlankRecord, BrokenRecord, RecordView, verify
 
-# --- usual_tails ---
-#
-# What stands behind the bodies of many records, joined: topics and properties, and what queues and index keep of them.
-#
-# The lengths in between become 0x02, which ends a property anyway. So each topic and each property follows one, and
-# ends before the next or with the last tail:
-#
-#     2 topic 2 2 name 1 value 2 name 1 value 2 │ 2 topic 2 2 name 1 value │ 2 topic 2 2 name 1 value 2
-#     record 0                                    record 1                   record 2, the last
-#
-# Only three names are looked for. The answer is that of `RecordView.dispatch_facts`: of two values the later one
-# counts, and an empty one is none.
-
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 _PADDING = bytes(16)
-"""Behind the tails, so that a name can be compared wherever one begins."""
+"""Appended to the suffixes, so that a name can be compared at every position."""
 
 
 class RecordFacts(NamedTuple):
+    """What queues and index store of the properties of records."""
+
     tags_codes: list[int]
     keys: list[Sequence[str]]
-    """Of each record, the unique key first."""
+    """The index keys of each record, the unique key first."""
 
 
 class RecordSuffixes(NamedTuple):
+    """What follows the bodies of many records, joined: topics and properties (drawn in the module docstring)."""
+
     data: bytes
     begins: Int64s
-    """Where each tail begins, and where the last one ends."""
+    """Where each suffix begins, and where the last one ends."""
     topic_lengths: Int64s
 
     @classmethod
@@ -72,9 +80,9 @@ class RecordSuffixes(NamedTuple):
         data = bytearray().join(pieces)
         begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         lengths_at = begins[:-1] + topic_lengths
-        bounds = np.frombuffer(data, np.uint8)
+        byte_array = np.frombuffer(data, np.uint8)
         for at in (begins[:-1], lengths_at + 1, lengths_at + 2):
-            bounds[at] = _VALUE_ENDS
+            byte_array[at] = _VALUE_ENDS
         return cls(bytes(data), begins, topic_lengths)
 
     def first(self, count: int) -> "RecordSuffixes":
@@ -103,9 +111,9 @@ class RecordSuffixes(NamedTuple):
         return self.data[self._text_begins[number] : self.begins[number + 1]]
 
     def _text_at(self) -> Callable[[slice], str]:
-        """What cuts out a text; where all is ASCII from one long text, which takes half the time."""
+        """A function that returns the text of a slice; if all is ASCII, of one long str, in half the time."""
         joined = self.data
-        return joined.decode().__getitem__ if joined.isascii() else lambda place: joined[place].decode()
+        return joined.decode().__getitem__ if joined.isascii() else lambda span: joined[span].decode()
 
     # --- properties -------------------------------------------------------------------------------------------------
 
@@ -119,18 +127,18 @@ class RecordSuffixes(NamedTuple):
         return RecordFacts(list(map(codes.__getitem__, tags)), self._all_keys(unique_keys, keys))
 
     def _all_keys(self, unique_keys: list[str | None], keys: list[str | None]) -> list[Sequence[str]]:
-        """The usual cases are one call for all: each message has a unique key, or keys, or both, and keys are one."""
+        """In the common cases one call for all: every message has a unique key, or one key, or both."""
         if b" " not in self.data:
-            some = [column for column in (unique_keys, keys) if any(column)]
-            if not any(None in column for column in some):
-                return list(zip(*some, strict=True)) if some else [()] * len(keys)
+            columns = [column for column in (unique_keys, keys) if any(column)]
+            if not any(None in column for column in columns):
+                return list(zip(*columns, strict=True)) if columns else [()] * len(keys)
         return list(map(_merge_keys, unique_keys, keys))
 
     def _values(self, name: str, data: npt.NDArray[np.uint8], separators: Int64s) -> list[str | None]:
-        """The value that each record has, None where there is none."""
+        """The value of this property in each record, None where there is none."""
         begins, ends = _find_values(name.encode(), data, separators)
         numbers = np.searchsorted(self._text_begins, begins, side="right") - 1
-        is_property = (numbers >= 0) & (begins < self.begins[numbers + 1])  # and no part of a strange topic
+        is_property = (numbers >= 0) & (begins < self.begins[numbers + 1])  # and not part of an odd topic name
         if not is_property.all():
             numbers, begins, ends = numbers[is_property], begins[is_property], ends[is_property]
         texts = map(self._text_at(), map(slice, begins.tolist(), ends.tolist()))
@@ -143,10 +151,10 @@ class RecordSuffixes(NamedTuple):
 
 
 def _find_values(name: bytes, data: npt.NDArray[np.uint8], separators: Int64s) -> tuple[Int64s, Int64s]:
-    """Where the values of this name begin and end."""
+    """Positions where the values of this property begin and end."""
     kind = np.dtype(f"<u{len(name)}")  # compared as one number, which is fast: the names have 4 and 8 letters
-    found = np.flatnonzero(at_every_byte(data.data, kind)[separators[:-1] + 1] == np.frombuffer(name, kind)[0])
-    name_ends, ends = separators[found] + 1 + len(name), separators[found + 1]
+    hits = np.flatnonzero(at_every_byte(data.data, kind)[separators[:-1] + 1] == np.frombuffer(name, kind)[0])
+    name_ends, ends = separators[hits] + 1 + len(name), separators[hits + 1]
     has_value = (data[name_ends] == _NAME_ENDS) & (name_ends + 1 < ends)
     return name_ends[has_value] + 1, ends[has_value]
 
@@ -157,7 +165,7 @@ def _merge_keys(unique_key: str | None, keys: str | None) -> Sequence[str]:
 
 
 def _is_utf8(joined: bytes) -> bool:
-    """Of all together, so of each: what separates them is no part of a character."""
+    """Valid for all together means valid for each: the separators are not part of a character."""
     try:
         joined.decode()
     except UnicodeDecodeError:
@@ -165,30 +173,22 @@ def _is_utf8(joined: bytes) -> bool:
     return True
 
 
-# --- usual_records ---
-#
-# Many records of the log at once, if they are of the usual kind: a start after a crash may have to read a million.
-#
-# Looked at one by one (wire/record/read.py), a record costs several times as much. The checks are the same. Whatever is
-# unusual, from an IPv6 host to a torn end, is left for that way to judge: records are taken up to it.
-#
-#     head with two IPv4 hosts | body | length topic length properties
-#                                     |<---------- tail ------------>|        version 1; topic and properties are text
+# --- many records of the common layout at once ---
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 RECORDS_MAX = 4096
-"""At once: a step for all of them costs little for each, and they are still in the cache at the next step."""
+"""Per scan: enough that a numpy call costs little per record, few enough to stay in the CPU's cache."""
 _BYTES_MAX = 16 * 1024 * 1024
 _LENGTHS_BYTES = 3
-"""Of the topic, 1, and of the properties, 2."""
+"""Length fields of the topic, 1, and of the properties, 2."""
 
 
 class SimpleRecords(NamedTuple):
-    """Records that follow each other: where each one is, and what queues and index keep of it."""
+    """Consecutive records of the common layout: the location of each, and what queues and index store of it."""
 
     end: int
-    """Behind the last one, in the buffer."""
+    """End of the last record, in the buffer."""
     physical: list[int]
     sizes: list[int]
     topics: list[str]
@@ -199,12 +199,12 @@ class SimpleRecords(NamedTuple):
     facts: RecordFacts
 
     def entry(self, number: int) -> tuple[int, int, int]:
-        """Of one of them, for its queue: physical offset, size, tags code."""
+        """The queue entry of one record: physical offset, size, tags code."""
         return self.physical[number], self.sizes[number], self.facts.tags_codes[number]
 
 
 class _Boundaries(NamedTuple):
-    """Of each record's parts, in the buffer."""
+    """Positions of each record's parts in the buffer."""
 
     starts: Int64s
     body_ends: Int64s
@@ -216,9 +216,12 @@ class _Boundaries(NamedTuple):
 
 
 def scan_simple_records(view: memoryview, position: int, base: int, size_max: int) -> SimpleRecords | None:
-    """Some usual records from `position` on; None when the first one is not usual.
+    """Decodes and checks records of the common layout from `position` on, at most `RECORDS_MAX`.
 
-    `base` is the physical offset of the buffer's first byte: records must say that they belong where they are.
+    None when the first record is of another layout, or invalid; the caller then checks that one with
+    `ariane.wire.record.read.verify`. `base` is the physical offset of the buffer's first byte: the offset that each
+    record stores must be right. Records longer than `size_max` are left to the caller, and so are those of the schedule
+    topic. Pass the result to `Dispatcher.replay`. Needs no running store.
     """
     starts = _record_starts(view, position)
     heads = heads_at(view, starts)
@@ -229,7 +232,7 @@ def scan_simple_records(view: memoryview, position: int, base: int, size_max: in
     )
     count = _count_checksum_valid(view, bounds.first(suffixes.count_valid_text()), suffixes)
     topics = suffixes.first(count).topics()
-    if SCHEDULE in topics:  # their entries have the time of delivery where others have the tags' code
+    if SCHEDULE in topics:  # their entries hold the delivery time in place of the tags code
         count = topics.index(SCHEDULE)
     if not count:
         return None
@@ -248,8 +251,8 @@ def scan_simple_records(view: memoryview, position: int, base: int, size_max: in
 
 
 def _record_starts(view: memoryview, position: int) -> Int64s:
-    """Where records of version 1 begin, each where the size of the one before leads; of the last only the head may be
-    there."""
+    """Start positions of records of version 1, each found by the size of the one before. The last record may be cut
+    off after its head."""
     starts: list[int] = []
     unpack, last = SIZE_AND_MAGIC.unpack_from, min(position + _BYTES_MAX, len(view) - RECORD_BYTES_MIN)
     for _ in range(RECORDS_MAX):
@@ -266,8 +269,8 @@ def _record_starts(view: memoryview, position: int) -> Int64s:
 def _find_boundaries(
     view: memoryview, starts: Int64s, heads: npt.NDArray[np.void], base: int, size_max: int
 ) -> _Boundaries:
-    """Up to the first record whose lengths do not add up, or that belongs elsewhere. Before a length is followed, it is
-    known to lead to a place inside the record, and the record to be inside the buffer."""
+    """Up to the first record whose lengths do not add up, or that stores another offset. Before a length is used, it is
+    checked to stay inside the record, and the record to be inside the buffer."""
     sizes, bodies = heads["size"].astype(np.int64), heads["bodyLength"].astype(np.int64)
     ends, body_ends = starts + sizes, starts + HEAD_BYTES + bodies
     invalid = (heads["sysFlag"] & HOST_BITS) != 0
@@ -285,14 +288,14 @@ def _find_boundaries(
 
 
 def _count_crc_valid(view: memoryview, bounds: _Boundaries, heads: npt.NDArray[np.void]) -> int:
-    """Records before the first one whose body is not what was written."""
+    """Number of records before the first one whose body does not match its CRC."""
     begins, ends = bounds.starts + HEAD_BYTES, bounds.body_ends
-    found = np.fromiter(unmasked_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
-    return _count_before((found != heads["bodyCRC"][: len(begins)]) & (begins < ends))
+    crcs = np.fromiter(unmasked_crc32_of_each(_pieces(view, begins, ends)), np.int64, len(begins)) & POSITIVE_INT32
+    return _count_before((crcs != heads["bodyCRC"][: len(begins)]) & (begins < ends))
 
 
 def _count_checksum_valid(view: memoryview, bounds: _Boundaries, suffixes: RecordSuffixes) -> int:
-    """Records before the first one with a seal that says that it is not what was written."""
+    """Number of records before the first one whose own record checksum (`__CRC32#`) does not match."""
     if CHECKSUM_PREFIX in suffixes.data:
         for number, record in enumerate(_pieces(view, bounds.starts, bounds.ends)):
             text = suffixes.text(number)
@@ -306,12 +309,12 @@ def _pieces(view: memoryview, begins: Int64s, ends: Int64s) -> Iterator[memoryvi
 
 
 def _count_before(invalid: Bools) -> int:
-    """How many there are before the first odd one."""
+    """Number of rows before the first invalid one."""
     first = int(invalid.argmax()) if len(invalid) else 0
     return first if len(invalid) and invalid[first] else len(invalid)
 
 
-# ---
+# --- scan and end of the log ---
 
 log = logging.getLogger(__name__)
 
@@ -319,12 +322,12 @@ _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _ZERO_CHUNK = 1024 * 1024
 _APACHE_SLACK_MS = 3_000
 _ONE_BY_ONE_MIN = 8
-"""How many records are looked at one by one behind an unusual one; twice as many each time there is another at once."""
+"""Records checked one by one after one of another layout; doubled each time the next attempt fails at once."""
 
 
 @dataclass(slots=True)
 class LogScan:
-    """Walks records from `start` to the end of the log and remembers what it met on the way."""
+    """Scans records from `start` to the end of the log and keeps what recovery needs to know about them."""
 
     disk: Disk
     segments: Segments
@@ -340,7 +343,7 @@ class LogScan:
     _one_by_one_next: int = _ONE_BY_ONE_MIN
 
     def whole_records(self) -> Iterator[RecordView | SimpleRecords]:
-        """Every whole record, many at once where they are usual; `end` is set when they are exhausted."""
+        """Every valid record, many at once where possible. When exhausted, `end` is the end of the log."""
         self.end = position = self.start
         files_end = self.segments.last.end if self.segments.last is not None else 0
         if self.start > files_end:
@@ -364,7 +367,7 @@ class LogScan:
                 position += verdict.size
             elif isinstance(verdict, BlankRecord) and position + verdict.size == segment.end:
                 position = segment.end
-                continue  # a blank alone does not move the end: nothing follows it yet
+                continue  # a blank record alone does not move the end: nothing follows it yet
             elif position < self.durable_to:
                 position = self._pass_corruption(segment, position, verdict)
             else:
@@ -372,7 +375,7 @@ class LogScan:
             self.end = position
 
     def _scan_simple(self, segment: Segment, position: int) -> SimpleRecords | None:
-        """None when the next record is to be looked at alone: behind an unusual one there are often more of them."""
+        """None when the next record must be checked alone: records of another layout often come in groups."""
         if self._one_by_one:
             self._one_by_one -= 1
             return None
@@ -385,36 +388,36 @@ class LogScan:
         return batch
 
     def _is_whole(self, view: RecordView, position: int) -> bool:
-        """A record may end on a page that a power cut lost, and its checksum covers the body alone. Such a page reads
-        as zeros, which no topic and no property text holds.
+        """A record may end on a page that a power cut lost, and its CRC covers the body only. Such a page reads as
+        zeros, which no topic and no property text contains.
         """
         if view.physical_offset != position:
-            return False  # an old record, from a log that went on differently
+            return False  # a stale record of an earlier log
         return position < self.durable_to or not ("\0" in view.topic or b"\0" in view.property_text)
 
     def _pass_corruption(self, segment: Segment, position: int, verdict: object) -> int:
-        """Puts the damaged bytes aside; where the next whole record begins."""
-        reason = verdict.reason if isinstance(verdict, BrokenRecord) else "a record that belongs elsewhere"
+        """Copies the damaged bytes to quarantine; returns where the next valid record begins."""
+        reason = verdict.reason if isinstance(verdict, BrokenRecord) else "a record of another physical offset"
         following = _next_record(segment, position, min(self.durable_to, segment.end), self.size_max)
         if following is None:
             raise StoreCorrupt(
-                f"{segment.path}: byte {position - segment.base} should begin a record and does not ({reason}), and no "
-                f"record follows up to {self.durable_to}, below which all was durable. Restore the file from a copy or "
-                "a replica; `ariane store verify` shows what is damaged"
+                f"{segment.path}: no valid record at byte {position - segment.base} ({reason}), and none follows up to "
+                f"{self.durable_to}, below which all was durable. Restore the file from a copy or a replica; "
+                "`ariane store verify` shows what is damaged"
             )
         kept = self.quarantine / f"{position:020d}-{following - position}"
         self.disk.make_directory(self.quarantine)
         replace_all(self.disk, kept, bytes(segment.file.view()[position - segment.base : following - segment.base]))
         self.quarantined.append(kept)
         log.error(
-            "corruption below the durable offset: bytes put aside",
+            "corruption below the durable offset: bytes moved to quarantine",
             extra={"file": str(segment.path), "offset": position, "bytes": following - position, "reason": reason},
         )
         return following
 
 
 def _next_record(segment: Segment, position: int, end: int, size_max: int) -> int | None:
-    """The first offset after `position` where a whole record says that it belongs there; `end` of a file counts too."""
+    """The first offset after `position` of a valid record that stores this offset; or the end of the file."""
     view = segment.file.view()
     data = bytes(view[position - segment.base : end - segment.base])
     at = 1
@@ -423,14 +426,14 @@ def _next_record(segment: Segment, position: int, end: int, size_max: int) -> in
         if not hits:
             return segment.end if end == segment.end else None
         at = min(hits) - 4
-        found = verify(view, position - segment.base + at, size_max=size_max)
-        if isinstance(found, RecordView) and found.physical_offset == position + at:
+        candidate = verify(view, position - segment.base + at, size_max=size_max)
+        if isinstance(candidate, RecordView) and candidate.physical_offset == position + at:
             return position + at
         at += 1
 
 
 def scan_start(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
-    """Where to begin: as far on as is known to be whole and dispatched. `queued_to`: how far the queues reach."""
+    """Where recovery starts: the end of what is known to be valid and dispatched. `queued_to`: end of the queues."""
     if checkpoint.has_ariane_slot:
         known = checkpoint.written_to if exit_ is LastExit.PROCESS_CRASH else checkpoint.dispatched_to
         return max(segments.base, known)
@@ -438,7 +441,7 @@ def scan_start(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queu
 
 
 def _start_from_apache_files(segments: Segments, checkpoint: Checkpoint, exit_: LastExit, queued_to: int) -> int:
-    """A store that Apache wrote, or a log that came alone: by files, because its checkpoint has only times."""
+    """For a store of Apache, or a log without a checkpoint: by files, since Apache's checkpoint has only times."""
     files = list(segments)
     if exit_ is LastExit.CLEAN:
         return min(files[max(0, len(files) - 3)].base, queued_to) if files else 0
@@ -451,9 +454,9 @@ def _start_from_apache_files(segments: Segments, checkpoint: Checkpoint, exit_: 
 
 
 def end_log(segments: Segments, end: int) -> None:
-    """Makes `end` the end: files beyond it go, and what stands behind it in its own file is zeroed and synced.
+    """Truncates the log to `end`: removes later files, and zeroes and syncs the rest of its own file.
 
-    Otherwise old records there, whole by themselves, would come back behind new ones after the next crash.
+    Otherwise old records there, valid by themselves, would reappear behind new ones after the next crash.
     """
     while segments.last is not None and segments.last.base > end:
         segments.drop_last()
@@ -463,7 +466,7 @@ def end_log(segments: Segments, end: int) -> None:
 
 
 def _zero_from(file: File, position: int) -> bool:
-    """Whether anything had to be zeroed. Ranges that were never written are skipped."""
+    """Whether anything had to be zeroed. Skips ranges that were never written."""
     changed = False
     zeros = bytes(_ZERO_CHUNK)
     for start, end in list(_data_chunks(file, position)):
@@ -475,7 +478,7 @@ def _zero_from(file: File, position: int) -> bool:
 
 
 def _data_chunks(file: File, position: int) -> Iterator[tuple[int, int]]:
-    """Ranges that may hold something, to be listed before one is read: the kernel reads ahead, and counts what it has
+    """Ranges that may hold data. List all of them before reading one: the kernel reads ahead, and counts what it has
     read as data. One read would lead to the next, through a gigabyte of zeros that was only allocated."""
     while (start := file.next_data(position)) is not None:
         position = start + min(_ZERO_CHUNK - start % _ZERO_CHUNK, file.size - start)

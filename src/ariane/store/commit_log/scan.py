@@ -1,10 +1,10 @@
-"""A commit log read as it lies on disk: no broker, no lock, nothing written; a copy or one of Apache's will do.
+"""Offline scan of a commit log: no broker, no lock, nothing is written; works on a copy and on Apache's logs.
 
-Files are read in windows and not mapped: a bad sector is then an OSError that can be told, not a signal that ends the
-process, and memory stays the same however large the store is.
+Files are read in windows and not mapped: a bad sector is then an OSError that can be reported, not a signal that kills
+the process, and memory use does not grow with the store.
 
-A reader that must not give up at the first bad byte needs to find its way back. Every record holds its own position, so
-the next place that has a magic number and its own position is a record again:
+The scan resynchronises after bad bytes. Every record holds its own physical offset, so the next position with a magic
+number and its own offset is a record again:
 
     record   record   ????????????????   record   blank │ record   0000000
     item     item     one broken item    item     item  │ item     one broken item, all zeros
@@ -41,7 +41,7 @@ _PHYSICAL_OFFSET_POSITION = 28
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a run, named by the offset of its first byte."""
+    """One file of a log or a queue, named by the offset of its first byte."""
 
     path: Path
     base: int
@@ -53,7 +53,7 @@ class DataFile:
 
 
 def list_files(disk: Disk, directory: Path) -> list[DataFile]:
-    """The files of a commit log or a queue, oldest first. Gaps and odd sizes are for the caller to judge."""
+    """The files of a commit log or a queue, oldest first. The caller checks for gaps and wrong sizes."""
     files = []
     for name in disk.names(directory):
         base = offset_of(name)
@@ -64,7 +64,7 @@ def list_files(disk: Disk, directory: Path) -> list[DataFile]:
 
 
 class LogItem(NamedTuple):
-    """What stands at a physical offset. `size` is how far the next item is; `buffer` is what the verdict refers to."""
+    """What is at a physical offset. `size` is the distance to the next item; `verdict` refers to `buffer`."""
 
     offset: int
     size: int
@@ -83,14 +83,14 @@ def walk_files(
     check_crc: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[LogItem]:
-    """Every item from `start`, which must be where a record begins, to the end of the last file."""
+    """Every item from `start`, which must be the start of a record, to the end of the last file."""
     for file in files:
         if start < file.end:
             yield from _FileWalk(disk, file, check_crc, progress).items(max(start - file.base, 0))
 
 
 class LocatedRecord(NamedTuple):
-    """A whole record, and the file it is in."""
+    """A valid record and the file that holds it."""
 
     view: RecordView
     file: DataFile
@@ -104,14 +104,14 @@ class LocatedRecord(NamedTuple):
 
 
 def walk_records(disk: Disk, files: Iterable[DataFile], start: int = 0) -> Iterator[LocatedRecord]:
-    """The whole records from `start` on, which may be anywhere: inside a record, the next one is found."""
+    """The valid records from `start` on; if `start` is inside a record, from the next one on."""
     for item in walk_files(disk, files, start):
         if isinstance(item.verdict, RecordView):
             yield LocatedRecord(item.verdict, item.file, item.offset - item.file.base, item.buffer)
 
 
 def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> LocatedRecord | None:
-    """The whole record that begins at a physical offset, None when there is none. Reads no more than the record."""
+    """The valid record that begins at a physical offset, None when there is none. Reads only that record."""
     file = next((file for file in files if file.base <= offset < file.end), None)
     if file is None:
         return None
@@ -125,7 +125,7 @@ def record_at(disk: Disk, files: Iterable[DataFile], offset: int) -> LocatedReco
 
 
 def _read_record(handle: File, position: int) -> bytes:
-    """As many bytes as the size there says; none when no record has that size."""
+    """The bytes of the record, by its size field; none when the size is implausible."""
     head = handle.read(SIZE_AND_MAGIC.size, position)
     size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
     return handle.read(size, position) if RECORD_BYTES_MIN <= size <= RECORD_BYTES_MAX else b""
@@ -145,7 +145,7 @@ class _FileWalk:
         try:
             while position < self._file.size:
                 window = handle.read(WINDOW_BYTES, position)
-                if not window:  # it has become shorter since it was listed
+                if not window:  # it was truncated after it was listed
                     return
                 before = position
                 for item in self._window_items(handle, window, position):
@@ -157,7 +157,7 @@ class _FileWalk:
             handle.close()
 
     def _window_items(self, handle: File, window: bytes, start: int) -> Iterator[LogItem]:
-        """Items until the window ends. At least one: a record that begins a window lies in it as a whole."""
+        """Items until the window ends. At least one: a window holds its first record completely."""
         reaches_end = start + len(window) >= self._file.size
         at = 0
         while at < len(window):
@@ -172,29 +172,29 @@ class _FileWalk:
         offset = self._file.base + position
         if isinstance(verdict, RecordView):
             return LogItem(offset, verdict.size, self._file, verdict, window)
-        if isinstance(verdict, BlankRecord):  # whatever its size says, the next record begins the next file
+        if isinstance(verdict, BlankRecord):  # whatever its size field, the next record begins the next file
             return LogItem(offset, self._file.size - position, self._file, verdict, window)
-        if verdict.fault in (Fault.BAD_CRC, Fault.BAD_TEXT):  # its lengths add up, so its size can be trusted
+        if verdict.fault in (Fault.BAD_CRC, Fault.BAD_TEXT):  # its lengths add up, so its size is right
             return LogItem(offset, verdict.size, self._file, verdict, window)
-        data_at = first_nonzero(handle, position, self._file.size)  # first: most often there is nothing up to the end
+        data_at = first_nonzero(handle, position, self._file.size)  # first, because most often only zeros follow
         if data_at is None:
             return LogItem(offset, self._file.size - position, self._file, verdict, window, is_zeros=True)
-        # A size may begin with zeros.
+        # The size field may begin with zeros.
         following = self._next_valid(handle, max(position + 1, data_at - BLANK_BYTES_MIN))
         return LogItem(offset, following - position, self._file, verdict, window, is_zeros=data_at >= following)
 
     def _next_valid(self, handle: File, start: int) -> int:
-        """Where the next record begins, the end of the file when there is none."""
+        """Position of the next record; the end of the file when there is none."""
         position = start
         while (data_at := handle.next_data(position)) is not None and data_at < self._file.size:
-            position = max(position, data_at - BLANK_BYTES_MIN)  # a size may begin with zeros
+            position = max(position, data_at - BLANK_BYTES_MIN)  # the size field may begin with zeros
             window = handle.read(WINDOW_BYTES, position)
             for at in _magic_positions(window):
                 candidate = position + at - _MAGIC_POSITION
                 if candidate >= start and self._is_valid(handle, candidate):
                     return candidate
             if len(window) <= 2 * BLANK_BYTES_MIN or position + len(window) >= self._file.size:
-                break  # at its end, or where it ends now
+                break  # at the end of the file, or of what is left of it
             position += len(window) - BLANK_BYTES_MIN  # a magic number may lie across two windows
         return self._file.size
 
@@ -210,10 +210,10 @@ class _FileWalk:
 
 
 def _magic_positions(window: bytes) -> Iterator[int]:
-    """Where any of the three magic numbers stands, in order."""
+    """Positions of the three magic numbers, in order."""
     following = {magic: window.find(magic) for magic in _MAGICS}
-    while found := [(at, magic) for magic, at in following.items() if at >= 0]:
-        at, magic = min(found)
+    while candidates := [(at, magic) for magic, at in following.items() if at >= 0]:
+        at, magic = min(candidates)
         yield at
         following[magic] = window.find(magic, at + 1)
 
@@ -222,7 +222,7 @@ def first_nonzero(handle: File, start: int, end: int) -> int | None:
     """The position of the first byte between `start` and `end` that is not zero. Holes are skipped, not read."""
     while (data_at := handle.next_data(start)) is not None and data_at < end:
         window = handle.read(min(_ZEROS_BYTES, end - data_at), data_at)
-        if not _ZEROS.startswith(window):  # compared as a whole: a hundred times faster than to look for a byte
+        if not _ZEROS.startswith(window):  # one comparison: a hundred times faster than a search
             return data_at + len(window) - len(window.lstrip(b"\0"))
         if not window:
             return None

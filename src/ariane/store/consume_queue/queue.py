@@ -289,10 +289,6 @@ class ConsumeQueue:
 
     # --- files ------------------------------------------------------------------------------------------------------
 
-    @property
-    def is_dirty(self) -> bool:
-        return self.max_offset > self._written
-
     def write(self) -> None:
         """Moves new entries to the files. StoreFull when it fails: nothing is lost, and the next call tries again."""
         self._collect_new()

@@ -1,8 +1,8 @@
-"""When an append is durable: one sync for all who wait (group commit), or one every so often.
+"""Flushes the commit log: one fsync for all waiting appends (group commit), or one per interval.
 
-`Flusher` knows how far the log is durable and who waits; `sync_now` is the step that a thread or a test calls. The
-first error of a sync is final: the kernel drops what it could not write and the next sync would succeed without it
-(PostgreSQL's "fsyncgate"). So the store becomes read-only and everybody who waits learns that the outcome is unknown.
+`Flusher` knows how far the log is durable and which appends wait; `sync_now` is the step that a thread or a test calls.
+The first fsync error is final: the kernel drops what it could not write and the next fsync would succeed without it
+(PostgreSQL's "fsyncgate"). So the store becomes read-only, and all waiting appends fail: their result is unknown.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 4096
 _CHECKSUM_STEP_BYTES_MIN = 2 * 1024 * 1024
-"""What is summed at once: a sum is a small write, which would cost as much as the sums of a single block."""
+"""Bytes per checksum step: its small write would cost as much as the checksum of a single block."""
 
 
 class Flusher:
     def __init__(self, commit_log: CommitLog, flushed_to: int, on_error: Callable[[OSError], None]) -> None:
-        """`flushed_to` is what the checkpoint vouches for: what another process wrote behind it may not be durable."""
+        """`flushed_to` is from the checkpoint: what another process wrote after it may not be durable."""
         self._log = commit_log
         self._on_error = on_error
         self._failure: StoreReadOnly | None = None
@@ -52,15 +52,11 @@ class Flusher:
             heapq.heappush(self._waiters, (offset, next(self._ticket), future))
         return future
 
-    @property
-    def has_waiters(self) -> bool:
-        return bool(self._waiters)
-
     def sync_now(self) -> int:
-        """Syncs every file with new bytes; how far the log is durable then. Blocks, and may run in a thread.
+        """Syncs every file with new bytes; returns how far the log is durable then. Blocks, and may run in a thread.
 
-        Never again after an error. And one thread at a time: of two who sync the same file at once, the kernel tells
-        only one that bytes were lost, and the other would believe that all is well.
+        Never again after an error. And one thread at a time: of two that sync the same file at once, the kernel reports
+        lost bytes only to one, and the other would see a success.
         """
         with self._lock:
             if self._sync_error is not None:
@@ -79,7 +75,7 @@ class Flusher:
         return end
 
     def flushed(self, end: int) -> None:
-        """Takes the outcome of a sync: on the loop, like everything that touches waiters."""
+        """Records a successful sync and completes waiters; on the event loop, which owns the waiters."""
         self.flushed_to = max(self.flushed_to, end)
         while self._waiters and self._waiters[0][0] <= self.flushed_to:
             _, _, future = heapq.heappop(self._waiters)
@@ -87,7 +83,7 @@ class Flusher:
                 future.set_result(None)
 
     def failed(self, error: OSError) -> None:
-        """Takes the failure of any sync, of queues and index as well: on the loop. The first one decides."""
+        """Records a failed sync, of queues and index as well; on the event loop. Only the first one counts."""
         if self._failure is not None:
             return
         self._sync_error = error
@@ -103,7 +99,7 @@ class Flusher:
 
 
 class FlushThread:
-    """Runs a Flusher's syncs in one thread: at once while somebody waits, else by interval and pages."""
+    """Runs a Flusher's syncs in one thread: at once when an append waits, else by interval and pages."""
 
     def __init__(self, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool]) -> None:
         self._flusher = flusher
@@ -134,7 +130,7 @@ class FlushThread:
             await asyncio.to_thread(thread._thread.join)
 
     def wake(self) -> None:
-        """Somebody waits for a sync."""
+        """Requests a sync, because an append waits for it."""
         self._sync_requested.set()
 
     def _run(self) -> None:
@@ -168,7 +164,7 @@ class FlushThread:
         return True
 
     def _extend_checksums_to(self, durable_to: int) -> None:
-        """Until somebody waits for a sync: who does, does not wait for this."""
+        """Stops as soon as a sync is requested: an append must not wait for checksums."""
         while self._extend_checksums(durable_to):
             if self._sync_requested.is_set():
                 return

@@ -1,14 +1,14 @@
-"""Opens every part of a store and brings them into step.
+"""Opens the components of a store and recovers them to a consistent state.
 
-The three ways in which files can disagree after a stop:
+Three ways in which files can disagree after a stop:
 
     the log is ahead of queues or index       its records are dispatched again
-    queues or index are ahead of the log      they are cut
-    a file ends in the middle of a record     the log ends before it (log_recovery.py)
+    queues or index are ahead of the log      they are truncated
+    a file ends in the middle of a record     the log ends before it (commit_log/recovery.py)
 
-How far back to begin is known: after a crash of the process from the written mark (a second old at most), after a crash
-of the machine from the checkpoint (a minute), after a clean stop from the end. Only for a store that Apache wrote last
-is it found by the files' times, as Apache does it.
+Where to start: after a crash of the process at the written mark (at most a second old), after a crash of the machine at
+the checkpoint (a minute), after a clean stop at the end. Only for a store that Apache wrote last is it found by the
+files' times, as Apache does it.
 """
 
 import logging
@@ -54,9 +54,7 @@ def open_components(
     layout = Layout.under(settings.root, settings.commit_log_path)
     for directory in (layout.root, layout.commit_log, layout.consume_queues, layout.index, layout.config):
         disk.make_directory(directory)
-        disk.sync_directory(
-            directory.parent
-        )  # it may have been made by a run that was killed before it synced the name
+        disk.sync_directory(directory.parent)  # a killed run may have created it and not synced the name
     exit_ = last_exit(disk, layout.abort, boot)
     checkpoint = read_checkpoint(disk, layout.checkpoint)
     segments = Segments(disk, layout.commit_log, settings.segment_bytes, writable=True)
@@ -106,14 +104,14 @@ def open_components(
     )  # fmt: skip
     last_ms = max(scan.last_timestamp_ms, checkpoint.store_timestamp_ms)
     unchecked_from = min(scan.start, checkpoint.dispatched_to) if checkpoint.has_ariane_slot else scan.start
-    sums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
-    return StoreComponents(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, sums)
+    checksums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
+    return StoreComponents(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums)
 
 
 def _checksummed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
-    """Up to where block sums are without gaps: a power cut may have kept one that was not synced and lost one before.
+    """Up to where block checksums have no gaps: a power cut may keep an unsynced one and lose one before it.
 
-    What is behind it was walked just now, and is summed again.
+    What follows was scanned just now, and is checksummed again.
     """
     return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.has_ariane_slot else end
 
@@ -128,10 +126,10 @@ def _open_checksums(
 
 
 def _warn_missing_keys(index: Index, begin: int, start: int, layout: Layout) -> None:
-    """What the index should know of messages before the walk's start, and does not.
+    """Warns if the index lacks messages before the start of the scan.
 
-    It is not filled here: that would mean to walk the whole log, and a broker that is down for minutes is worse than
-    one that does not find some old messages by their keys.
+    It is not rebuilt here: that needs a scan of the whole log, and a broker that is down for minutes is worse than one
+    that does not find some old messages by key.
     """
     missing_from = begin if index.end_physical < 0 else index.damaged_from
     if missing_from is not None and missing_from < start:
@@ -143,6 +141,6 @@ def _warn_missing_keys(index: Index, begin: int, start: int, layout: Layout) -> 
 
 
 def _local_name(clock: Clock) -> str:
-    """What an index file made now is called: local time, yyyyMMddHHmmssSSS."""
+    """Name of an index file created now: local time, yyyyMMddHHmmssSSS."""
     now_ms = clock.now_ms()
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms / 1000)) + f"{now_ms % 1000:03d}"

@@ -28,7 +28,7 @@ _HOUR_MS = 3_600_000
 
 
 RetentionHold = Callable[[], IoSteps[int | None]]
-"""The physical offset of the oldest record that somebody still needs; None when there is none."""
+"""Returns the physical offset of the oldest record that must be kept; None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Retention:
         self._local_hour = local_hour
         self._hours = _hours(settings.delete_when)
         self._holds: list[RetentionHold] = []
-        self._warned_of = -1  # the file that was last said to be kept
+        self._warned_of = -1  # base of the file last reported as kept
 
     def add_retention_hold(self, hold: RetentionHold) -> None:
-        """Whom to ask before a file goes that is not old enough."""
+        """Adds a function that is called before a file is deleted that is not old enough."""
         self._holds.append(hold)
 
     def clean(self, now_ms: int, dispatched_to: int, *, manual: bool = False) -> IoSteps[CleanupResult]:
-        """One round. `manual`: old files go whatever the hour. `dispatched_to`: as the checkpoint has it."""
+        """One pass. `manual`: delete old files whatever the hour. `dispatched_to`: from the checkpoint."""
         used = self._disk.used_ratio(self._settings.root)
         settings = self._settings
         forced = settings.clean_forcibly and used > settings.force_clean_ratio
@@ -98,7 +98,7 @@ class Retention:
         segments = self._log.segments
         dropped = 0
         while dropped < FILES_PER_PASS and (first := segments.first) is not None:
-            # Never the active file, nor one whose records the queues do not know durably: a crash would make a hole.
+            # Never the active file, nor one whose queue entries are not durable: a crash would leave a gap in queues.
             if first.end > min(self._log.max_offset, dispatched_to):
                 break
             is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
@@ -111,18 +111,18 @@ class Retention:
         return dropped
 
     def _may_lose(self, segment: Segment, *, is_disk_full: bool) -> bool:
-        """Whether a file goes though messages in it still wait: only when the broker could not write any more."""
+        """Whether to delete a file with undelivered messages: only when the broker could not write any more."""
         if is_disk_full:
             log.error(
-                "commit log file with waiting messages deleted, the disk is full: delayed messages or transactions are "
-                "lost. Give the store more space",
+                "commit log file with undelivered messages deleted because the disk is full: delayed messages or "
+                "transactions are lost. Give the store more space",
                 extra={"file": str(segment.path)},
             )
         elif self._warned_of != segment.base:
             self._warned_of = segment.base
             log.warning(
-                "the disk is nearly full, but the oldest file holds delayed messages or transactions that still wait: "
-                "free some space",
+                "the disk is nearly full, but the oldest commit log file holds pending delayed messages or "
+                "transactions: free some space",
                 extra={"file": str(segment.path)},
             )
         return is_disk_full
