@@ -72,17 +72,17 @@ def test_offset_0_again_means_that_the_topic_was_made_anew(
     assert queue.append_at(0, 9000, 100, 5)
     assert queue.append_at(1, 9100, 100, 6)
     assert bounds(queue) == (0, 2, 9200)
-    assert "made again" in caplog.text
+    assert "created again" in caplog.text
     queue.write()
     assert file_names(tmp_path) == [0]
     assert read(open_queue(tmp_path)) == [(9000, 100, 5), (9100, 100, 6)]
 
 
-def test_another_offset_below_the_end_is_passed_over(queue: ConsumeQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_offset_below_the_end_is_skipped(queue: ConsumeQueue, caplog: pytest.LogCaptureFixture) -> None:
     fill(queue, 25)
     with caplog.at_level(logging.ERROR):
         assert not queue.append_at(7, 9000, 100, 5)
-    assert "passed over" in caplog.text
+    assert "entry skipped" in caplog.text
     assert numbers(queue) == list(range(25))
 
 

@@ -98,13 +98,13 @@ def test_a_head_in_another_slot_is_corrupt() -> None:
         found(file, "k0")
 
 
-def test_a_file_cut_short_while_it_is_open_is_corrupt(tmp_path: Path) -> None:
+def test_a_file_truncated_while_it_is_open_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / PATH.name
     file = IndexFile.create(RealDisk(), path, SHAPE, Header.following(0, 0))
     put(file, message(0, "a"))
     with path.open("r+b") as raw:
         raw.truncate(entries_position(SHAPE.slots))
-    with pytest.raises(StoreCorrupt, match="cut short"):
+    with pytest.raises(StoreCorrupt, match="it was truncated"):
         found(file, "a")
     assert not file.is_sound()
     file.close()

@@ -1,4 +1,4 @@
-"""One entry of a consume queue: where a message is, and what a tag filter needs to know of it.
+"""Entries of consume queues: the location of a message in the commit log and its tags code, 20 bytes each.
 
     offset  bytes  field
          0      8  physicalOffset   of the record in the commit log
@@ -6,8 +6,19 @@
         12      8  tagsCode         of the TAGS property, sign-extended; the delivery time for a delayed message;
                                     or, far below zero, the address of a unit in consumequeue_ext
 
-A queue that starts past 0 has its first file filled up with (0, 0x7FFFFFFF, 0), so that every entry stands at its
-offset times 20.
+A queue that starts past 0 has its first file filled up with (0, 0x7FFFFFFF, 0), so that every entry is at its offset
+times 20.
+
+A unit of consumequeue_ext holds what an entry cannot. Apache writes units for its SQL filters; Ariane only reads them:
+
+    offset  bytes  field
+         0      2  size             20 + B; -1 in place of a unit: the file ends here
+         2      8  tagsCode         moved here, because the entry holds the unit's address
+        10      8  storeTimestamp   ms
+        18      2  bitmapBytes      B, 0 for none
+        20      B  bitmap           a Bloom filter's bits: the groups whose filter the message passed
+
+An address is an offset over all files of the queue's extension, and a unit never crosses two of them.
 """
 
 import struct
@@ -24,7 +35,7 @@ ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
 FILLER = ENTRY.pack(0, 0x7FFFFFFF, 0)
 
-# An extension's address is its offset plus the smallest long; no 32-bit hash reaches down there.
+# An extension's address is its offset plus the smallest long; no 32-bit hash is that low.
 _EXTENSION_BASE = -(2**63)
 _EXTENSION_MAX = -(2**31) - 1
 
@@ -34,19 +45,7 @@ def extension_offset(tags_code: int) -> int | None:
     return tags_code - _EXTENSION_BASE if tags_code <= _EXTENSION_MAX else None
 
 
-# --- queue_extension ---
-#
-# Units of consumequeue_ext: what a queue's entry cannot hold, written by Apache for its SQL filters; we only read.
-#
-#     offset  bytes  field
-#          0      2  size             20 + B; -1 in place of a unit: the file ends here
-#          2      8  tagsCode         which the entry holds no more, because it holds the unit's address
-#         10      8  storeTimestamp   ms
-#         18      2  bitmapBytes      B, 0 for none
-#         20      B  bitmap           a Bloom filter's bits: the groups whose filter the message passed
-#
-# An address is an offset over all files of the queue's extension, and a unit never crosses two of them. See
-# `queue_entry.extension_offset` for how an entry tells that it holds one.
+# --- units of consumequeue_ext ---
 
 _HEAD = struct.Struct(">hqqh")
 UNIT_BYTES_MAX = 32767
@@ -92,7 +91,7 @@ class QueueExtension:
             raise StoreCorrupt(f"{self._directory / offset_name(base)}, byte {offset - base}: {error}") from None
 
     def _read(self, base: int, position: int) -> bytes:
-        """Enough for the largest unit."""
+        """Reads enough for the largest unit."""
         path = self._directory / offset_name(base)
         try:
             file = self._disk.open(path, writable=False)

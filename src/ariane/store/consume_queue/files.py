@@ -1,15 +1,18 @@
-"""The files of one consume queue as one long array of bytes, opened only while they are used.
+"""The files of one consume queue as one long byte array, and a cache of open files that all queues share.
 
     00000000000000000000  00000000000006000000  00000000000012000000
     |--- segment_bytes --||-------------------||-------------------|
     ^ base                             data, then zeros up to here ^ end
 
-Queues are derived from the commit log, so nothing here waits for the disk: whoever needs a queue durable syncs what
-`take_unsynced` lists, in a thread. Two things hold after any crash all the same:
+Queues are derived from the commit log, so nothing here syncs: to make a queue durable, a thread syncs what
+`take_unsynced` lists. Two invariants still hold after any crash:
 
-* The run has no gap. A directory is synced before its names change a second time, so a crash can undo only the last
-  name that was made or removed.
-* A file whose name is durable and whose size is not comes back empty. Nothing from there on was durable: it goes.
+* The files have no gap. A directory is synced before its names change a second time, so a crash can undo only the last
+  file that was created or removed.
+* A file whose name is durable and whose size is not comes back empty. Nothing from there on was durable: it is removed.
+
+Every queue has at least one file, and the number of descriptors of a process is limited. So a queue looks its file up
+in `OpenFiles` each time, and the least recently used one is closed to make room.
 """
 
 import resource
@@ -25,21 +28,14 @@ from ariane.store.consume_queue.entry import ENTRY_BYTES, FILLER
 from ariane.store.disk import Disk, File, PendingSync
 from ariane.store.layout import offset_name, offset_of
 
-# --- open_files ---
-#
-# The open files of all consume queues: a few at a time, however many queues there are.
-#
-# Every queue has at least one file, and a process may only have so many descriptors. So a queue names its file each
-# time it needs it, and whichever was not named for longest is closed to make room.
-
 OPEN_FILES_MAX = 512
-"""Half of the 1,024 descriptors that a process has unless told otherwise; connections need the others."""
+"""Half of the default limit of 1,024 descriptors; connections need the others."""
 
-_OPEN_FILES_TARGET = 16_384  # opening a queue's file again costs ten times the write that it is opened for
+_OPEN_FILES_TARGET = 16_384  # reopening a queue's file costs ten times as much as the write to it
 
 
 def affordable_open_files() -> int:
-    """Half of what the process may have open, after raising its own soft limit; at most what helps."""
+    """Half of the process's descriptor limit, after raising its soft limit; at most what is useful."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 2 * _OPEN_FILES_TARGET:
         soft = 2 * _OPEN_FILES_TARGET if hard == resource.RLIM_INFINITY else min(2 * _OPEN_FILES_TARGET, hard)
@@ -48,24 +44,24 @@ def affordable_open_files() -> int:
 
 
 class OpenFiles:
-    """For one thread. Paths are strings, because making and hashing a Path costs more than the read it is made for."""
+    """LRU cache of open files, for one thread. Paths are str: making and hashing a Path costs more than the read."""
 
     def __init__(self, disk: Disk, limit: int = OPEN_FILES_MAX) -> None:
         assert limit > 0
         self._disk = disk
         self._limit = limit
-        self._files: OrderedDict[str, File] = OrderedDict()  # used longest ago first
+        self._files: OrderedDict[str, File] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
         return len(self._files)
 
     def get(self, path: str) -> File:
-        """The file, open for reading and writing; only until the next call here, which may close it."""
+        """The file, open for reading and writing; valid only until the next call, which may close it."""
         file = self._files.get(path)
         if file is None:
             self._make_room()
             file = self._files[path] = self._disk.open(Path(path), writable=True)
-        elif len(self._files) >= self._limit:  # before that none is closed, and who was last does not matter
+        elif len(self._files) >= self._limit:  # below the limit none is closed, and the order does not matter
             self._files.move_to_end(path)
         return file
 
@@ -76,7 +72,7 @@ class OpenFiles:
         return file
 
     def remove(self, path: str) -> None:
-        """Closes and unlinks the file. That it is gone already is no error: a removal may be repeated after a crash."""
+        """Closes and unlinks the file; a missing file is ignored, since a removal may be repeated after a crash."""
         file = self._files.pop(path, None)
         if file is not None:
             file.close()
@@ -92,13 +88,11 @@ class OpenFiles:
             self._files.popitem(last=False)[1].close()
 
 
-# ---
-
 _FILLERS = FILLER * 4096
 _BLOCK_BYTES = 4096
 
-# Stands in a directory while all its files are removed: a crash meanwhile leaves a removal to finish, not a queue with
-# gaps.
+# Marker in a directory while all its files are removed: after a crash the removal is finished, instead of leaving a
+# queue with gaps.
 _REMOVING = "removing"
 
 
@@ -116,10 +110,10 @@ class QueueFiles:
         self._new_names = new_names
         self._disk = disk
         self._open_files = open_files
-        self._names: PendingSync | None = None  # the last change of a name here
+        self._names: PendingSync | None = None  # the last change of a name in this directory
         self._names_in_doubt = False
-        self._path_base, self._path = -1, ""  # of the file that was written last
-        self._read_base, self._read_path = -1, ""  # and of the one that was read last
+        self._path_base, self._path = -1, ""  # of the file written last
+        self._read_base, self._read_path = -1, ""  # of the file read last
         self._unsynced_from: int | None = None  # the first file with bytes that were not synced
         self.directory = str(directory)
         self.segment_bytes = segment_bytes
@@ -146,7 +140,7 @@ class QueueFiles:
             self._drop_last_until(empty[0])
 
     def _add_existing(self, base: int) -> int:
-        """Adds a file that is there; its size."""
+        """Adds an existing file; returns its size."""
         size = self._disk.size(Path(self.path(base)))
         if size not in (0, self.segment_bytes):
             raise StoreMismatch(
@@ -172,7 +166,7 @@ class QueueFiles:
         return b"".join(self._read_within_file(*part) for part in self._split_by_file(position, length))
 
     def write(self, position: int, data: bytes | bytearray) -> None:
-        """At or before the end, making files as needed. StoreFull when it fails: then the call may be repeated."""
+        """At or before the end, creating files as needed. StoreFull when it fails: then the call may be repeated."""
         at = position % self.segment_bytes
         base = position - at
         if at + len(data) <= self.segment_bytes and self.base <= base < self.end:
@@ -181,7 +175,7 @@ class QueueFiles:
             self._write_across_files(position, data)
 
     def _write_within_file(self, base: int, at: int, data: bytes | bytearray) -> None:
-        """The usual case in a straight line: a busy store does this for thousands of queues every second."""
+        """The common case without loops: a busy store does this for thousands of queues every second."""
         path = self._path_to_write(base)
         self._note_unsynced(base)
         try:
@@ -204,7 +198,7 @@ class QueueFiles:
                 done += length
 
     def zero_from(self, position: int) -> None:
-        """Zeroes what stands behind `position` in its file, so that no stale entry comes back behind new ones."""
+        """Zeroes the rest of the file from `position` on, so that no stale entry reappears behind new ones."""
         if not self.base <= position < self.end:
             return
         at = position % self.segment_bytes
@@ -213,7 +207,7 @@ class QueueFiles:
                 self._note_unsynced(position - at)
 
     def _split_by_file(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
-        """A range as base, position in the file and length, for each file that it touches."""
+        """Splits a range: base, position in the file and length for each file that it touches."""
         end = position + length
         while position < end:
             at = position % self.segment_bytes
@@ -222,7 +216,7 @@ class QueueFiles:
             position += step
 
     def read_cached(self, position: int, length: int) -> bytes | None:
-        """What `read` gives, if it is in one file and in the page cache. What cannot be read is `read`'s to tell."""
+        """As `read`, if it is in one file and in the page cache; else None. Errors are left for `read` to raise."""
         at = position % self.segment_bytes
         if at + length > self.segment_bytes:
             return None
@@ -231,7 +225,7 @@ class QueueFiles:
         return None
 
     def _path_to_read(self, base: int) -> str:
-        if base != self._read_base:  # a path costs as much as the read itself
+        if base != self._read_base:  # building the path costs as much as the read itself
             self._read_base, self._read_path = base, self.path(base)
         return self._read_path
 
@@ -242,11 +236,11 @@ class QueueFiles:
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
         if len(data) != length:
-            raise StoreCorrupt(f"{path} ends before byte {at + length}: somebody cut it while it was in use")
+            raise StoreCorrupt(f"{path} ends before byte {at + length}: it was truncated while in use")
         return data
 
     def warm(self, position: int, length: int) -> IoSteps[None]:
-        """So that `read` does not wait for the disk. What cannot be read is `read`'s to tell."""
+        """Caches what `read` needs. Errors are left for `read` to raise."""
         for base, at, step in self._split_by_file(position, length):
             path = self._path_to_read(base)
             if not self._is_cached(path, at, step):
@@ -265,7 +259,7 @@ class QueueFiles:
     # --- names ------------------------------------------------------------------------------------------------------
 
     def _create_first(self, base: int, at: int) -> File:
-        """For a queue that begins at `at` in its first file; without its fillers that file must not stay."""
+        """For a queue that begins at `at` in its first file; the file must not stay without its fillers."""
         self._new_names.update(self._disk.make_directory(Path(self.directory), synced=False))
         self.base = self.end = base
         file = self._create(base)
@@ -286,9 +280,9 @@ class QueueFiles:
         return file
 
     def drop_before(self, position: int) -> IoSteps[int]:
-        """Removes the files that end at or before `position`, but never the last one; how many.
+        """Removes the files that end at or before `position`, but never the last one; returns their number.
 
-        A file may be added behind them while a thread syncs the names: whichever of the two changes a crash undoes,
+        A file may be added at the end while a thread syncs the names: whichever of the two changes a crash undoes,
         there is no gap.
         """
         count, is_synced = 0, False
@@ -305,7 +299,7 @@ class QueueFiles:
         return count
 
     def drop_from(self, position: int) -> None:
-        """Removes the files that begin at or after `position`, but never the first one: it tells where the queue is."""
+        """Removes the files that begin at or after `position`, but never the first one: its name holds the offset."""
         with self._os_errors_as(StoreError, "removed"):
             self._drop_last_until(max(position, self.base + 1))
 
@@ -324,7 +318,7 @@ class QueueFiles:
         directory = Path(self.directory)
         with self._os_errors_as(StoreError, "removed"):
             if self:
-                with suppress(OSError):  # on a full disk, files that make room go without the mark
+                with suppress(OSError):  # on a full disk, remove the files without the marker
                     self._disk.create(directory / _REMOVING, 0, allocated=0).close()
                     self._disk.sync_directory(directory)
                 self._remove_all(self._disk.names(directory))
@@ -342,7 +336,7 @@ class QueueFiles:
     # --- durability -------------------------------------------------------------------------------------------------
 
     def take_unsynced(self) -> list[PendingSync]:
-        """What to sync so that everything until now is durable; a later call lists only what came after."""
+        """What to sync so that everything up to now is durable; the next call lists only later changes."""
         start, self._unsynced_from = self._unsynced_from, None
         bases = () if start is None else range(max(start, self.base), self.end, self.segment_bytes)
         unsynced = [PendingSync(self._disk, self._path_to_write(base)) for base in bases]
@@ -353,10 +347,10 @@ class QueueFiles:
         return unsynced
 
     def mark_unsynced_from(self, position: int | None) -> None:
-        """What another process wrote may be in the page cache only: bytes from `position` on, and its last name.
+        """What a killed process wrote may be in the page cache only: bytes from `position` on, and its last name.
 
-        Bytes count as not synced. The name is synced with the next bytes or before the next name, whichever is first:
-        most queues of a store that has many see neither for long.
+        The bytes count as unsynced. The name is synced with the next bytes or before the next name, whichever is first:
+        in a store with many queues most of them get neither for a long time.
         """
         self._names_in_doubt = True
         if position is not None:

@@ -1,11 +1,11 @@
-"""New entries of all queues, one behind the other in the order in which they came, until somebody asks for them.
+"""Buffer of new entries of all consume queues, in order of arrival, until a queue is read or written.
 
     queue     entry             queue     entry
     |--4----| |--20-----------| |--4----| |--20-----------| ...
 
-A store has thousands of queues, and the memory of their ends is more than a processor's cache holds. An entry that is
-put behind the last one of its queue costs several waits for memory; one that is put behind the last one of all costs
-none. Queues get theirs when one is read or written, and then all do: sorted, and what came to one queue in one piece.
+A store has thousands of queues, and their ends do not fit a CPU's cache. Appending an entry to its own queue costs
+several cache misses; appending it to this common buffer costs none. When one queue is read or written, the entries of
+all queues are distributed: sorted by queue, and those of one queue in one piece.
 """
 
 import struct
@@ -21,8 +21,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 
 _NUMBERED = struct.Struct(f">I{ENTRY_BYTES}s")
 _ROW = np.dtype([("queue", ">u4"), ("entry", f"V{ENTRY_BYTES}")])
-_FEW_BYTES = 64 * _NUMBERED.size  # that are sooner dealt out one by one than sorted
-_SORTED_FASTEST = 2**16  # numbers below this are sorted by radix
+_FEW_BYTES = 64 * _NUMBERED.size  # fewer are distributed faster one by one than sorted
+_SORTED_FASTEST = 2**16  # numpy uses a radix sort for 16-bit numbers
 
 pack_numbered = struct.Struct(">I" + ENTRY.format.removeprefix(">")).pack
 """A queue's number, then the fields of its entry."""
@@ -32,7 +32,7 @@ _FIELDS = np.dtype([("queue", ">u4"), ("physical", ">i8"), ("size", ">i4"), ("ta
 
 
 def pack_all(queues: Sequence[int], physical: Int64s, sizes: Int64s, tags_codes: Int64s) -> bytes:
-    """What `pack_numbered` makes of each."""
+    """As `pack_numbered`, for many entries."""
     packed = np.empty(len(queues), _FIELDS)
     packed["queue"], packed["physical"], packed["size"], packed["tags"] = queues, physical, sizes, tags_codes
     return packed.tobytes()
@@ -53,21 +53,21 @@ class NewEntries(Generic[Q]):
 
     def __init__(self) -> None:
         self.packed = bytearray()
-        """What `pack_numbered` made, for the hot path to add to; it stays the same object."""
+        """Output of `pack_numbered`; the append path adds to it, so it stays the same object."""
         self.dirty: set[Q] = set()
-        """Queues that were given something; a queue that has written it leaves."""
+        """Queues that got entries; a queue is removed when it has written them."""
         self.distributed = 0
-        """How many entries queues were given since the store was opened."""
+        """Number of entries distributed since the store was opened."""
         self._owners: list[Q] = []
         self._free: list[int] = []
 
     @property
     def total(self) -> int:
-        """Those that queues were given, and those that wait to be."""
+        """Entries distributed, and those that are still in the buffer."""
         return self.distributed + len(self.packed) // _NUMBERED.size
 
     def register(self, queue: Q) -> int:
-        """The number that stands before its entries."""
+        """The number that identifies its entries in the buffer."""
         if self._free:
             number = self._free.pop()
             self._owners[number] = queue
@@ -77,11 +77,11 @@ class NewEntries(Generic[Q]):
         return number
 
     def unregister(self, number: int) -> None:
-        """The queue is gone, and has nothing here."""
+        """The queue was deleted and has no entries here; its number is reused."""
         self._free.append(number)
 
     def distribute(self) -> None:
-        """Gives every queue what is its own."""
+        """Appends the buffered entries to the tails of their queues."""
         self.distributed = self.total
         packed, owners, dirty = self.packed, self._owners, self.dirty
         few = len(packed) <= _FEW_BYTES

@@ -1,12 +1,22 @@
-"""One queue of a topic: for each message, in order, where its record is. See queue_entry.py for the bytes.
+"""A consume queue: the record locations of one queue of a topic, in order. See consume_queue/entry.py for the bytes.
 
     files                                        memory                          of all queues (new_entries.py)
     |---------------------------------------|    |..................|-------|    - --- - -- -- -
     ^ first file        ^ min_offset        ^    ^ tail             ^ written                  ^ max_offset
 
-An append only adds to memory, so it is visible at once and costs no system call. `write`, on a tick, moves the new
-entries to the files and keeps the last few in memory, where the readers are that wait for more. What a crash takes is
-read again from the commit log, and comes back through `append_at`.
+An append only adds to memory, so it is visible at once and costs no system call. `write`, on a timer, moves the new
+entries to the files and keeps the last few in memory, where most consumers read. What a crash loses is read again from
+the commit log, and restored by `append_at`.
+
+Recovery finds the end of the entries from the files alone (`find_end`). Apache takes every entry with an offset and a
+size for valid, and when it truncates a queue it leaves the bytes after the cut in place. New entries overwrite them one
+by one, and a crash meanwhile exposes the rest again, each valid by itself:
+
+    | 1000 | 1200 | 1400 | 5000 | 5300 | 1800 | 2000 | 0 ...
+                     new entries ^^^^^   ^^^^ stale: it points back
+
+So here entries must also ascend: each record lies after the one before it, or is the same again, which is how a queue
+skips records that its log has lost.
 """
 
 import logging
@@ -22,19 +32,6 @@ from ariane.store.consume_queue.files import QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
 from ariane.store.consume_queue.scan import ENTRY_TYPE
 from ariane.store.disk import PendingSync
-
-# --- queue_recovery ---
-#
-# Where the entries of a consume queue end, found from its files alone.
-#
-# Apache takes every entry with an offset and a size for valid, and when it cuts a queue it leaves the bytes behind the
-# cut in place. New entries overwrite them one by one, and a crash meanwhile shows the rest again, valid by themselves:
-#
-#     | 1000 | 1200 | 1400 | 5000 | 5300 | 1800 | 2000 | 0 ...
-#                      new entries ^^^^^   ^^^^ stale: it points back
-#
-# So here entries must also ascend: each record lies behind the one before it, or is the same again, which is how a
-# queue passes over records that its log has lost.
 
 FILES_SCANNED = 3
 _CHUNK_ENTRIES_MIN = 200  # one page: most queues are short
@@ -55,7 +52,7 @@ class QueueEnd(NamedTuple):
 
 
 def find_end(files: QueueFiles) -> QueueEnd:
-    """Walks the last three files, as Apache does, and files before them only as long as it finds no entry."""
+    """Scans the last three files, as Apache does, and files before them only as long as it finds no entry."""
     start = max(files.base, files.end - FILES_SCANNED * files.segment_bytes)
     while True:
         end = _walk(files, start)
@@ -77,7 +74,7 @@ def _walk(files: QueueFiles, position: int) -> QueueEnd:
 
 
 def ascending(chunk: bytes, last: LastRecord) -> tuple[int, LastRecord]:
-    """How many entries from the start of `chunk` are valid behind `last`, and the last of them."""
+    """How many entries from the start of `chunk` are valid after `last`, and the last of them."""
     entries = np.frombuffer(chunk, ENTRY_TYPE)
     physical = entries["offset"].astype(np.int64)
     size = entries["size"].astype(np.int64)
@@ -86,27 +83,25 @@ def ascending(chunk: bytes, last: LastRecord) -> tuple[int, LastRecord]:
     physical_before = np.concatenate(([last.physical], physical[:-1]))
     end_before = np.concatenate(([last.end], end[:-1]))
     is_behind = (physical >= end_before) | ((physical == physical_before) & (end == end_before))
-    is_valid = (physical >= 0) & (size > 0) & (end >= physical) & is_behind  # a sum past 2^63 wraps around
+    is_valid = (physical >= 0) & (size > 0) & (end >= physical) & is_behind  # an end past 2^63 wraps around
     count = len(entries) if is_valid.all() else int(is_valid.argmin())
     return count, LastRecord(int(physical[count - 1]), int(end[count - 1])) if count else last
 
 
-# ---
-
 log = logging.getLogger(__name__)
 
 KEPT_ENTRIES = 100
-"""How many of the entries that were written last stay in memory, at most: 2 KB, three pulls of 32."""
+"""Most entries kept in memory after they were written: 2 KB, three pulls of 32."""
 
 _pack = ENTRY.pack
 _PHYSICAL_MAX = 2**63 - 1
 
 
 class ConsumeQueue:
-    """For one thread. Offsets are numbers of entries; `recover` comes first when there are files.
+    """For one thread. Offsets are numbers of entries; call `recover` first when there are files.
 
-    The public attributes are for reading; only a run of records changes `max_offset`, for numbers that it takes and may
-    have to give back (append_run.py). They are no properties because every append and every pull looks at them.
+    The public attributes are read-only; only the append path changes `max_offset`, for offsets that it takes and may
+    have to give back (append/appender.py). They are not properties because every append and every pull reads them.
     """
 
     __slots__ = (
@@ -120,34 +115,34 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.topic_part = topic_part
-        """The topic as records hold it, behind its length."""
+        """The topic as in records, after its length byte."""
         self._files = files
         self._new = new
         self._packed = new.packed
         self.number = new.register(self)
-        """What its new entries are marked with."""
+        """Identifies its entries in the common buffer."""
         self.tail = bytearray()
-        """The last entries but those that `new` still has."""
+        """The last entries, except those that are still in `new`."""
         self._begin(0)
 
     def _begin(self, offset: int) -> None:
-        """Empty, the next entry at `offset`."""
+        """Makes the queue empty, with the next entry at `offset`."""
         self.tail.clear()
         self._tail_offset = self._written = offset
-        self._end_physical = 0  # of the last entry in the files, for when the tail has none
+        self._end_physical = 0  # of the last entry in the files, used when the tail is empty
         self.min_offset = offset
-        """The first entry whose record is still there."""
+        """The first entry whose record is still in the log."""
         self.max_offset = offset
-        """Where the next entry will be."""
+        """Offset of the next entry."""
 
     def _collect_new(self) -> None:
-        """So that the tail has all entries up to `max_offset`: before anything but an append."""
+        """Moves buffered entries to the tail, which then reaches `max_offset`; needed before anything but an append."""
         if self._packed:
             self._new.distribute()
 
     @property
     def max_physical(self) -> int:
-        """Where the record of the last entry ends, 0 when there is no entry."""
+        """End of the last entry's record, 0 when there is no entry."""
         self._collect_new()
         tail = self.tail
         if not tail:
@@ -158,14 +153,14 @@ class ConsumeQueue:
     # --- appending --------------------------------------------------------------------------------------------------
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> int:
-        """The queue offset of the new entry; no checks, no I/O. The loop in append_run.py does the same in a line."""
+        """The queue offset of the new entry; no checks, no I/O. append/appender.py inlines this."""
         self._packed += pack_numbered(self.number, physical_offset, size, tags_code)
         offset = self.max_offset
         self.max_offset = offset + 1
         return offset
 
     def append_packed(self, entries: bytes | bytearray, count: int) -> int:
-        """Many at once, back to back. The offset of the first one."""
+        """Appends packed entries; returns the offset of the first one."""
         assert len(entries) == count * ENTRY_BYTES
         offset = self.max_offset
         if count:
@@ -177,17 +172,17 @@ class ConsumeQueue:
         return offset
 
     def append_at(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
-        """An entry read from the log, for the offset that its record names; whether it was taken.
+        """Adds an entry read from the log at the queue offset of its record; whether it was added.
 
-        The log may be read again from any point, so an entry that is here already is passed over. Otherwise the record
-        is right and the queue gives way:
+        The log may be read again from any point, so an entry that exists already is skipped. Otherwise the record is
+        right and the queue is adapted:
 
         * A queue without entries begins at `queue_offset`, with fillers before it in its first file.
-        * Offset 0 once more: the topic was deleted and made anew, as the queue is now.
-        * Another offset below the end: the record's number is wrong. It is passed over, as Apache does it.
-        * A gap: the log has lost records. So that every entry stands at its offset, the missing ones point to the next
-          record there is. Apache moves up instead, and every later message has another offset than it says. A gap of
-          more than a file is no gap but damage: StoreCorrupt.
+        * Offset 0 again: the topic was deleted and created again, and so is the queue.
+        * Another offset below the end: the record's queue offset is wrong. It is skipped, as Apache does it.
+        * A gap: the log has lost records. So that every entry stays at its offset, the missing ones point to the next
+          existing record. Apache closes the gap instead, and every later message has an offset other than its own. A
+          gap of more than one file is damage: StoreCorrupt.
         """
         if physical_offset + size <= self.max_physical:
             return False
@@ -204,13 +199,13 @@ class ConsumeQueue:
         facts = {"topic": self.topic, "queue": self.queue_id, "offset": queue_offset, "end": self.max_offset}
         if queue_offset == 0 or (self.max_physical == 0 and queue_offset > 0):
             if self.max_physical:
-                log.warning("queue begins anew: its topic was deleted and made again", extra=facts)
+                log.warning("queue begins anew: its topic was deleted and created again", extra=facts)
             if self._files:
                 self._files.destroy()
             self._begin(queue_offset)
             return True
         if 0 < queue_offset < self.max_offset:
-            log.error("entry passed over: the queue is already past its offset", extra=facts)
+            log.error("entry skipped: the queue is already past its offset", extra=facts)
             return False
         missing = queue_offset - self.max_offset
         if not 0 < missing <= self._files.segment_bytes // ENTRY_BYTES:
@@ -231,33 +226,33 @@ class ConsumeQueue:
         return self._read(offset, end) if self.min_offset <= offset < end else b""
 
     def cached_entries(self, offset: int, count: int) -> bytes | None:
-        """The same, if that does not wait for the disk; None when it might."""
+        """The same if it does not block; None if it might."""
         end, tail_offset = min(offset + count, self.max_offset), self._tail_offset
         if offset >= tail_offset or not self.min_offset <= offset < end:
             return self.entries(offset, count)
         from_file = min(end, tail_offset)
-        found = self._files.read_cached(offset * ENTRY_BYTES, (from_file - offset) * ENTRY_BYTES)
-        return found if found is None or from_file == end else found + self._read(from_file, end)
+        cached = self._files.read_cached(offset * ENTRY_BYTES, (from_file - offset) * ENTRY_BYTES)
+        return cached if cached is None or from_file == end else cached + self._read(from_file, end)
 
     def warm(self, offset: int, count: int = 1) -> IoSteps[None]:
-        """So that `entries` does not wait for the disk (cold_reads.py)."""
+        """Caches what `entries` needs (store/blocking_io.py)."""
         end = min(offset + count, self._tail_offset)
         if self.min_offset <= offset < end:
             yield from self._files.warm(offset * ENTRY_BYTES, (end - offset) * ENTRY_BYTES)
 
     def write_position(self) -> tuple[str, int] | None:
-        """The file, and where in it, that the next entry is written to; None when that file is still to be made."""
+        """File and position of the next write; None when that file does not exist yet."""
         files, position = self._files, self._written * ENTRY_BYTES
         at = position % files.segment_bytes
         return (files.path(position - at), at) if files.base <= position < files.end else None
 
     @property
     def is_write_position_cached(self) -> bool:
-        """Whether that write would not wait for the disk. Of a file that is made for it nothing is read."""
+        """Whether the next write does not block. For a new file nothing has to be read."""
         return self.write_position() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
 
     def physical_offset_steps(self, offset: int) -> IoSteps[int | None]:
-        """Where the record of the entry at `offset` is; None when the queue has no such entry."""
+        """The physical offset of the entry at `offset`; None when the queue has no such entry."""
         yield from self.warm(offset)
         entry = self.entries(offset, 1)
         return int(ENTRY.unpack(entry)[0]) if entry else None
@@ -272,7 +267,7 @@ class ConsumeQueue:
         return self._read(offset, tail_offset) + self._read(tail_offset, end)
 
     def _end_at(self, offset: int) -> int:
-        """Where the record of an entry ends: for a filler before all, where there is no entry behind all."""
+        """End of an entry's record: 0 for a filler, the largest offset where no entry was written."""
         entry = self._read(offset, offset + 1)
         if entry == FILLER:
             return 0
@@ -284,7 +279,7 @@ class ConsumeQueue:
 
     @property
     def _first(self) -> int:
-        """The first offset that has a place, be it a filler's."""
+        """The first offset in the files, fillers included."""
         return self._files.base // ENTRY_BYTES if self._files else self._tail_offset
 
     # --- files ------------------------------------------------------------------------------------------------------
@@ -302,11 +297,11 @@ class ConsumeQueue:
         self._new.dirty.discard(self)
 
     def take_unsynced(self) -> list[PendingSync]:
-        """What a thread has to sync so that everything written until now is durable."""
+        """What a thread has to sync so that everything written up to now is durable."""
         return self._files.take_unsynced()
 
     def mark_unsynced_from(self, physical: int) -> None:
-        """After a crash of the process: entries for records that end behind `physical` may not be durable."""
+        """After a crash of the process: entries of records that end after `physical` may not be durable."""
         if self._files and self.max_physical > physical:
             first = self._first
             end = first + bisect_right(range(first, self._written), physical, key=self._end_at)
@@ -315,7 +310,7 @@ class ConsumeQueue:
             self._files.mark_unsynced_from(None)
 
     def recover(self) -> None:
-        """Finds the end of the entries in the files and removes whatever stands behind it."""
+        """Finds the end of the entries in the files and removes everything after it."""
         end = find_end(self._files)
         self._files.drop_from(end.position)
         self._files.zero_from(end.position)
@@ -345,11 +340,11 @@ class ConsumeQueue:
         self._end_physical = self._end_at(end - 1)
 
     def correct_min(self, log_min: int) -> None:
-        """The log begins at `log_min` now: entries that point below it count no more."""
+        """Advances `min_offset` past the entries of records below `log_min`, where the log begins now."""
         run_sync(self._correct_min_steps(log_min))
 
     def _correct_min_steps(self, log_min: int) -> IoSteps[None]:
-        """Looks at the first entry, then halves what is left: nobody has read these for days."""
+        """Checks the first entry, then does a binary search; these entries are probably cold."""
         low, high, middle = self.min_offset, self.max_offset, self.min_offset
         while low < high:
             physical = yield from self.physical_offset_steps(middle)
@@ -363,21 +358,21 @@ class ConsumeQueue:
         self.min_offset = low
 
     def drop_before(self, log_min: int) -> int:
-        """Like `correct_min`, and removes the files whose entries all count no more, but never the last; how many."""
+        """Like `correct_min`, and removes files entirely before it, but never the last; returns their number."""
         return run_sync(self.drop_before_steps(log_min))
 
     def drop_before_steps(self, log_min: int) -> IoSteps[int]:
-        """The same step by step."""
+        """As `drop_before`, without blocking."""
         yield from self._correct_min_steps(log_min)
         return (yield from self._files.drop_before(self.min_offset * ENTRY_BYTES))
 
     def destroy(self) -> None:
-        """Removes the files; the queue is as new."""
+        """Removes the files and resets the queue."""
         self._collect_new()
         self._files.destroy()
         self._begin(0)
         self._new.dirty.discard(self)
 
     def unregister(self) -> None:
-        """For good, after `destroy`: another queue may have its number."""
+        """After `destroy`, when the queue is deleted for good: another queue may get its number."""
         self._new.unregister(self.number)

@@ -32,7 +32,7 @@ _NO_QUEUES: Mapping[int, ConsumeQueue] = {}
 
 
 class ConsumeQueues:
-    """For one thread; only what `take_unsynced` lists is for another."""
+    """For one thread; only the functions that `take_unsynced` returns are for another."""
 
     def __init__(self, disk: Disk, layout: Layout, segment_bytes: int, open_files_max: int) -> None:
         self._disk = disk
@@ -40,19 +40,19 @@ class ConsumeQueues:
         self._segment_bytes = -(-segment_bytes // ENTRY_BYTES) * ENTRY_BYTES  # up to whole entries, as Apache does
         self._open_files = OpenFiles(disk, open_files_max)
         self.by_topic: dict[str, dict[int, ConsumeQueue]] = {}
-        """For the hot path to look at; all others ask `get`."""
+        """For the hot path; all other code uses `get`."""
         self._new: NewEntries[ConsumeQueue] = NewEntries()
         self.new_entries = self._new.packed
-        """For the hot path to add to."""
-        self._new_names: set[Path] = set()  # directories whose names, of topics and queues, may not be durable
-        self._file_system = disk.file_system(layout.root)  # before the first write, whose loss it must tell
+        """The hot path adds to it."""
+        self._new_names: set[Path] = set()  # directories with new names of topics or queues, not yet synced
+        self._file_system = disk.file_system(layout.root)  # opened before the first write, whose loss it must report
         self._in_doubt = False
 
     @classmethod
     def open(
         cls, disk: Disk, layout: Layout, settings: StoreSettings, *, open_files_max: int = OPEN_FILES_MAX
     ) -> "ConsumeQueues":
-        """Every queue that is there, recovered from its own files. How far they agree with the log is not known yet."""
+        """Every existing queue, recovered from its own files. Whether they agree with the log is not checked here."""
         queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
         with ExitStack() as undo:
             undo.callback(queues.close)
@@ -80,7 +80,7 @@ class ConsumeQueues:
             return
         self._make(topic, queue_id)
         if self._file_system is not None and not self._file_system.holds(self._layout.queue(topic, queue_id)):
-            self._forget_file_system()  # somebody gave a queue a disk of its own
+            self._forget_file_system()  # this queue is on another disk
 
     def _forget_file_system(self) -> None:
         file_system, self._file_system = self._file_system, None
@@ -105,14 +105,14 @@ class ConsumeQueues:
             raise MessageRefused(f"queue {queue_id} of topic {topic}: a queue id is between 0 and {_QUEUE_ID_MAX}")
         directory = self._layout.queue(topic, queue_id)
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
-        siblings = self.by_topic.setdefault(intern(topic), {})  # a key that need not be compared, if it is that
+        siblings = self.by_topic.setdefault(intern(topic), {})  # an interned key is found by identity
         queue = ConsumeQueue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
         queue.recover()
         siblings[queue_id] = queue
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        """As they are now: some may be removed on the way."""
+        """Iterates over a copy: queues may be removed meanwhile."""
         return iter([queue for queues in self.by_topic.values() for queue in queues.values()])
 
     def topics(self) -> list[str]:
@@ -126,14 +126,14 @@ class ConsumeQueues:
 
     @property
     def dirty(self) -> set[ConsumeQueue]:
-        """Those with entries to write; for reading."""
+        """Queues with entries to write; read-only."""
         if self._new.packed:
             self._new.distribute()
         return self._new.dirty
 
     @property
     def entries_added(self) -> int:
-        """How many, since the store was opened."""
+        """Number of entries added since the store was opened."""
         return self._new.total
 
     @property
@@ -146,7 +146,7 @@ class ConsumeQueues:
         run_sync(self.write_dirty_steps())
 
     def write_dirty_steps(self) -> IoSteps[None]:
-        """The same step by step; others get their turn after every few queues. Which ones is settled at the start."""
+        """As `write_dirty`, yielding to other tasks after every few queues. The set of queues is fixed at the start."""
         failures = []
         for number, queue in enumerate(tuple(self.dirty), 1):
             try:
@@ -159,18 +159,18 @@ class ConsumeQueues:
             raise failures[0]
 
     def take_unsynced(self) -> list[Callable[[], None]]:
-        """What a thread has to call so that everything written until now is durable. OSError if the disk fails."""
+        """What a thread has to call so that everything written up to now is durable. OSError if the disk fails."""
         names = [PendingSync(self._disk, directory, is_directory=True) for directory in sorted(self._new_names)]
         self._new_names.clear()
         unsynced = [unsynced for queue in self for unsynced in queue.take_unsynced()] + names
         was_in_doubt, self._in_doubt = self._in_doubt, False
         if len(unsynced) <= SYNCED_EACH_MAX or self._file_system is None:
             return [pending.sync for pending in unsynced]
-        # What another process wrote may have been lost before this one opened the file system.
+        # Writes of an earlier process may have been lost before this one opened the file system.
         return [partial(sync_together, self._file_system, unsynced, trust=not was_in_doubt)]
 
     def mark_unsynced_from(self, physical: int) -> None:
-        """After a crash of the process: what was made of records behind `physical` may not be durable."""
+        """After a crash of the process: entries of records after `physical` may not be durable."""
         for queue in self:
             queue.mark_unsynced_from(physical)
         self._in_doubt = True
@@ -178,16 +178,16 @@ class ConsumeQueues:
         self._new_names.update((root, *(root / topic for topic in self.by_topic)))
 
     def truncate(self, physical: int) -> None:
-        """The log ends at `physical` now."""
+        """Drops the entries of records after `physical`, where the log ends now."""
         for queue in self:
             queue.truncate(physical)
 
     def drop_before(self, log_min: int) -> int:
-        """The log begins at `log_min` now. How many files were removed."""
+        """Trims the queues to `log_min`, where the log begins now; returns the number of removed files."""
         return run_sync(self.drop_before_steps(log_min))
 
     def drop_before_steps(self, log_min: int) -> IoSteps[int]:
-        """The same step by step; others get their turn after every few queues."""
+        """As `drop_before`, yielding to other tasks after every few queues."""
         files = 0
         for number, queue in enumerate(self, 1):
             files += yield from queue.drop_before_steps(log_min)
@@ -196,14 +196,14 @@ class ConsumeQueues:
         return files
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """With its files and its directory. Nothing happens when there is no such queue."""
+        """Deletes a queue with its files and its directory, if it exists."""
         queue = self.by_topic.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             queue.destroy()
             queue.unregister()
 
     def delete_topic(self, topic: str) -> None:
-        """With its extensions, should an Apache broker have written some."""
+        """Deletes all queues of a topic, and their extensions if an Apache broker has written some."""
         for queue_id in tuple(self.of_topic(topic)):
             self.delete_queue(topic, queue_id)
         if self.by_topic.pop(topic, None) is not None:
@@ -211,7 +211,7 @@ class ConsumeQueues:
                 self._remove_extensions(self._layout.consume_queue_extensions / topic)
             except OSError as error:
                 raise StoreError(f"the extensions of topic {topic} cannot be removed: {error.strerror}") from error
-            with suppress(OSError):  # something that is not ours is in it
+            with suppress(OSError):  # it holds files of others
                 self._disk.remove_directory(self._layout.consume_queues / topic)
 
     def _remove_extensions(self, directory: Path) -> None:
@@ -223,19 +223,19 @@ class ConsumeQueues:
             self._disk.remove_directory(directory)
 
     def close(self) -> None:
-        """Lets go of the files. What `write_dirty` did not write is left to the log."""
+        """Closes the files. What `write_dirty` did not write is recovered from the log."""
         self._open_files.close()
         self._forget_file_system()
 
 
 def _topic_part(topic: str, siblings: Mapping[int, ConsumeQueue]) -> bytes:
-    """The topic as records hold it: of all its queues the same object. Legal names are ASCII, and short."""
+    """The topic as in records; all queues of a topic share the object. Legal names are ASCII, and short."""
     sibling = next(iter(siblings.values()), None)
     return bytes([len(topic)]) + topic.encode() if sibling is None else sibling.topic_part
 
 
 def _queue_id(name: str) -> int | None:
-    """The id that a directory is named by; None when it is not one that we would have made."""
+    """The queue id of a directory name; None when it is not in canonical form."""
     if not (name.isascii() and name.isdigit()):
         return None
     queue_id = int(name)

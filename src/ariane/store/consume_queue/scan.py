@@ -1,4 +1,4 @@
-"""Consume queues read as they lie on disk, as numpy arrays of entries. See queue_entry.py for the layout."""
+"""Offline scan of consume queues as numpy arrays of entries. See consume_queue/entry.py for the layout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Entries: TypeAlias = npt.NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class QueueScan:
-    """One queue. Entries are numbered as in the queue: number times 20 is the position over all files."""
+    """The files of one queue. An entry's number is its queue offset: times 20, its position over all files."""
 
     disk: Disk
     topic: str
@@ -33,7 +33,7 @@ class QueueScan:
 
     @property
     def first(self) -> int:
-        """The number of the first entry that has a place in the files."""
+        """Number of the first entry in the files."""
         return self.files[0].base // ENTRY_BYTES if self.files else 0
 
     def find(self, number: int) -> tuple[DataFile, int] | None:
@@ -72,7 +72,7 @@ class QueueScan:
             yield file, np.frombuffer(_read(self.disk, file, 0, file.size), ENTRY_TYPE)
 
     def count(self) -> int:
-        """How many entries from `first` on are written: up to the first that has no size."""
+        """How many entries from `first` on are written: up to the first without a size."""
         total = 0
         for _, entries in self.runs():
             written = int(np.argmin(is_written(entries))) if not is_written(entries).all() else len(entries)
@@ -82,12 +82,12 @@ class QueueScan:
         return total
 
     def leftover(self, end: int) -> tuple[DataFile, int] | None:
-        """File and position of the first byte that is not zero behind the entry number `end`."""
+        """File and position of the first non-zero byte after the last entry, whose number is `end` - 1."""
         for file in self.files:
             start = max(end * ENTRY_BYTES - file.base, 0)
-            found = self._nonzero(file, start) if start < file.size else None
-            if found is not None:
-                return file, found
+            position = self._nonzero(file, start) if start < file.size else None
+            if position is not None:
+                return file, position
         return None
 
     def _nonzero(self, file: DataFile, start: int) -> int | None:
@@ -100,13 +100,13 @@ class QueueScan:
 
 def list_queues(disk: Disk, directory: Path) -> list[QueueScan]:
     """Every queue under `consumequeue`, by topic and number."""
-    found = [
+    queues = [
         (topic, int(name))
         for topic in disk.names(directory)
         for name in disk.names(directory / topic)
         if name.isascii() and name.isdigit() and name == str(int(name))
     ]
-    return [queue_at(disk, directory / topic / str(queue_id), topic, queue_id) for topic, queue_id in sorted(found)]
+    return [queue_at(disk, directory / topic / str(queue_id), topic, queue_id) for topic, queue_id in sorted(queues)]
 
 
 def queue_at(disk: Disk, directory: Path, topic: str, queue_id: int) -> QueueScan:
@@ -114,7 +114,7 @@ def queue_at(disk: Disk, directory: Path, topic: str, queue_id: int) -> QueueSca
 
 
 def is_written(entries: Entries) -> npt.NDArray[np.bool_]:
-    """Apache's rule, and so the one for the end of a queue: an offset that is not negative, and a size."""
+    """Apache's rule for a valid entry: an offset that is not negative, and a size."""
     return (entries["offset"] >= 0) & (entries["size"] > 0)
 
 

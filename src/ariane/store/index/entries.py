@@ -1,4 +1,6 @@
-"""One index file: a hash table on disk from `topic#key` to physical offsets, chained newest first.
+"""Layout, key hashes, entries and header of index files, as pure functions on bytes and arrays.
+
+An index file is a hash table on disk from `topic#key` to physical offsets, chained newest first:
 
     bytes 0 to 39: the header
          0      8  beginTimestamp    store time of the first message, ms
@@ -15,7 +17,7 @@
         16      4  previous          entry of the same slot, 0 for none
 
 No key is stored: a reader has to compare the key of the message that it finds. A file is named by the local time of its
-making, yyyyMMddHHmmssSSS.
+creation, yyyyMMddHHmmssSSS.
 """
 
 import struct
@@ -44,18 +46,16 @@ def entries_position(slots: int) -> int:
     return HEADER_BYTES + slots * SLOT_BYTES
 
 
-# --- key_hash ---
-#
-# The hash under which the index files a key, for one key or for many at once.
+# --- hashes of keys ---
 #
 #     keyHash = |String.hashCode of `topic#key`|, and 0 where Java's Math.abs overflows
 #
-# For many keys, the texts `#key` stand joined in one array s of UTF-16 units. Multiplied by the powers of the inverse
-# of 31 (it is odd, so modulo 2^32 it has one), any stretch of it sums up to a hash, but for a factor:
+# For many keys at once, the texts `#key` are joined in one array s of UTF-16 units. Multiplied by the powers of the
+# inverse of 31 (it is odd, so modulo 2^32 it has one), the sum of any span is its hash, except for a factor:
 #
 #     hash of s[start:end] = sum of s[i] * 31^(end - 1 - i) = 31^(end - 1) * sum of s[i] * 31^-i
 #
-# and the topic goes in front as hash(topic) * 31^(end - start), so that it is hashed once and not with every key.
+# The topic is added as hash(topic) * 31^(end - start), so that it is hashed once and not with every key.
 
 Uint32s: TypeAlias = NDArray[np.uint32]
 Int32s: TypeAlias = NDArray[np.int32]
@@ -64,7 +64,7 @@ _Units: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
 
 _MODULUS = 1 << 32
 _UNITS_MAX = 1 << 17  # of one pass: 3,000 keys of 40 characters
-_CACHED_TOPICS = 1 << 16  # more than brokers have: a name hashed anew for each message would cost as much as its append
+_CACHED_TOPICS = 1 << 16  # more than brokers have: to hash a name for each message would cost as much as its append
 _CACHED_LENGTHS = 256
 _HASH_SIGN = ord("#")
 
@@ -80,8 +80,8 @@ _INVERSE_POWERS = _powers(pow(31, -1, _MODULUS))
 
 
 class _TopicHashes(dict[str, int]):
-    """Java's hash of each topic alone, unsigned. A dict and no lru_cache, which costs twice as much to ask: it moves
-    the topic to the front of a list, and with thousands of topics each step of that is a miss of the CPU's cache."""
+    """Java's hash of each topic alone, unsigned. A dict and not an lru_cache, whose look-up costs twice as much: it
+    moves the topic in a linked list, and with thousands of topics each step of that is a cache miss of the CPU."""
 
     def __missing__(self, topic: str) -> int:
         if len(self) >= _CACHED_TOPICS:
@@ -91,7 +91,7 @@ class _TopicHashes(dict[str, int]):
 
 topic_hashes = _TopicHashes()
 topic_hash = topic_hashes.__getitem__
-"""Of one topic."""
+"""The hash of one topic."""
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -103,7 +103,7 @@ def key_hash(topic: str, key: str) -> int:
 def column_hashes(topic: str, keys: NDArray[np.uint8]) -> Int32s:
     """The hashes of keys of one length, a row for each, in ASCII: no text is made of them."""
     length = keys.shape[1]
-    before = topic_hash(topic) * 31 + _HASH_SIGN  # of `topic#`, and so the same for all
+    before = topic_hash(topic) * 31 + _HASH_SIGN  # the hash of `topic#`, the same for all
     return _absolute(row_hashes(keys) + np.uint32(before * pow(31, length, _MODULUS) % _MODULUS))
 
 
@@ -116,7 +116,7 @@ def row_hashes(rows: NDArray[np.uint8]) -> Uint32s:
 
 @lru_cache(maxsize=_CACHED_LENGTHS)
 def _falling_powers(count: int) -> Uint32s:
-    """From 31^(count - 1) down to 1, in the order of memory: read backwards, they would take twice the time."""
+    """From 31^(count - 1) down to 1, contiguous in memory: a reversed view would take twice the time."""
     return _POWERS[:count][::-1].copy()
 
 
@@ -155,7 +155,7 @@ def _span_hashes(units: _Units, starts: Int64s, ends: Int64s) -> Uint32s:
 
 
 def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
-    joined = "#" + "#".join(keys)  # no stretch is empty, which reduceat could not sum
+    joined = "#" + "#".join(keys)  # with "#" no span is empty, which reduceat could not sum
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     lengths += 1
     if joined.isascii():
@@ -178,7 +178,7 @@ def _wide_units(joined: str, lengths: Int64s) -> tuple[_Units, Int64s]:
 
 
 def _hashes_in_halves(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
-    """For more text than there are powers: half of the keys at a time, down to a single giant one."""
+    """For more text than there are powers: splits the keys in two, down to a single giant key."""
     half = len(keys) // 2
     if half:
         return np.concatenate(
@@ -189,11 +189,7 @@ def _hashes_in_halves(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     return np.array([total % _MODULUS], np.uint32)
 
 
-# --- index_entries ---
-#
-# Many entries of an index at once, as arrays: from messages with keys to entries, and from entries to slots.
-#
-# Pure: no file is touched here. The layout is drawn in `ariane.store.index.entries`.
+# --- many entries at once, as arrays ---
 
 KeyedMessage: TypeAlias = tuple[int, int, str, Sequence[str]]
 """Physical offset, store timestamp in ms, topic, and the keys: the unique key first, then each word of KEYS."""
@@ -210,7 +206,7 @@ _SECONDS_MAX = 2**31 - 1
 
 
 class KeyRows(NamedTuple):
-    """A row for each key: parallel arrays, in the order of the log."""
+    """One row per key as parallel arrays, in the order of the log."""
 
     hashes: Int32s
     physical: Int64s
@@ -218,7 +214,7 @@ class KeyRows(NamedTuple):
 
     @classmethod
     def empty(cls, count: int) -> "KeyRows":
-        """To be filled."""
+        """Uninitialised arrays, to be filled."""
         return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
 
     def part(self, begin: int, end: int) -> "KeyRows":
@@ -229,7 +225,7 @@ NO_ROWS = KeyRows.empty(0)
 
 
 def previous_entries(slots: Int32s, heads: Int32s, first_number: int) -> Int32s:
-    """For each new entry the number of the one before it in its slot: the slot's head, or a neighbour of this batch."""
+    """For each new entry the number of the previous one in its slot: the slot's head, or an entry of this batch."""
     previous = heads.copy()
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
@@ -262,34 +258,34 @@ class RebuiltSlots(NamedTuple):
     last_physical: int
     last_seconds: int
     reached_limit: bool
-    """Whether the last entry that was kept stands before one at or behind the limit, and not before nonsense."""
+    """Whether the next entry is valid and at or after the limit; False if it is invalid or there is none."""
 
 
 def rebuild_slots(chunks: Iterable[Entries], slots: int, begin_physical: int, limit: int) -> RebuiltSlots:
-    """The slots made anew from the entries, from number 1 on, of messages before `limit`; nonsense is the end.
+    """Computes the slots from the entries, from number 1 on, of messages before `limit`; stops at an invalid entry.
 
-    Slots hold nothing that the entries do not say: the head of a slot is the last entry whose hash falls into it. A
-    power cut may leave slots, header and entries on disk each in another state; but entries that were synced never
-    change again, so they are what can be believed.
+    Slots hold nothing that the entries do not: the head of a slot is the last entry whose hash falls into it. A power
+    cut may leave slots, header and entries on disk in different states; but synced entries never change again, so they
+    are the part to rely on.
     """
     heads: Int32s = np.zeros(slots, SLOT_TYPE)
     number, physical, seconds = 1, begin_physical, 0
     for entries in chunks:
-        sound = entries[: _sound_length(entries, number, physical)]
-        kept = sound[: np.searchsorted(sound["physical"], limit)]
-        heads[kept["hash"] % slots] = np.arange(number, number + len(kept))  # of one slot, the last one stays
+        valid = entries[: _valid_length(entries, number, physical)]
+        kept = valid[: np.searchsorted(valid["physical"], limit)]
+        heads[kept["hash"] % slots] = np.arange(number, number + len(kept))  # the last one of a slot wins
         if len(kept):
             number, physical, seconds = number + len(kept), int(kept["physical"][-1]), int(kept["seconds"][-1])
         if len(kept) < len(entries):
-            return RebuiltSlots(heads, number, physical, seconds, reached_limit=len(kept) < len(sound))
+            return RebuiltSlots(heads, number, physical, seconds, reached_limit=len(kept) < len(valid))
     return RebuiltSlots(heads, number, physical, seconds, reached_limit=False)
 
 
-def _sound_length(entries: Entries, first_number: int, physical_min: int) -> int:
-    """How many of the leading entries make sense: offsets that never fall, and links that only lead back.
+def _valid_length(entries: Entries, first_number: int, physical_min: int) -> int:
+    """How many of the leading entries are valid: offsets never decrease, and links only lead back.
 
-    Zeros were never written, though they might be the first message of a log, with a key whose hash is 0: that one is
-    put again.
+    Zeros count as never written, though they might be the first message of a log, with a key whose hash is 0: that one
+    is added again.
     """
     physical, previous = entries["physical"], entries["previous"]
     numbers = np.arange(first_number, first_number + len(entries))
@@ -299,9 +295,7 @@ def _sound_length(entries: Entries, first_number: int, physical_min: int) -> int
     return len(entries) if is_sound.all() else int(np.argmin(is_sound))
 
 
-# --- index_header ---
-#
-# What the header of an index file says, and how it changes. Pure values; the bytes are in `index_layout`.
+# --- header ---
 
 SECOND_MS = 1000
 
@@ -318,13 +312,13 @@ class Header(NamedTuple):
 
     @classmethod
     def following(cls, end_timestamp_ms: int, end_physical: int) -> "Header":
-        """Of a new file: it begins where the one before it ends, until its first entry says otherwise."""
+        """The header of a new file: it begins where the previous file ends, until its first entry is added."""
         return cls(end_timestamp_ms, end_timestamp_ms, end_physical, end_physical, slot_count=0, entry_count=1)
 
     @classmethod
     def parse(cls, data: bytes) -> "Header":
         header = cls(*HEADER.unpack(data))
-        # Apache counts from 1, but the file says 0 until the first entry is there.
+        # Apache counts from 1, but the file holds 0 until the first entry is added.
         return header._replace(entry_count=max(header.entry_count, 1))
 
     @property
@@ -343,24 +337,24 @@ class Header(NamedTuple):
         )
 
     def truncated(self, entry_count: int, slot_count: int, last_physical: int, last_seconds: int) -> "Header":
-        """After all entries from `entry_count` on were forgotten."""
+        """After all entries from `entry_count` on were dropped."""
         end_ms = self.end_timestamp_ms
         if last_physical == self.begin_physical:
             end_ms = self.begin_timestamp_ms
         elif entry_count < self.entry_count:
-            # An entry keeps the second only; the end of that second leaves no message outside.
+            # An entry stores whole seconds; the end of that second excludes no message.
             end_ms = min(end_ms, self.begin_timestamp_ms + last_seconds * SECOND_MS + SECOND_MS - 1)
         return self._replace(
             end_timestamp_ms=end_ms, end_physical=last_physical, slot_count=slot_count, entry_count=entry_count
         )
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether messages of that time may be in the file, even if the clock was once set back."""
+        """Whether messages of that time may be in the file, even if the clock was set back once."""
         return begin_ms <= max(self.begin_timestamp_ms, self.end_timestamp_ms) and end_ms >= self.begin_timestamp_ms
 
     def times_ms(self, numbers: Int64s, seconds: Int32s) -> Int64s:
-        """When the messages of entries were stored, to the second.
+        """Store times of the messages of entries, to the second.
 
-        The first entry is the begin itself: what it holds are the seconds since the end of the file before.
+        The first entry is the begin itself: its field holds the seconds since the end of the previous file.
         """
         return self.begin_timestamp_ms + np.where(numbers > 1, seconds, 0).astype(np.int64) * SECOND_MS

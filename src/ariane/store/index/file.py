@@ -1,12 +1,12 @@
-"""One file of the index: a batch of entries goes in at once, the chain of a slot comes out newest first.
+"""An index file: adds entries in batches and reads the chain of a slot, newest first.
 
-Entries are appended by plain writes. Header and slots are a mapping, because a batch touches as many places of it as
-it has keys; its blocks are taken beforehand, so that a full disk is an OSError of a call and never a SIGBUS.
+Entries are appended by plain writes. Header and slots are mapped, because a batch touches as many positions of them as
+it has keys; their blocks are allocated beforehand, so that a full disk is an OSError of a call and never a SIGBUS.
 
-    stage     slots are read, entries written behind the last        may fail: nothing is seen of it
-    publish   header, then slots, in memory                          cannot fail
+    write_entries   slots are read, entries written after the last       may fail: nothing is visible yet
+    publish         header, then slots, in memory                        cannot fail
 
-Before them, who must not wait for the disk asks `cold`, and has a thread do what that tells.
+The event loop, which must not block, first lets a thread execute the call that `cold_fetch` returns (`IndexPages`).
 """
 
 import threading
@@ -40,35 +40,32 @@ from ariane.store.index.entries import (
 )
 from ariane.store.index.reader import IndexReader
 
-# --- index_pages ---
-#
-# Which pages of an index file the event loop may touch without a wait for the disk.
-#
-# Keys fall into slots all over a file of 20 MB, and most of its pages may have left memory since they were last
-# touched: each would be a page fault. So they are asked for before keys are put, and a thread fetches what is missing:
-#
-#     touched since the last sync        in memory: the kernel is not asked
-#     a few others                       asked for, page by page; those that are not there are fetched
-#     many others                        all slots are fetched, in order: one by one would take longer
-#
-# Entries are written behind the last one. A page that a write changes only in part is read first, so the first and the
-# last page of theirs are asked for as well.
-
 _PAGE_BYTES = 4096
 _SLOTS_OF_A_PAGE = _PAGE_BYTES // SLOT_BYTES
 _SLOTS_OF_HEADER = HEADER_BYTES // SLOT_BYTES
-assert HEADER_BYTES % SLOT_BYTES == 0, "no slot lies over two pages"
+assert HEADER_BYTES % SLOT_BYTES == 0, "no slot crosses two pages"
 _PROBED_MAX = 64
 _FETCHED_BYTES = 1 << 20
 _AHEAD_BYTES = 1 << 20
-"""Of the entries' places, what is fetched at once: the next rounds want it."""
+"""How much of the entries' positions is fetched at once: the next batches need it."""
 
 
 class IndexPages:
-    """Of one file. For the loop; the errands are for a thread."""
+    """Which pages of one index file the event loop may touch without blocking; threads fetch the others.
+
+    Keys fall into slots all over a file of 20 MB, and most of its pages may have been evicted since they were last
+    touched: each would be a page fault. So they are probed before keys are added, and a thread fetches cold ones:
+
+        touched since the last sync        count as cached, no system call
+        a few others                       probed, page by page; cold ones are fetched
+        many others                        all slots are fetched, in order: one by one would take longer
+
+    Entries are written after the last one. A write that changes only part of a page reads it first, so the first and
+    the last page of the new entries are probed as well.
+    """
 
     def __init__(self, file: File, slots: int, *, is_new: bool) -> None:
-        """Of a new file nothing has to be read: it is allocated and empty, and a hole behind its last entry."""
+        """A new file needs no reads: its slots are allocated and empty, and after its last entry is a hole."""
         self._file = file
         self._is_new = is_new
         self._slots = np.int32(slots)
@@ -77,14 +74,14 @@ class IndexPages:
         self._are_all_warm = is_new
 
     def cold_fetch(self, hashes: Int32s, begin: int, end: int) -> BlockingCall | None:
-        """What has to be done before keys of these hashes are put, whose entries are written from `begin` to `end`.
+        """The blocking call to execute before keys of these hashes are added, with entries from `begin` to `end`.
 
-        None when that would not wait. What is asked for is taken to be touched: do it now.
+        None when nothing is cold. Then the pages count as touched: add the keys now.
         """
         pages = [] if self._are_all_warm else self._unknown(hashes)
         is_many = len(pages) > _PROBED_MAX
         cold_pages = [] if is_many else [page for page in pages if not self._is_cached(page * _PAGE_BYTES)]
-        # behind the first page, a file that another process began may hold what it forgot in a crash
+        # after the first page, a file of another process may hold entries that it lost in a crash
         cold_ends = [at for at in ((begin,) if self._is_new else (begin, end - 1)) if not self._is_cached(at)]
         if is_many:
             return partial(self._fetch_all, cold_ends)
@@ -94,7 +91,7 @@ class IndexPages:
         return None
 
     def _unknown(self, hashes: Int32s) -> list[int]:
-        """Pages of the header and of the slots, of which it is not known whether they are in memory."""
+        """Pages of the header and of the slots that may be cold."""
         pages = (hashes % self._slots + _SLOTS_OF_HEADER) // _SLOTS_OF_A_PAGE
         unknown = set(pages[~self._is_warm[pages]].tolist())
         return sorted(unknown if self._is_warm[0] else unknown | {0})
@@ -103,10 +100,10 @@ class IndexPages:
         return self._file.read_cached(1, position) is not None
 
     def synced(self) -> None:
-        """What was touched before may leave memory from now on."""
+        """From now on the kernel may evict the pages touched before."""
         self._is_warm[:] = self._are_all_warm = False
 
-    # --- for a thread -------------------------------------------------------------------------------------------------
+    # --- in a thread --------------------------------------------------------------------------------------------------
 
     def _fetch(self, pages: list[int], ends: Iterable[int]) -> None:
         for page in pages:
@@ -125,20 +122,18 @@ class IndexPages:
             self._file.read(1 if self._is_new else _AHEAD_BYTES, position)
 
 
-# ---
-
 _COPY_BYTES = 1 << 20
 
 
 class IndexCapacity(NamedTuple):
-    """The two numbers that all files of an index share."""
+    """Slots and entries per file, the same for all files of an index."""
 
     slots: int
     entries: int
 
 
 class PendingEntries(NamedTuple):
-    """Entries that are written but not yet visible."""
+    """Entries that are written but not yet published."""
 
     header: Header
     slots: Int32s
@@ -146,13 +141,13 @@ class PendingEntries(NamedTuple):
 
 
 class IndexFile:
-    """One writer; `find` may run in a thread meanwhile."""
+    """For one writer; `find` may run in a thread meanwhile."""
 
     def __init__(self, path: Path, file: File, capacity: IndexCapacity, header: Header, *, is_allocated: bool) -> None:
         self.path = path
         self.changes = 0
-        """Grows with every change, so that a sync knows what it has covered."""
-        self.changes_synced = -1  # what another process wrote may not be durable, either
+        """Grows with every change, so that a sync knows what it covers."""
+        self.changes_synced = -1  # writes of an earlier process may not be durable either
         self._file = file
         self._capacity = capacity
         self._header = header
@@ -167,7 +162,7 @@ class IndexFile:
     def create(cls, disk: Disk, path: Path, capacity: IndexCapacity, header: Header) -> "IndexFile":
         file = disk.create(path, file_bytes(*capacity), allocated=entries_position(capacity.slots))
         try:
-            file.sync()  # its size before its first entry: a file of another size that has entries is another broker's
+            file.sync()  # size before entries: a file with entries and another size is another broker's
         except OSError:
             file.close()
             disk.remove(path)
@@ -176,7 +171,7 @@ class IndexFile:
 
     @classmethod
     def open(cls, disk: Disk, path: Path, capacity: IndexCapacity) -> "IndexFile | None":
-        """None when the file was never finished being made; StoreMismatch when it was made for another shape."""
+        """None when the file was never completely created; StoreMismatch when it has another capacity."""
         file = disk.open(path, writable=True)
         head = file.read(HEADER_BYTES, 0)
         if file.size == file_bytes(*capacity):
@@ -200,18 +195,18 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many entries still fit."""
+        """Number of entries that still fit."""
         return max(self._capacity.entries - self._header.entry_count, 0)
 
     @property
     def end_physical(self) -> int:
-        """The last message that this file, or the one before it, knows of; -1 for none."""
+        """Physical offset of the last message in this file, or in the one before it; -1 for none."""
         return self._header.end_physical if self._header.end_physical > 0 or not self.is_empty else -1
 
     def cold_fetch(self, rows: KeyRows) -> BlockingCall | None:
-        """What a thread has to do before `stage` and `publish`, so that they do not wait for the disk; None if nothing.
+        """The blocking call to execute before `write_entries` and `publish`, so that they do not block; None if none.
 
-        Asked again behind it, this may tell of more: others may have put keys meanwhile.
+        Call this again afterwards: there may be more, if keys were added meanwhile.
         """
         if not self._is_allocated:
             return self._allocate_blocks
@@ -219,22 +214,22 @@ class IndexFile:
         return self._pages.cold_fetch(rows.hashes, begin, begin + len(rows.hashes) * ENTRY_BYTES)
 
     def write_entries(self, rows: KeyRows) -> PendingEntries:
-        """Writes entries, at least one and at most `room` of them. OSError, and nothing has happened, if it cannot."""
+        """Writes entries, at least one and at most `room`. OSError if it cannot, and then nothing has changed."""
         number = self._header.entry_count
         slots = rows.hashes % np.int32(self._capacity.slots)
         heads = self._heads()[slots].astype(np.int32)
-        heads[heads.view(np.uint32) >= number] = 0  # negative ones are large then, and no entry either
+        heads[heads.view(np.uint32) >= number] = 0  # also negative ones, which are large as unsigned
         previous = previous_entries(slots, heads, number)
         entries = pack_entries(rows, self._seconds(rows), previous)
         self._file.write(entries.tobytes(), self._reader.position(number))
         return PendingEntries(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
 
     def publish(self, pending: PendingEntries) -> None:
-        """Shows what was staged last. The header first: a reader in a thread that sees a head then sees its entry."""
-        assert self._map is not None, "stage() maps the slots"
+        """Makes the written entries visible. The header first: a reader thread that sees a head then sees its entry."""
+        assert self._map is not None, "write_entries() maps the slots"
         self._header = pending.header
         HEADER.pack_into(self._map, 0, *pending.header)
-        # of entries in the same slot the last one stays
+        # of entries in the same slot the last one wins
         self._heads()[pending.slots] = np.arange(pending.first_number, pending.header.entry_count)
         self.changes += 1
         if not self.room:
@@ -244,23 +239,23 @@ class IndexFile:
         begin_ms = self._header.begin_timestamp_ms
         if not self.is_empty:
             return seconds_since(begin_ms, rows.timestamps_ms)
-        # As Apache counts: the first entry still from the end of the file before, the others from the first.
+        # As Apache counts: the first entry from the end of the previous file, the others from the first.
         seconds = seconds_since(int(rows.timestamps_ms[0]), rows.timestamps_ms)
         seconds[:1] = seconds_since(begin_ms, rows.timestamps_ms[:1])
         return seconds
 
     def _heads(self) -> Int32s:
-        """The slots as an array over the mapping."""
+        """The slots as an array on the mapping."""
         if self._map is None:
             self._allocate_blocks()
             self._map = self._file.writable_view(entries_position(self._capacity.slots))
         return np.frombuffer(self._map, SLOT_TYPE, offset=HEADER_BYTES)
 
     def _allocate_blocks(self) -> None:
-        """Writes header and slots over themselves: Apache's files, and copies of any, have holes where slots are 0.
+        """Rewrites header and slots in place: Apache's files, and copies of any, have holes where slots are 0.
 
-        A thread may do it before anything is put. Who comes meanwhile waits: what was read here must not be written
-        over something newer, nor to a file that was closed.
+        A thread may do it before keys are added. Other callers wait: what was read here must not overwrite anything
+        newer, nor be written to a closed file.
         """
         end = entries_position(self._capacity.slots)
         with self._allocation_lock:
@@ -271,31 +266,31 @@ class IndexFile:
             self._is_allocated = True
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets, newest first, under that hash and time. StoreCorrupt where a chain breaks off.
+        """Physical offsets, newest first, of entries with that hash and time. StoreCorrupt where a chain is broken.
 
-        An entry knows its second only. Apache takes the begin of that second for the time, and so misses messages of
-        the first second of a query; here they are found, at the price of those stored up to a second earlier.
+        An entry stores whole seconds. Apache compares the begin of that second, and so misses messages of the first
+        second of a query; here they are found, together with those stored up to a second earlier.
         """
         slot = key_hash % self._capacity.slots
         head = self._head(slot)
-        header = self._header  # looked at after the head, so that it knows the entry
+        header = self._header  # read after the head, so that it includes the entry
         for numbers, entries in self._reader.chain(slot, head, min(header.entry_count, self._capacity.entries)):
             times_ms = header.times_ms(numbers, entries["seconds"])
-            found = (entries["hash"] == key_hash) & (times_ms <= end_ms) & (times_ms > begin_ms - SECOND_MS)
-            yield from entries["physical"][found].tolist()
+            matches = (entries["hash"] == key_hash) & (times_ms <= end_ms) & (times_ms > begin_ms - SECOND_MS)
+            yield from entries["physical"][matches].tolist()
             if times_ms[-1] <= begin_ms - SECOND_MS:
                 return
 
     def _head(self, slot: int) -> int:
-        mapped = self._map  # the writer may let go of it between two looks
+        mapped = self._map  # the writer may drop it between two accesses
         if mapped is None:
             return self._reader.head(slot)
         position = HEADER_BYTES + slot * SLOT_BYTES
         return int.from_bytes(mapped[position : position + SLOT_BYTES], "big", signed=True)
 
     def has_valid_first_entry(self) -> bool:
-        """Whether header and first entry agree. Both are written once, so they do in a file that was ever synced."""
-        if self._header.begin_timestamp_ms < 0:  # no clock tells that, and no query would find what is counted from it
+        """Whether header and first entry agree. Both are written once, so they agree in any file that was synced."""
+        if self._header.begin_timestamp_ms < 0:  # not a valid time, and no query would find its entries
             return False
         return self.is_empty or self._reader.physical_at(1) == self._header.begin_physical
 
@@ -306,10 +301,10 @@ class IndexFile:
         return self.is_empty or self._reader.physical_at(self._header.entry_count - 1) == self._header.end_physical
 
     def keep_before(self, physical: int) -> int:
-        """Forgets the messages from `physical` on, and makes header and slots anew from the entries that stay.
+        """Drops the messages from `physical` on, and rebuilds header and slots from the remaining entries.
 
-        Returns `physical`, or less when an entry made no sense: it ends what stays, and because the message before it
-        may have lost some of its keys, that one goes as well.
+        Returns `physical`, or less when an entry is invalid: the entries end there, and the message before it is also
+        dropped, because it may have lost some of its keys.
         """
         begin, end = self._header.begin_physical, min(self._header.entry_count, self._capacity.entries)
         rebuilt = rebuild_slots(self._reader.scan(end), self._capacity.slots, begin, physical)
@@ -330,10 +325,10 @@ class IndexFile:
         self.changes += 1
 
     def sync(self) -> None:
-        """Makes all of it durable, for a thread to call.
+        """Makes the whole file durable, for a thread to call.
 
-        After one failure it fails for good: the kernel has dropped what it could not write, so a later success would
-        say nothing.
+        After one error it always fails: the kernel has dropped what it could not write, so a later success would prove
+        nothing.
         """
         if self._sync_failed:
             raise OSError(None, "an earlier sync failed")
@@ -344,7 +339,7 @@ class IndexFile:
             raise
 
     def synced(self, changes: int) -> None:
-        """On the loop: the sync that began when there were so many changes is done."""
+        """On the event loop: the sync that began at this number of changes is done."""
         self.changes_synced = changes
         self._pages.synced()
 

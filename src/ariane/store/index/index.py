@@ -1,13 +1,16 @@
-"""The index: from a topic and a key to the physical offsets of messages, newest first.
+"""The key index: maps a topic and a key to the physical offsets of messages, newest first.
 
-It is derived from the commit log: what is lost here can be put again from there. A run of files, each with its own
-hash table; only the newest takes entries, and a full one is followed by the next.
+It is derived from the commit log: what is lost here can be added again from there. It is a sequence of files, each with
+its own hash table; only the newest file takes entries, and a full one is followed by the next.
 
     dispatch --> put --------> newest file       (one writer: the event loop)
     a query  --> query ------> newest to oldest  (may run in a thread, under a lease)
     a timer  --> syncing ----> changed files     (the sync itself runs in a thread)
 
-No key is stored. Whoever asks compares the key of each message that is found.
+No key is stored. The caller compares the key of each message that is found.
+
+On recovery, entries that cannot be relied on are dropped in every file, so that the index covers the log exactly up to
+some message. Adding the messages after it then leaves neither a gap nor a duplicate.
 """
 
 import logging
@@ -27,9 +30,7 @@ from ariane.store.index.pending_keys import PendingKeys
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
 
-# --- index_directory ---
-#
-# The files of the index, oldest first: found, made, dropped, synced and closed.
+# --- files of the index ---
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +39,16 @@ _NAME_DIGITS = 17
 
 @dataclass(slots=True)
 class SyncPlan:
-    """The files that changed since they were last synced, each with the number of changes it had at this moment."""
+    """The files that changed since they were last synced, each with its number of changes at this moment."""
 
     disk: Disk
     files: list[tuple[IndexFile, int]]
     directory: Path | None
-    """To be synced when names came or went."""
+    """To be synced if files were created or removed; else None."""
     is_done: bool = False
 
     def run(self) -> None:
-        """Blocks; for a thread. StoreReadOnly when a sync failed, and then the index is not durable any further."""
+        """Blocks; for a thread. StoreReadOnly when a sync fails, and then the index is not durable any further."""
         try:
             for file, _ in self.files:
                 file.sync()
@@ -62,9 +63,11 @@ class SyncPlan:
 
 
 class IndexDirectory:
+    """The files of the index, oldest first: opens, creates, drops, syncs and closes them."""
+
     def __init__(self, disk: Disk, path: Path, capacity: IndexCapacity, now_local_name: Callable[[], str]) -> None:
         self.files: list[IndexFile] = []
-        """Replaced and never changed in place, because threads read it."""
+        """Replaced, never changed in place, because threads read it."""
         self._disk = disk
         self._path = path
         self._capacity = capacity
@@ -78,7 +81,7 @@ class IndexDirectory:
         return self._path
 
     def open_all(self) -> None:
-        """Finds the files; those that were never finished go. StoreError when they cannot be opened or do not fit."""
+        """Opens the files and removes unfinished ones. StoreError if they cannot be opened or have another capacity."""
         try:
             self._disk.make_directory(self._path)
             for name in self._disk.names(self._path):
@@ -90,7 +93,7 @@ class IndexDirectory:
         except StoreError:
             self.close()
             raise
-        # By offset and not by name: a name made in the hour when summer time ends may be smaller than an older one.
+        # By offset and not by name: when summer time ends, a new name may be smaller than an older one.
         self.files.sort(key=lambda file: (file.header.begin_physical, file.path.name))
 
     def _open(self, name: str) -> IndexFile | None:
@@ -102,12 +105,12 @@ class IndexDirectory:
         return file
 
     def create(self, header: Header, after: Iterable[IndexFile]) -> IndexFile:
-        """A new file, not yet one of `files`; `after` are others of that kind. OSError when there is no space."""
+        """A new file, not yet in `files`; `after` are other such files. OSError when there is no space."""
         path = self._path / self._new_name(after)
         return IndexFile.create(self._disk, path, self._capacity, header)
 
     def _new_name(self, after: Iterable[IndexFile]) -> str:
-        """The local time, moved on when it is not behind every name in use: Apache reads files in order of names."""
+        """The local time, increased if needed to follow every name in use: Apache reads files in order of names."""
         last = max((int(file.path.name) for file in (*self.files, *after)), default=0)
         return f"{max(int(self._now_local_name()), last + 1):0{_NAME_DIGITS}d}"
 
@@ -119,7 +122,7 @@ class IndexDirectory:
         """Removes files that were not adopted."""
         for file in created:
             file.close()
-            with suppress(OSError):  # it has no entries, so the next start does not mind it
+            with suppress(OSError):  # it has no entries, so the next start ignores it
                 self._disk.remove(file.path)
 
     def drop(self, file: IndexFile, *, durably: bool = False) -> None:
@@ -130,9 +133,9 @@ class IndexDirectory:
                 self._disk.sync_directory(self._path)
 
     def drop_steps(self, file: IndexFile) -> IoSteps[None]:
-        """The same step by step: to give back the blocks of a large file takes a while.
+        """As `drop`, without blocking: freeing the blocks of a large file takes a while.
 
-        It is closed before it is unlinked, if it can be: whoever of the two is last gives the blocks back.
+        The file is closed before it is unlinked, if possible, because the later of the two frees the blocks.
         """
         with self._removal_errors(file):
             self.files = [other for other in self.files if other is not file]
@@ -142,7 +145,7 @@ class IndexDirectory:
             self._name_changes += 1
 
     def _unlink(self, path: Path) -> None:
-        with suppress(FileNotFoundError):  # somebody was faster
+        with suppress(FileNotFoundError):  # already removed
             self._disk.remove(path)
 
     @contextmanager
@@ -154,7 +157,7 @@ class IndexDirectory:
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """While it lasts, threads may use the files: those that are dropped meanwhile are closed only afterwards."""
+        """During the context threads may use the files: files dropped meanwhile are closed only afterwards."""
         self._leases += 1
         try:
             yield
@@ -192,27 +195,22 @@ def _is_index_name(name: str) -> bool:
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
 
 
-# --- index_recovery ---
-#
-# Which files of an index can be believed, and up to where, when a store is opened.
-#
-# What is not believed is forgotten, in every file, so that the index is that of the log up to some message. Putting the
-# messages behind it then leaves neither a hole nor a second entry.
+# --- recovery ---
 
 
 class TruncateResult(NamedTuple):
     kept: list[IndexFile]
     dropped: list[IndexFile]
-    """Newest first. To be removed in this order, so that a crash on the way leaves no gap between files."""
+    """Newest first. Remove them in this order, so that a crash meanwhile leaves no gap between files."""
     damaged_from: int | None = None
-    """From which message on an index is lost that should be there; None when nothing is."""
+    """The first message whose index entries are lost through damage; None when there is none."""
 
 
 def truncate_files(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> TruncateResult:
-    """Forgets all messages from `limit` on.
+    """Drops all messages from `limit` on.
 
-    After a crash the newest file that stays is made anew from its entries, unless it was full: only the slots of a
-    full file cannot have been on their way to the disk after the sync that `limit` stands for.
+    After a crash the slots of the newest remaining file are rebuilt from its entries, unless it was full: only the
+    slots of a full file cannot have changed on disk after the sync that `limit` stands for.
     """
     kept = [file for file in files if not file.is_empty]
     dropped = [file for file in files if file.is_empty]
@@ -224,19 +222,19 @@ def truncate_files(files: Sequence[IndexFile], limit: int, *, crashed: bool) -> 
         elif last.end_physical < limit and not (crashed and last.room):
             break
         else:
-            found = _truncate_file(last, limit)
-            if found < limit:
-                damaged_from = limit = found
+            kept_to = _truncate_file(last, limit)
+            if kept_to < limit:
+                damaged_from = limit = kept_to
             if not last.is_empty:
                 break
     return TruncateResult(kept, dropped, damaged_from)
 
 
 def drop_damaged(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], bool]) -> TruncateResult:
-    """Drops the first file that is not sound, with all that were made after it: messages are put to the end only.
+    """Drops the first damaged file and all files created after it, since messages can only be added at the end.
 
-    After it by name, because what a damaged header says of the order means nothing. The last message before it goes,
-    too: some of its keys may be in what was dropped.
+    "After" is by name, because the offsets in a damaged header mean nothing. The last message before it is dropped too:
+    some of its keys may be in the dropped files.
     """
     damaged = [file for file in files if not is_sound(file)]
     if not damaged:
@@ -254,17 +252,14 @@ def drop_damaged(files: Sequence[IndexFile], is_sound: Callable[[IndexFile], boo
 
 
 def _truncate_file(file: IndexFile, limit: int) -> int:
-    found = file.keep_before(limit)
-    if found < limit:
-        _warn(file, found)
-    return found
+    kept_to = file.keep_before(limit)
+    if kept_to < limit:
+        _warn(file, kept_to)
+    return kept_to
 
 
 def _warn(file: IndexFile, limit: int) -> None:
     log.warning("index file damaged, dropped from here on", extra={"path": str(file.path), "begin": limit})
-
-
-# ---
 
 
 class IndexHits(NamedTuple):
@@ -280,13 +275,13 @@ class Index:
         self._directory = directory
         self._end_physical = _end_of(directory.files)
         self.damaged_from: int | None = None
-        """From which message on damage has cost entries, of those that were believed to be safe."""
+        """The first message whose entries were lost through damage, of those that were thought durable."""
 
     @classmethod
     def open(cls, disk: Disk, layout: Layout, settings: StoreSettings, now_local_name: Callable[[], str]) -> "Index":
-        """Opens every file. `now_local_name` is the local time as yyyyMMddHHmmssSSS, by which files are named.
+        """Opens every file. `now_local_name` returns the local time as yyyyMMddHHmmssSSS, the name of a new file.
 
-        Call `after_clean_stop` or `after_crash` next: they say what of it counts.
+        Call `after_clean_stop` or `after_crash` next: they drop what cannot be relied on.
         """
         capacity = IndexCapacity(settings.index_slots, settings.index_entries)
         directory = IndexDirectory(disk, layout.index, capacity, now_local_name)
@@ -295,42 +290,42 @@ class Index:
 
     @property
     def end_physical(self) -> int:
-        """The last message that is in the index, -1 for none.
+        """Physical offset of the last message in the index, -1 for none.
 
-        Dispatch may begin again there or anywhere before: what is known is skipped.
+        Dispatch may restart there or anywhere before: messages already in the index are skipped.
         """
         return self._end_physical
 
     def after_clean_stop(self) -> None:
-        """Believes every file whose header fits its entries; see `end_physical` for what has to be put again."""
+        """Keeps every file whose header agrees with its entries; messages after `end_physical` must be added again."""
         self._apply(drop_damaged(self._directory.files, IndexFile.is_sound))
 
     def after_crash(self, durable_physical: int) -> None:
-        """Believes only what a sync covered: the messages before `durable_physical`. The others have to be put again.
+        """Keeps only what a sync covered: the messages before `durable_physical`. The others must be added again.
 
-        The caller's record of that number must not be behind the end of the log when new messages are put: or a second
-        crash would believe old entries that stand where new ones had been.
+        The stored `durable_physical` must not be beyond the end of the log when new messages are added: otherwise,
+        after a second crash, old entries would be taken for those of new messages.
         """
         self._apply(drop_damaged(self._directory.files, IndexFile.has_valid_first_entry))
         self._apply(truncate_files(self._directory.files, durable_physical, crashed=True))
         self._apply(drop_damaged(self._directory.files, IndexFile.is_sound))
 
     def truncate(self, physical: int) -> None:
-        """Forgets all messages from `physical` on, because the log ends there."""
+        """Drops all messages from `physical` on, because the log ends there."""
         self._apply(truncate_files(self._directory.files, physical, crashed=False))
 
     def _apply(self, result: TruncateResult) -> None:
         for file in result.dropped:
-            self._directory.drop(file, durably=True)  # one by one: no crash may leave a gap
+            self._directory.drop(file, durably=True)  # one by one, so that no crash leaves a gap
         if result.damaged_from is not None:
             known = self.damaged_from
             self.damaged_from = result.damaged_from if known is None else min(known, result.damaged_from)
         self._end_physical = _end_of(self._directory.files)
 
     def durable_at(self, timestamp_ms: int) -> int:
-        """What `after_crash` may be told of a store that Apache wrote, from its checkpoint's indexMsgTimestamp.
+        """The argument of `after_crash` for a store of Apache, from its checkpoint's indexMsgTimestamp.
 
-        Apache syncs a file when it is full, and only then moves that timestamp.
+        Apache syncs a file when it is full, and only then advances that timestamp.
         """
         files = self._directory.files
         return max(
@@ -363,9 +358,9 @@ class Index:
         self._end_physical = int(rows.physical[-1])
 
     def cold_fetch(self, columns: PendingKeys) -> BlockingCall | None:
-        """What a thread has to do so that `put_columns` does not wait for old bytes; None if nothing. See IndexFile.
+        """The blocking call to execute so that `put_columns` does not block; None if none. See IndexFile.
 
-        A file that is full is followed by a new one, of which there is nothing old.
+        A full file is followed by a new one, which has no cold pages.
         """
         newest = self._directory.files[-1:]
         if not newest or not newest[0].room:
@@ -374,7 +369,7 @@ class Index:
         return newest[0].cold_fetch(rows.part(0, newest[0].room)) if len(rows.hashes) else None
 
     def _write_entries(self, rows: KeyRows, created: list[IndexFile]) -> list[tuple[IndexFile, PendingEntries]]:
-        """Each file that the rows go to, with its part of them."""
+        """Writes the rows; returns each file that got some, with its pending entries."""
         pending = []
         newest = self._directory.files[-1:]
         file = newest[0] if newest and newest[0].room else None
@@ -389,7 +384,7 @@ class Index:
         return pending
 
     def _following(self, rows: KeyRows, begin: int) -> Header:
-        """Of a file for the rows from `begin` on: it goes on from the file before, as these rows will have left it."""
+        """The header of a new file for the rows from `begin` on: it continues the previous file with its new rows."""
         if begin:
             return Header.following(int(rows.timestamps_ms[begin - 1]), int(rows.physical[begin - 1]))
         if self._directory.files:
@@ -400,8 +395,8 @@ class Index:
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> IndexHits:
         """At most `max_num` messages stored between two times, both included.
 
-        As in Apache, a file that began before `begin_ms` is the last to be looked at. A broken chain ends the search
-        in its file, with a warning: what the other files know is still an answer.
+        As in Apache, a file that began before `begin_ms` is the last one searched. A broken chain ends the search in
+        its file, with a warning: the matches of the other files are still returned.
         """
         files = self._directory.files
         target_hash = key_hash(topic, key)
@@ -419,25 +414,25 @@ class Index:
         return IndexHits(offsets, newest.end_timestamp_ms, newest.end_physical)
 
     def drop_before(self, min_physical: int) -> None:
-        """Removes the oldest files while they hold only messages that the log has lost; never the newest file."""
+        """Removes the oldest files if all their messages are before `min_physical`; never the newest file."""
         run_sync(self.drop_before_steps(min_physical))
 
     def drop_before_steps(self, min_physical: int) -> IoSteps[None]:
-        """The same step by step."""
+        """As `drop_before`, without blocking."""
         for file in self._directory.files[:-1]:
             if file.end_physical >= min_physical:
                 return
             yield from self._directory.drop_steps(file)
 
     def lease(self) -> AbstractContextManager[None]:
-        """While it lasts, a thread may `query`: files that are dropped meanwhile are closed only afterwards.
+        """During the context a thread may `query`: files dropped meanwhile are closed only afterwards.
 
-        Entered and left on the event loop, around the call of the thread.
+        Enter and leave it on the event loop, around the call in the thread.
         """
         return self._directory.lease()
 
     def syncing(self) -> AbstractContextManager[SyncPlan]:
-        """A plan whose `run` is for a thread. When it has run, all that was put before this call is durable.
+        """A plan whose `run` is for a thread. When it has run, everything added before this call is durable.
 
         with index.syncing() as plan:
             await in_a_thread(plan.run)
@@ -445,7 +440,7 @@ class Index:
         return self._directory.syncing()
 
     def close(self) -> None:
-        """Header and slots are always up to date in the file; to have them durable, sync first."""
+        """Closes the files, which are up to date; to make them durable, sync first."""
         self._directory.close()
 
 
@@ -454,7 +449,7 @@ def _end_of(files: Sequence[IndexFile]) -> int:
 
 
 def _collect(file: IndexFile, target_hash: int, max_num: int, begin_ms: int, end_ms: int, offsets: list[int]) -> None:
-    """Adds what a file knows; a message once, even when two of its keys have the same hash."""
+    """Adds the matches of one file; a message only once, even if two of its keys have the same hash."""
     try:
         for physical in file.find(target_hash, begin_ms, end_ms):
             if len(offsets) >= max_num:

@@ -1,14 +1,14 @@
-"""Keys that wait for the index, field by field.
+"""Buffer of keys that are not in the index yet, stored column by column.
 
-A broker notes two keys for each message. Kept as one tuple a message they cost more than their hashing: the garbage
-collector looks at each of them, and they have to be taken apart again. So they are collected as the index wants them.
+A broker indexes two keys per message. As one tuple per message they would cost more than their hashing: the garbage
+collector visits each tuple, and they have to be unpacked again. So they are stored in columns, as the index needs them.
 
     physical    100  100  372  372  641  641        of the message, for each key
     texts       U1   a    U2   b    U3   c
     runs        orders, 5000 ms: 4 keys   invoices, 5000 ms: 2 keys
 
-Keys of a table of batches come as columns of bytes and are hashed at once (`add_rows`): no text is made of them, and
-20 bytes wait for each, where a text takes 80.
+Keys of uniform batches come as columns of bytes and are hashed at once (`add_rows`), without making a str of them: each
+takes 20 bytes here, where a str takes 80.
 """
 
 from array import array
@@ -53,7 +53,7 @@ class PendingKeys:
         run_topics: Sequence[str],
         run_keys: Sequence[int],
     ) -> None:
-        """Keys in the order of the log, each with its message's offset; how many of them are of which topic."""
+        """Keys in the order of the log, each with its message's offset; `run_keys` many per topic of `run_topics`."""
         self.add_runs(physical, texts, repeat(timestamp_ms, len(run_topics)), run_topics, run_keys)
 
     def add_runs(
@@ -72,7 +72,7 @@ class PendingKeys:
         self._run_times_ms += run_times_ms
 
     def add_rows(self, rows: KeyRows) -> None:
-        """Keys that are hashed already, behind those that wait."""
+        """Keys that are hashed already, after the pending ones."""
         self._hash_texts()
         self._hashed.append(rows)
         self._hashed_keys += len(rows.hashes)
@@ -94,10 +94,10 @@ class PendingKeys:
         )
 
     def rows(self, end_physical: int) -> KeyRows:
-        """A row for each key of each message behind `end_physical`; the others are in the index already.
+        """One row per key of each message after `end_physical`; the others are in the index already.
 
-        Apache indexes a message again that is at `end_physical` itself. Here a message is indexed whole or not at all,
-        so that one, too, is known.
+        Apache indexes the message at `end_physical` itself again. Here a message is indexed completely or not at all,
+        so that one is in the index, too.
         """
         self._hash_texts()
         if not self._hashed:
@@ -113,7 +113,7 @@ class PendingKeys:
 
 
 def _unknown(physical: Int64s, end_physical: int) -> list[int]:
-    """The numbers of the rows whose message is behind all messages before it; rows of one message stand together."""
+    """Numbers of the rows whose message is after all earlier messages; rows of one message are adjacent."""
     numbers, last, is_new = [], -1, False
     for number, offset in enumerate(physical.tolist()):
         if offset != last:

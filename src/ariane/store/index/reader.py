@@ -1,7 +1,7 @@
-"""Reads slots and entries of an index file, whatever its bytes are. A thread may do so while entries are added.
+"""Reads slots and entries of an index file and checks them. A thread may do so while entries are added.
 
-By plain reads and not through a mapping: while a page comes from the disk other threads run, and a file that somebody
-cut short is a StoreCorrupt and not a SIGBUS.
+By plain reads and not through a mapping: other threads run while a page is read from disk, and a truncated file is a
+StoreCorrupt and not a SIGBUS.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class IndexReader:
         self._slots = slots
 
     def position(self, number: int) -> int:
-        """Where an entry stands in the file."""
+        """Position of an entry in the file."""
         return entries_position(self._slots) + number * ENTRY_BYTES
 
     def head(self, slot: int) -> int:
@@ -42,11 +42,11 @@ class IndexReader:
         return int.from_bytes(self._read(SLOT_BYTES, HEADER_BYTES + slot * SLOT_BYTES), "big", signed=True)
 
     def chain(self, slot: int, head: int, entry_count: int) -> Iterator[tuple[Int64s, Entries]]:
-        """The entries of a slot and their numbers, newest first, those that stand near each other at a time.
+        """The entries of a slot and their numbers, newest first, one span of the file at a time.
 
-        All entries whose hash falls into a slot are in its chain, so only the way from one stretch of the file to the
-        next follows a link. A busy key has millions of entries: the denser they are, the longer the next stretch.
-        Every link must lead back: that ends any walk. StoreCorrupt where one does not.
+        All entries whose hash falls into a slot are in its chain, so a link is followed only from one span to the next.
+        A busy key has millions of entries: the denser they are, the longer the next span. Every link must lead back, so
+        the iteration always ends. StoreCorrupt where one does not.
         """
         number, above, span = head, entry_count, _SPAN_MIN
         while number:
@@ -54,15 +54,15 @@ class IndexReader:
                 raise StoreCorrupt(f"{self._path}: slot {slot} leads to entry {number}, but not from behind it")
             first = max(number + 1 - span, 1)
             entries = self._entries(first, number + 1)
-            places = np.flatnonzero(entries["hash"] % self._slots == slot)[::-1]
-            if not len(places) or places[0] != number - first:
+            hits = np.flatnonzero(entries["hash"] % self._slots == slot)[::-1]
+            if not len(hits) or hits[0] != number - first:
                 raise StoreCorrupt(f"{self._path}: slot {slot} leads to entry {number}, which is of another slot")
-            yield places + first, entries[places]
-            above, number = first + int(places[-1]), int(entries["previous"][places[-1]])
-            span = min(span * 4, _SPAN_MAX) if len(places) >= _DENSE else _SPAN_MIN
+            yield hits + first, entries[hits]
+            above, number = first + int(hits[-1]), int(entries["previous"][hits[-1]])
+            span = min(span * 4, _SPAN_MAX) if len(hits) >= _DENSE else _SPAN_MIN
 
     def scan(self, entry_count: int) -> Iterator[Entries]:
-        """The entries from number 1 on, many at a time, as far as they can be read."""
+        """The entries from number 1 on, many at a time, as far as they are readable."""
         for number in range(1, entry_count, _SCANNED_ENTRIES):
             try:
                 yield self._entries(number, min(number + _SCANNED_ENTRIES, entry_count))
@@ -85,5 +85,5 @@ class IndexReader:
         except OSError as error:
             raise StoreCorrupt(f"{self._path} cannot be read at byte {position}: {error.strerror}") from error
         if len(data) != length:
-            raise StoreCorrupt(f"{self._path} ends at byte {position + len(data)}: it was cut short")
+            raise StoreCorrupt(f"{self._path} ends at byte {position + len(data)}: it was truncated")
         return data

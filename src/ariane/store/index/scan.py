@@ -1,7 +1,7 @@
-"""Index files read as they lie on disk. See index_layout.py for the layout.
+"""Offline scan of index files. See index/entries.py for the layout.
 
-A file does not tell how many slots it has. They are found by trying: with the right number, every entry continues an
-older entry of its own slot; with a wrong one, the bytes are read askew and nothing fits.
+A file does not store its number of slots. `open_index` finds it by trial: with the right number, every entry links to
+an older entry of its own slot; with a wrong one, the entries are misaligned and nothing fits.
 """
 
 from collections.abc import Iterator
@@ -47,11 +47,11 @@ class IndexScan:
 
     @property
     def end(self) -> int:
-        """The number behind the last entry, never more than fit the file."""
+        """The number after the last entry, at most the capacity of the file."""
         return max(1, min(self.header.entry_count, self.capacity))
 
     def position(self, number: int) -> int:
-        """Where an entry stands in the file."""
+        """Position of an entry in the file."""
         return entries_position(self.slots) + number * ENTRY_BYTES
 
     def header_bytes(self) -> bytes:
@@ -67,12 +67,12 @@ class IndexScan:
         return entries
 
     def chunks(self) -> Iterator[tuple[int, Entries]]:
-        """Every entry in use, some at a time, with the number of the first."""
+        """Every entry in use, in chunks, with the number of the first."""
         for first in range(1, self.end, ENTRIES_AT_ONCE):
             yield first, self.entries(first, min(ENTRIES_AT_ONCE, self.end - first))
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, bytes]]:
-        """The entries of a slot, newest first, as a query walks them; it ends where the chain turns back."""
+        """The entries of a slot, newest first, in the order of a query; ends where a link does not lead back."""
         number = int(self.slot_values()[key_hash % self.slots])
         newer = self.end
         while 0 < number < newer:
@@ -87,7 +87,7 @@ def list_index(disk: Disk, directory: Path) -> list[Path]:
 
 
 def open_index(disk: Disk, path: Path, slots: int | None = None) -> IndexScan:
-    """StoreMismatch when it is no index file, or when the number of slots cannot be found out."""
+    """StoreMismatch when it is not an index file, or when the number of slots cannot be determined."""
     size = disk.size(path) or 0
     if size < file_bytes(1, 2):
         raise StoreMismatch(f"{path} has {size} bytes, an index file has at least {file_bytes(1, 2)}: remove it")
@@ -101,16 +101,16 @@ def open_index(disk: Disk, path: Path, slots: int | None = None) -> IndexScan:
         if best_score == 1.0:
             break
     if best is None or (slots is None and best_score < 0.5):
-        raise StoreMismatch(f"{path}: how many hash slots it has cannot be told from {size} bytes: say --index-slots")
+        raise StoreMismatch(f"{path}: the number of hash slots cannot be determined ({size} bytes): say --index-slots")
     return best
 
 
 def _candidates(disk: Disk, path: Path, size: int, header: Header) -> Iterator[int]:
-    usual, rest = divmod(size - HEADER_BYTES, SLOT_BYTES + _DEFAULT_ENTRIES_PER_SLOT * ENTRY_BYTES)
+    default_slots, rest = divmod(size - HEADER_BYTES, SLOT_BYTES + _DEFAULT_ENTRIES_PER_SLOT * ENTRY_BYTES)
     if not rest:
-        yield usual
+        yield default_slots
     yield _APACHE_SLOTS
-    # The last entry in use ends less than an entry behind the last byte that is not zero.
+    # The last entry in use ends less than one entry after the last byte that is not zero.
     entries_at = _end_of_data(disk, path, size) - header.entry_count * ENTRY_BYTES
     first = -(-max(entries_at - HEADER_BYTES, SLOT_BYTES) // SLOT_BYTES)
     yield from range(first, first + ENTRY_BYTES // SLOT_BYTES)
@@ -122,7 +122,7 @@ def _divides(size: int, slots: int) -> bool:
 
 
 def _plausibility(scan: IndexScan) -> float:
-    """Which part of the newest entries continues an entry of its own slot. An empty file says nothing against any."""
+    """Share of the newest entries that link to an entry of their own slot; 1 for an empty file, which fits any."""
     first = max(1, scan.end - _SAMPLE)
     entries = scan.entries(first, scan.end - first)
     if not len(entries):

@@ -1,7 +1,13 @@
-"""What nearly every pull finds: all entries count, and all of their records are in one file and in memory.
+"""Fast path of reads: all entries match, and all of their records are in one log file and in the page cache.
 
-The general way (query.py) looks at each entry. Here all of them are unpacked by one call and looked at together, by
-functions that run in C: 13 us for 32 records against 19. Whatever is not so simple is None, and left to that way.
+The general path (read/reader.py) checks each entry. Here all entries are unpacked by one call and checked together by
+functions that run in C: 13 us for 32 records against 19. Anything else gives None and is left to the general path.
+
+`ReadAhead` serves the reads of one event-loop iteration, some of which continue where the one before ended. A consumer
+that pipelines its pulls sends several at once, and they all arrive in one chunk. The second such read is recognised by
+its start offset. From then on the entries of several reads are taken from the file at once, and the page cache is
+probed for one record half a megabyte ahead. A single read pays nothing for that. Nothing is kept for the next
+iteration: by then a queue may have been truncated.
 """
 
 import struct
@@ -21,37 +27,37 @@ from ariane.wire.record.layout import RECORD_BYTES_MAX
 
 @lru_cache(maxsize=64)
 def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    """Of so many entries: their physical offsets and sizes in turn, the tags codes left out. Both are read as unsigned:
-    what is below zero becomes far too large, and needs no look of its own."""
+    """Unpacks so many entries to physical offsets and sizes in turn, without tags codes. Both are read as unsigned: a
+    negative number becomes far too large, and needs no check of its own."""
     return struct.Struct(">" + "QI8x" * count).unpack
 
 
 class SegmentRead(NamedTuple):
-    """Records that one read gives, in the order of their queue."""
+    """The records of one read, in the order of their queue, all in one segment of the log."""
 
     log: CommitLog
     segment: Segment
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
     size: int
-    """Of all of them."""
+    """Total bytes of the records."""
     is_contiguous: bool
-    """Whether each begins where the one before it ends, as those of a batch do."""
+    """Whether each record begins where the one before it ends, as in a batch."""
 
     def is_cached(self) -> bool:
-        """Whether they can be looked at without a wait for the disk."""
+        """Whether the records are in the page cache."""
         offsets, sizes = self.offsets, self.sizes
         return self.log.is_cached(((offsets[0], sizes[0]), (offsets[-1], sizes[-1])))
 
     def slices(self) -> list[memoryview]:
-        """Of the mapped file, one for each record."""
+        """One slice of the mapped file per record."""
         base, view = self.segment.base, self.segment.file.view()
         return [
             view[(at := location - base) : at + size] for location, size in zip(self.offsets, self.sizes, strict=True)
         ]
 
     def pieces(self) -> list[memoryview]:
-        """The same bytes, in one piece when that is possible."""
+        """The same bytes, in one piece if the records are contiguous."""
         if not self.is_contiguous:
             return self.slices()
         at = self.offsets[0] - self.segment.base
@@ -59,7 +65,7 @@ class SegmentRead(NamedTuple):
 
 
 def find_segment_read(log: CommitLog, entries: bytes, bytes_max: int, memory_bytes_max: int) -> SegmentRead | None:
-    """The records of `entries`, or as many of them as `bytes_max` lets be given, when all of these are there."""
+    """The records of `entries`, or as many as fit `bytes_max`, if all of these are in one segment."""
     if not entries:
         return None
     fields = _unpacker(len(entries) // ENTRY_BYTES)(entries)
@@ -75,11 +81,11 @@ def find_segment_read(log: CommitLog, entries: bytes, bytes_max: int, memory_byt
     segment = log.segments.find(first)
     if segment is None or log_end - first > memory_bytes_max:
         return None
-    # Offsets within a queue grow. If they do not, or if a size is 0, an entry is damaged, or another writer's.
+    # Offsets within a queue ascend. If they do not, or if a size is 0, an entry is damaged, or of another writer.
     is_contiguous = _are_contiguous(offsets, sizes, size)
     if not all(sizes) or not (is_contiguous or list(offsets) == sorted(offsets)):
         return None
-    # Far from the end, where even all bytes would fit behind the last offset, nobody has to look where each one ends.
+    # If even all bytes would fit after the last offset, the end of each record need not be checked.
     limit = min(segment.end, log_end)
     if offsets[-1] + size > limit and max(map(add, offsets, sizes)) > limit:
         return None
@@ -87,30 +93,22 @@ def find_segment_read(log: CommitLog, entries: bytes, bytes_max: int, memory_byt
 
 
 def _are_contiguous(offsets: tuple[int, ...], sizes: tuple[int, ...], size: int) -> bool:
-    """Where the last one ends nearly always tells that they do not. Those that do need no look whether they grow."""
+    """The end of the last record decides nearly always. Contiguous records need no check that they ascend."""
     first = offsets[0]
     return first + size == offsets[-1] + sizes[-1] and (*accumulate(sizes[:-1], initial=first),) == offsets
 
 
 def _count_fitting(sizes: Sequence[int], bytes_max: int) -> int:
-    """How many of the first records fit. None, when one has a size that no record has: the general way knows more."""
+    """How many of the first records fit; 0 if a size is implausible: the general path handles that."""
     return 0 if max(sizes) > RECORD_BYTES_MAX else bisect_right([*accumulate(sizes)], bytes_max)
 
 
-# --- read_ahead ---
-#
-# Straight reads of one turn of the event loop, of which some go on where the one before ended.
-#
-# A reader that does not wait for each answer asks for the next ones, too, and they all come in one chunk. The second
-# such read is told by where it begins. From then on the entries of several reads are taken from the file at once, and
-# the page cache is asked for one record half a megabyte on. A read that is alone pays nothing for that.
-#
-# Nothing is kept for the next turn: by then a queue may have been cut.
+# --- consecutive reads ---
 
 _ENTRIES_AHEAD = 256
-"""Eight reads of 32: as many as the answers to one chunk are likely to have."""
+"""Eight reads of 32: about as many as one received chunk of pulls needs."""
 _PROBE_SPAN_BYTES = 512 * 1024
-"""Of the log: what lies between two records that are in memory may not be, the less so the farther they are apart."""
+"""Distance of the probed record in the log: the farther apart two cached records, the likelier is a gap between."""
 
 
 class ReadAhead:
@@ -134,11 +132,11 @@ class ReadAhead:
         self._buffer = b""
         self._buffer_offset = 0
         self._cached_to = -1
-        """All from the last read to this record is in memory, as far as one can tell from both ends."""
+        """Everything from the last read to this record counts as cached, because both ends are."""
 
     def find(self, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int) -> SegmentRead | None:
-        """What `Reader.read` finds without a filter, when that is as simple as it nearly always is (straight_read.py)
-        and does not wait for the disk."""
+        """The result of `Reader.read` without a filter, if the fast path applies and everything is cached; else
+        None."""
         limits = self._settings
         count = count_max if count_max < limits.pull_count_max else limits.pull_count_max
         if queue is self._queue and offset == self._next_offset:
@@ -157,7 +155,7 @@ class ReadAhead:
         return segment_read
 
     def _next_entries(self, queue: ConsumeQueue, offset: int, count: int) -> bytes | None:
-        """None when that might wait for the disk."""
+        """None when that might block."""
         entries = self._buffered_from(offset, count)
         if len(entries) == count * ENTRY_BYTES:
             return entries
@@ -171,18 +169,18 @@ class ReadAhead:
         return self._buffer[at : at + count * ENTRY_BYTES]
 
     def _read_ahead(self, queue: ConsumeQueue, offset: int, count: int) -> bool:
-        """Whether there is something to hold."""
-        held = queue.cached_entries(offset, max(count, _ENTRIES_AHEAD))
-        if not held:
+        """Fills the buffer; False when there is nothing cached to fill it with."""
+        entries = queue.cached_entries(offset, max(count, _ENTRIES_AHEAD))
+        if not entries:
             return False
-        self._buffer, self._buffer_offset = held, offset
-        physical, size, _ = ENTRY.unpack_from(held, _last_within(held, _PROBE_SPAN_BYTES) * ENTRY_BYTES)
+        self._buffer, self._buffer_offset = entries, offset
+        physical, size, _ = ENTRY.unpack_from(entries, _last_within(entries, _PROBE_SPAN_BYTES) * ENTRY_BYTES)
         self._cached_to = physical if self._log.is_cached(((physical, size),)) else -1
         return True
 
 
 def _last_within(entries: bytes, span: int) -> int:
-    """Which one is the last whose record begins not more than so many bytes behind the first one's."""
+    """Number of the last entry whose record begins at most `span` bytes after that of the first."""
     ascending = range(len(entries) // ENTRY_BYTES)
     first = _physical(entries, 0)
     return max(0, bisect_right(ascending, first + span, key=lambda number: _physical(entries, number)) - 1)

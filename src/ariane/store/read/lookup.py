@@ -1,6 +1,6 @@
-"""Messages found without an offset in their queue: by physical offset, by key, by time.
+"""Message lookup by physical offset, by key and by time.
 
-What returns `IoSteps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+Methods that end in `_steps` are for the event loop, which must not block (store/blocking_io.py); the others may block.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Lookup:
         return self.record_at(physical)
 
     def record_at(self, physical: int) -> memoryview | None:
-        """The whole record that begins at `physical`; None when none does."""
+        """The valid record that begins at `physical`; None when there is none."""
         head = self._log.read(physical, 4)
         if head is None:
             return None
@@ -40,28 +40,28 @@ class Lookup:
         return record if isinstance(view, RecordView) and view.physical_offset == physical else None
 
     def by_key(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Messages of `topic` with this key, newest first. Only those whose own key is this one: hashes collide."""
+        """Messages of `topic` with this key, newest first. Compares the records' keys, since hashes collide."""
         if self._index is None:
             return []
-        # As many as a query may give, because some of them may be of another key with the same hash.
+        # As many as a query may return, because some may be of another key with the same hash.
         return self.with_key(self._index.query(topic, key, QUERY_MAX, begin_ms, end_ms).offsets, topic, key, count_max)
 
     def with_key(self, offsets: Sequence[int], topic: str, key: str, count_max: int) -> list[memoryview]:
-        """The records at `offsets` that are of this topic and key."""
-        found = (self.record_at(physical) for physical in offsets)
-        mine = [record for record in found if record is not None and _has_key(record, topic, key)]
-        return mine[:count_max]
+        """The records at `offsets` that have this topic and key."""
+        records = (self.record_at(physical) for physical in offsets)
+        matches = [record for record in records if record is not None and _has_key(record, topic, key)]
+        return matches[:count_max]
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first offset whose message is not older; the queue's end when all are, 0 when there is no queue.
 
-        Apache 4.x picks the nearer neighbour, which may be an older message. Reading from a time on, nobody wants that
-        one, and 5.x gives the first that is not earlier; so do we.
+        Apache 4.x picks the nearer neighbour, which may be an older message. A consumer that starts at a time does not
+        want that one; like Apache 5.x this returns the first message that is not earlier.
         """
         return run_sync(self.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
     def offset_by_time_steps(self, topic: str, queue_id: int, timestamp_ms: int) -> IoSteps[int]:
-        """As `offset_by_time`, which looks at a score of records in a queue that nobody may have read for days."""
+        """As `offset_by_time`, which reads about twenty records that may have been cold for days."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0

@@ -1,9 +1,9 @@
-"""Reading a queue from an offset on, with a filter or without.
+"""Reads messages of a queue from an offset on, with or without a filter.
 
-A read returns slices of the mapped log: nothing is decoded, nothing copied. How much of it is Apache's settings' to
-say, so that consumers behave as they do there.
+A read returns slices of the mapped log: nothing is decoded or copied. Apache's settings limit how much, so that
+consumers behave as with Apache's broker.
 
-What returns `IoSteps` is for the event loop, which must not wait for the disk (cold_reads.py); the others just look.
+Methods that end in `_steps` are for the event loop, which must not block (store/blocking_io.py); the others may block.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ from ariane.store.read.fast_reads import ReadAhead, SegmentRead, find_segment_re
 from ariane.store.read.result import ReadResult, ReadStatus, found_result, out_of_range
 from ariane.store.settings import StoreSettings
 
-SCANNED_ENTRIES_MIN = 800  # a filter that matches nothing gives up after so many entries, or the number asked for
+SCANNED_ENTRIES_MIN = 800  # a filter without a match stops after so many entries, or the requested number
 BYTES_ANY = 1 << 62
-"""For who asks for no number of bytes: then only the settings limit a read."""
+"""No limit of bytes by the caller: only the settings limit a read."""
 
 TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[memoryview], bool]
@@ -40,8 +40,8 @@ class Reader:
         has_extensions: bool = False,
     ) -> None:
         """`extended_tags_code` reads the tags code at an offset of a queue's extension, which only Apache writes;
-        `has_extensions` says whether it has, in this store. `memory_bytes_max` is what of the log's end is taken to be
-        in memory (40 % of the machine's, by default). `settings` are looked at by each read: some change while it runs.
+        `has_extensions` says whether this store has any. `memory_bytes_max` is how much of the log's end counts as
+        cached (by default 40 % of the machine's memory). Each read uses the current `settings`: some are reloadable.
         """
         self._log = commit_log
         self._queues = queues
@@ -62,7 +62,7 @@ class Reader:
         tag_match: TagMatch | None = None,
         record_match: RecordMatch | None = None,
     ) -> ReadResult:
-        """At most `count_max` messages from `offset` on; one at least when one is there, however large."""
+        """At most `count_max` messages from `offset` on; at least one if there is one, however large."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
@@ -86,7 +86,7 @@ class Reader:
         view = memoryview(b"")
         status = ReadStatus.NO_MATCHED_MESSAGE
         last_physical = 0
-        # Without a filter every entry is taken: no more of them are looked at than can be answered.
+        # Without a filter every entry matches: read no more entries than the response can hold.
         filtered = tag_match is not None or record_match is not None
         entries = queue.entries(offset, self._scanned_max(count_max, filtered=filtered))
         if not filtered and (segment_read := self._fast_read(entries, count_max, bytes_max)) is not None:
@@ -105,7 +105,7 @@ class Reader:
             if tag_match is not None and not tag_match(self._tags_code(queue, tags_code)):
                 continue
             end = physical + size
-            if not base <= physical < end <= limit:  # nearly all are in one file: looked up once, not 32 times
+            if not base <= physical < end <= limit:  # nearly all are in one file: look it up once, not 32 times
                 base, limit, view = self._log.window(physical)
                 if end > limit:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
@@ -129,7 +129,7 @@ class Reader:
         )
 
     def read_ahead(self) -> ReadAhead:
-        """For those that follow each other within one turn of the loop."""
+        """For the reads of one event-loop iteration (read/fast_reads.py)."""
         return ReadAhead(self._log, self._settings, self._memory_bytes_max)
 
     def _fast_read(self, entries: bytes, count_max: int, bytes_max: int) -> SegmentRead | None:
@@ -146,7 +146,7 @@ class Reader:
         bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
     ) -> IoSteps[ReadResult]:
-        """As `read`, without a filter that looks at records. Those it gives can be looked at."""
+        """As `read`, without a filter on records. The returned records are in the page cache."""
         queue = self._queues.get(topic, queue_id)
         if queue is not None:
             yield from self.warm_entries(queue, offset, count_max, filtered=tag_match is not None)
@@ -155,7 +155,7 @@ class Reader:
         return result
 
     def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> IoSteps[None]:
-        """So that a look at the entries, as `read` has it, does not wait for the disk."""
+        """Caches the entries that `read` needs."""
         count = self._scanned_max(count_max, filtered=filtered)
         yield from queue.warm(offset, count)
         if filtered and self._has_extensions:
@@ -165,7 +165,7 @@ class Reader:
                 yield partial(self._read_extensions, queue, addresses)
 
     def _read_extensions(self, queue: ConsumeQueue, addresses: Sequence[int]) -> None:
-        """For a thread. What goes wrong here goes wrong again when the filter wants it, which tells."""
+        """For a thread. An error is ignored: it happens again when the filter needs it, and is raised there."""
         for at in addresses:
             with suppress(StoreError):
                 self._extended_tags_code(queue, at)
@@ -175,12 +175,12 @@ class Reader:
         return tags_code if at is None else self._extended_tags_code(queue, at)
 
     def _scanned_max(self, count_max: int, *, filtered: bool) -> int:
-        """Whether a reader is far behind is known from its first entry, so the wider limit of the two counts here."""
+        """Whether a reader is far behind is known only from its first entry, so the wider limit counts here."""
         count_max = min(count_max, max(self._settings.pull_count_max, self._settings.far_pull_count_max))
         return max(SCANNED_ENTRIES_MIN, count_max) if filtered else count_max
 
     def _limited(self, count_max: int, bytes_max: int, physical: int) -> tuple[int, int]:
-        """What is asked for, within the limits for a read that begins at `physical`."""
+        """The requested count and bytes, within the limits for a read that begins at `physical`."""
         limits = self._settings
         if self._is_far_behind(physical):
             return min(count_max, limits.far_pull_count_max), min(bytes_max, limits.far_pull_bytes_max)

@@ -1,4 +1,4 @@
-"""What a read of a queue gives: messages, or why there are none and where to go on, with Apache's statuses."""
+"""The result of a read: messages, or a status of Apache that says why there are none and where to continue."""
 
 from enum import Enum
 
@@ -27,9 +27,9 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     max_offset: int = 0
     slices: list[memoryview] = []
     ranges: list[tuple[int, int]] = []
-    """Physical offset and size of each slice: what to fetch first when the page cache has lost it."""
+    """Physical offset and size of each slice, to fetch them first if they are cold."""
     suggest_slave: bool = False
-    """The reader is so far behind that its messages have left the page cache: a slave should serve it."""
+    """The reader is so far behind that its messages are no longer cached: a slave should serve it."""
 
 
 def found_result(queue: ConsumeQueue, offset: int, segment_read: SegmentRead) -> ReadResult:
@@ -44,7 +44,7 @@ def found_result(queue: ConsumeQueue, offset: int, segment_read: SegmentRead) ->
 
 
 def out_of_range(queue: ConsumeQueue, offset: int) -> ReadResult | None:
-    """The answer when `offset` is not inside the queue."""
+    """The result when `offset` is not inside the queue; None when it is."""
     low, high = queue.min_offset, queue.max_offset
     if high == 0:
         status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
@@ -53,8 +53,8 @@ def out_of_range(queue: ConsumeQueue, offset: int) -> ReadResult | None:
     elif offset == high:
         status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
     elif offset > high:
-        # To the end, as from 4.9 on. Releases before went to 0 where that still was: a group that was ahead of a log
-        # that lost its tail then got everything again.
+        # To the end, as Apache does from 4.9 on. Earlier releases went to 0 if that was still there: a group that was
+        # ahead of a truncated log then got everything again.
         status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
     else:
         return None
