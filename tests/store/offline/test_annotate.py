@@ -109,7 +109,7 @@ def test_properties_that_no_reader_sees_are_shown_as_such() -> None:
     assert isinstance(view, RecordView)
     fields = annotate_record(odd, view, 0)
     assert covers(fields, odd, 0)
-    assert sum("readers pass over it" in field.meaning for field in fields) == 2
+    assert sum("readers skip it" in field.meaning for field in fields) == 2
 
 
 def test_a_blank_record_is_told() -> None:

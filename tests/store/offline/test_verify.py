@@ -59,8 +59,8 @@ def crash(layout: Layout) -> None:
 def test_apaches_store_after_a_clean_stop_is_sound(clean: Layout) -> None:
     report = check(clean)
     assert report.is_sound
-    (unsummed,) = report.notes
-    assert unsummed.startswith("block sums cover 0 of 724533 bytes of the log")
+    (uncovered,) = report.notes
+    assert uncovered.startswith("block checksums cover 0 of 724533 bytes of the log")
     summary = report.summary
     assert (summary.log_bytes, summary.summed_bytes) == (724533, 0)
     assert (summary.records, summary.queue_entries, summary.index_entries) == (1914, 1914, 3940)
@@ -73,8 +73,8 @@ def test_apaches_store_after_a_clean_stop_is_sound(clean: Layout) -> None:
 def test_apaches_store_after_a_kill_is_sound_and_explained(killed: Layout) -> None:
     report = check(killed)
     assert report.is_sound
-    abort, ready, unsummed = report.notes
-    assert ["abort" in abort, "made ready" in ready, "block sums cover 0 of" in unsummed] == [True, True, True]
+    abort, ready, uncovered = report.notes
+    assert ["abort" in abort, "created ahead" in ready, "block checksums cover 0 of" in uncovered] == [True, True, True]
     assert (report.summary.records, report.summary.queue_entries, report.summary.index_entries) == (3826, 3826, 7876)
 
 
@@ -250,7 +250,7 @@ def test_a_hole_in_the_log_is_told_with_all_that_led_there(clean: Layout) -> Non
     overwrite(lost[0].file.path, lost[0].position, bytes(sum(record.view.size for record in lost)))
     report = check(clean)
     assert "zeros: nothing was written here" in report.faults[0].what
-    assert sum("no whole record at" in fault.what for fault in report.faults) == 3
+    assert sum("no valid record at" in fault.what for fault in report.faults) == 3
     assert all("rebuild" in fault.cure for fault in report.faults if fault.file.startswith("consumequeue"))
 
 
@@ -284,7 +284,7 @@ def test_a_foreign_file_is_a_note(clean: Layout) -> None:
 
 def test_what_no_check_knows_is_named(clean: Layout) -> None:
     (clean.root / "batchconsumequeue").mkdir()
-    assert check(clean).notes[0] == "not checked, because no check knows it: batchconsumequeue"
+    assert check(clean).notes[0] == "unknown files, not checked: batchconsumequeue"
 
 
 def test_a_record_may_begin_right_behind_a_hole_of_the_file(clean: Layout) -> None:
@@ -334,7 +334,7 @@ def test_a_queue_that_lags_behind_is_a_note_after_a_crash_and_a_fault_otherwise(
 
 def test_a_queue_ahead_of_the_log_is_a_note_after_a_crash_and_a_fault_otherwise(clean: Layout) -> None:
     overwrite(clean.queue("GoldenSql", 1) / "00000000000000000000", 25 * 20, ENTRY.pack(724533, 200, 0))
-    assert "1 entries point behind the end of the log" in whats(check(clean))
+    assert "1 entries point beyond the end of the log" in whats(check(clean))
     crash(clean)
     assert check(clean).is_sound
 

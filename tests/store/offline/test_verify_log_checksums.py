@@ -38,7 +38,7 @@ def test_a_changed_byte_is_told_with_its_block_and_the_records_in_it() -> None:
     (fault,) = check(disk).faults
     assert (fault.file, fault.position, fault.cure) == (f"commitlog/{offset_name(0)}", 1000, Fix.RESTORE)
     assert fault.what.startswith("bytes 1000 to 1999 are not those that were written")
-    assert fault.what.endswith(f"2 whole records are there, at physical offsets {size} to {2 * size}")
+    assert fault.what.endswith(f"2 valid records are there, at physical offsets {size} to {2 * size}")
 
 
 def test_the_report_tells_how_much_of_the_log_is_covered() -> None:
@@ -49,7 +49,7 @@ def test_the_report_tells_how_much_of_the_log_is_covered() -> None:
     report = check(disk)
     assert report.is_sound
     assert report.summary.summed_bytes == 0
-    assert report.notes[0].startswith(f"block sums cover 0 of {summary.log_bytes} bytes of the log")
+    assert report.notes[0].startswith(f"block checksums cover 0 of {summary.log_bytes} bytes of the log")
 
 
 def test_a_damaged_sum_is_told_as_that_and_not_as_damage_of_the_log() -> None:
@@ -57,7 +57,7 @@ def test_a_damaged_sum_is_told_as_that_and_not_as_damage_of_the_log() -> None:
     disk.flip_bit(SUMS, 32 + 16, 0)
     report = check(disk)
     (fault,) = report.faults
-    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 48, Fix.SUMS)
+    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 48, Fix.CHECKSUMS)
     assert report.summary.log_bytes - report.summary.summed_bytes == 1000
 
 
@@ -65,7 +65,7 @@ def test_a_damaged_head_of_the_sums_is_told() -> None:
     disk = stopped()
     disk.flip_bit(SUMS, 20, 0)
     (fault,) = check(disk).faults
-    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Fix.SUMS)
+    assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Fix.CHECKSUMS)
 
 
 def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -> None:
@@ -84,7 +84,7 @@ def test_sums_of_a_file_that_is_gone_are_a_note() -> None:
     disk.create(LAYOUT.commit_log_checksums / offset_name(8192 * 7), 100, allocated=0)
     report = check(disk)
     assert report.is_sound
-    assert "sums of 1 log files that are gone" in report.notes[0]
+    assert "checksums of 1 deleted log files" in report.notes[0]
 
 
 def test_a_running_store_is_checked_up_to_what_is_durable() -> None:

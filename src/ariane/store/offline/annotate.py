@@ -1,6 +1,6 @@
-"""Bytes of store files told field by field, for people who want to see a layout live: position, bytes, name, meaning.
+"""Annotates bytes of store files field by field: position, bytes, name, value, meaning.
 
-Every byte is in exactly one field, in order, so the bytes of all fields joined are the bytes that were annotated.
+Every byte is in exactly one field, in order, so the bytes of all fields joined are the annotated bytes.
 """
 
 import struct
@@ -25,7 +25,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One field of fixed length: `code` is that of struct, `show` tells its value."""
+    """One field of fixed length: `code` is its struct format, `show` formats its value."""
 
     name: str
     code: str
@@ -34,7 +34,7 @@ class Spec:
 
 
 def time_text(ms: int) -> str:
-    """2026-11-15T21:26:19.389Z; empty for 0, the number itself when no calendar has it."""
+    """2026-11-15T21:26:19.389Z; empty for 0, the number itself when it is out of range."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")[:-6] + "Z" if ms else ""
     except OverflowError:
@@ -46,7 +46,7 @@ def show_time(ms: int) -> str:
 
 
 def annotate(raw: bytes, position: int, specs: Iterable[Spec]) -> list[Field]:
-    """The fields of `raw`, which stands at `position` of its file; what no field takes comes as one more."""
+    """The fields of `raw`, which is at `position` of its file; unused bytes are one more field."""
     fields, at = [], 0
     for spec in specs:
         (value,) = struct.unpack_from(f">{spec.code}", raw, at)
@@ -57,7 +57,7 @@ def annotate(raw: bytes, position: int, specs: Iterable[Spec]) -> list[Field]:
 
 
 def gap(raw: bytes, position: int) -> list[Field]:
-    """Bytes that mean nothing, as one field; none for no bytes."""
+    """Unused bytes as one field; none for no bytes."""
     if not raw:
         return []
     value = "zeros" if not any(raw) else "not zero"
@@ -112,7 +112,7 @@ _CRC_BYTES = 4
 
 
 def annotate_checkpoint(data: bytes) -> list[Field]:
-    """Apache's three times, then the slots of ours that are there."""
+    """Apache's three timestamps, then the slots and the mark of Ariane that exist."""
     fields: list[Field] = []
     at = 0
     for start, prefix, specs in _CHECKPOINT_PARTS:
@@ -132,7 +132,7 @@ def _prefixed(prefix: str, field: Field) -> Field:
 
 def _checksum(prefix: str, part: bytes, start: int) -> Field:
     covered, raw = part[:-_CRC_BYTES], part[-_CRC_BYTES:]
-    told = int.from_bytes(raw, "big")
-    verdict = "right" if told == crc32(covered) else "wrong, so this part does not count"
+    stored = int.from_bytes(raw, "big")
+    verdict = "right" if stored == crc32(covered) else "wrong, so this part does not count"
     meaning = "CRC-32 of the fields above, 31 bits"
-    return Field(start + len(covered), raw, f"{prefix}crc", f"{told:#010x}, {verdict}", meaning)
+    return Field(start + len(covered), raw, f"{prefix}crc", f"{stored:#010x}, {verdict}", meaning)

@@ -1,4 +1,4 @@
-"""A record of the commit log told field by field. The layout is drawn in ariane.wire.record.layout."""
+"""Annotates a record of the commit log field by field. The layout is drawn in ariane.wire.record.layout."""
 
 import struct
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _TRANSACTIONS = {4: "prepared", 8: "commit", 12: "rollback"}
 
 
 def annotate_record(record: bytes, view: RecordView, position: int) -> list[Field]:
-    """Every byte of a valid record, which `view` describes and which stands at `position` of its file."""
+    """Every byte of a valid record, which `view` describes and which is at `position` of its file."""
     body_at = head_of(view.sys_flag).size
     topic_at = body_at + view.body_length
     fields = annotate(record[:body_at], position, _head_specs(view, record[body_at:topic_at]))
@@ -40,8 +40,8 @@ def annotate_blank(raw: bytes, position: int) -> list[Field]:
 
 
 def _head_specs(view: RecordView, body: bytes) -> tuple[Spec, ...]:
-    found = crc32(body)
-    crc = "right" if found == view.body_crc else f"wrong, the body has {found:#010x}"
+    actual = crc32(body)
+    crc = "right" if actual == view.body_crc else f"wrong, the body has {actual:#010x}"
     born, stored = len(view.born_host), len(view.store_host)
     return (
         Spec("totalSize", "i", "of the whole record, this field included"),
@@ -74,7 +74,7 @@ def _show_host(raw: bytes) -> str:
 
 
 def show_sys_flag(flag: int) -> str:
-    """The bits that are set, by name."""
+    """The names of the bits that are set."""
     try:
         compression = compression_of(flag)
     except RecordError:
@@ -109,7 +109,7 @@ def _show_text(raw: bytes) -> str:
 
 
 def _texts(raw: bytes, view: RecordView, position: int) -> Iterator[Field]:
-    """Topic and properties with their lengths: all that follows the body."""
+    """Topic and properties with their lengths: everything after the body."""
     code = "b" if view.magic == MAGIC_V1 else "h"
     size = struct.calcsize(code)
     topic_end = size + len(view.topic.encode())
@@ -128,7 +128,7 @@ def _properties(raw: bytes, position: int) -> Iterator[Field]:
         if ended:
             name, separator, value = piece.decode("utf-8", "replace").partition("\x01")
             is_read = bool(name and separator and value)
-            meaning = _PROPERTY_FORMS[len(ended) - len(piece)] if is_read else "no name and value: readers pass over it"
+            meaning = _PROPERTY_FORMS[len(ended) - len(piece)] if is_read else "no name and value: readers skip it"
             yield Field(
                 position, ended, f"property {name}" if is_read else "property", value if is_read else name, meaning
             )

@@ -1,11 +1,11 @@
-"""Consume queues and index made anew from the commit log, by the code that makes them in a running broker.
+"""Rebuilds consume queues and index from the commit log, with the dispatcher of a running broker.
 
-They are built beside the old ones and take their place when they are complete and durable:
+They are built beside the old ones and replace them when they are complete and durable:
 
     consumequeue        ── becomes ──>  consumequeue.old
     consumequeue.new    ── becomes ──>  consumequeue            index likewise
 
-Until then the old ones stay as they were. Whatever a crash leaves behind, a second rebuild starts over from the log.
+Until then the old ones are unchanged. After a crash, a second rebuild starts over from the log.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ from ariane.store.settings import StoreSettings
 from ariane.wire.record.read import RecordView
 
 _FED_AT_ONCE = 50_000
-"""Records after which entries leave the memory."""
+"""Number of records after which entries are written to the files."""
 
 
 class RebuildLayout(Layout):
-    """The places where the new ones are built."""
+    """The directories in which the new files are built."""
 
     @property
     def consume_queues(self) -> Path:
@@ -62,17 +62,17 @@ def rebuild_store(
     discard_old: bool,
     progress: Progress,
 ) -> Rebuilt:
-    """Takes the store's lock, builds, and puts what was asked for in place."""
-    wanted = [path for path, is_wanted in ((layout.consume_queues, queues), (layout.index, index)) if is_wanted]
+    """Takes the store's lock, builds, and replaces the requested directories."""
+    targets = [path for path, is_requested in ((layout.consume_queues, queues), (layout.index, index)) if is_requested]
     with locked(layout.lock):
-        for path in wanted:
+        for path in targets:
             if _exists(disk, old_of(path)) and not discard_old:
                 raise StoreMismatch(f"{old_of(path)} is there from an earlier rebuild: remove it, or say --yes")
         beside = RebuildLayout(layout.root, layout.commit_log)
         _remove_beside(disk, beside)
         try:
             rebuilt = _build(disk, beside, settings, index, progress)
-            for path in wanted:
+            for path in targets:
                 _swap(disk, path, discard_old)
         finally:
             _remove_beside(disk, beside)
@@ -84,7 +84,7 @@ def old_of(path: Path) -> Path:
 
 
 def _build(disk: Disk, beside: RebuildLayout, settings: StoreSettings, with_index: bool, progress: Progress) -> Rebuilt:
-    """The queues are always built, because the dispatch that feeds the index feeds them first."""
+    """The queues are always built, because the dispatcher feeds queues and index together."""
     for directory in (beside.consume_queues, beside.index):
         disk.make_directory(directory)
     with ExitStack() as opened:
@@ -100,7 +100,7 @@ def _build(disk: Disk, beside: RebuildLayout, settings: StoreSettings, with_inde
 
 
 def _views(disk: Disk, layout: Layout, progress: Progress) -> Iterator[RecordView]:
-    """The whole records of the log that are where they say. What is broken is passed over, as recovery does."""
+    """The valid records of the log whose stored offset is right. Broken ones are skipped, as in recovery."""
     for item in walk_files(disk, log_files(disk, layout), progress=progress):
         if isinstance(item.verdict, RecordView) and item.verdict.physical_offset == item.offset:
             yield item.verdict
@@ -123,7 +123,7 @@ def _make_durable(queues: ConsumeQueues, index: Index | None) -> None:
 
 
 def _local_name() -> str:
-    """Of an index file made now: local time, yyyyMMddHHmmssSSS."""
+    """Name of an index file created now: local time, yyyyMMddHHmmssSSS."""
     return datetime.now().strftime("%Y%m%d%H%M%S%f")[:17]
 
 
@@ -152,5 +152,5 @@ def _remove_tree(disk: Disk, path: Path) -> None:
     with suppress(FileNotFoundError):
         try:
             disk.remove(path)
-        except (IsADirectoryError, PermissionError):  # what unlinking a directory gives depends on the system
+        except (IsADirectoryError, PermissionError):  # unlinking a directory: which error depends on the system
             disk.remove_directory(path)

@@ -1,11 +1,11 @@
-"""A whole store checked, read-only: the log, then what was made from it, then the small files.
+"""Verifies a whole store, read-only: the commit log, the files derived from it, then the small files.
 
-    commit log ── columns of facts, file by file ──┬── consume queues   every record has its entry, and the other way
+    commit log ── columns of facts, file by file ──┬── consume queues   every record has its entry, and vice versa
                                                    ├── index            every entry leads to a record with that key
-                                                   └── block sums       every block has the bytes that were written
+                                                   └── block checksums  every block has the bytes that were written
     checkpoint and config/*.json                        readable, and not ahead of the log
 
-One walk over the log feeds everything, so the time is that of reading the store once.
+One scan of the log feeds all checks, so it takes as long as reading the store once.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,14 @@ from ariane.store.offline.verify_queues import QueuesCheck
 from ariane.store.offline.verify_report import Fix, Report, check_file_sequence, check_names
 from ariane.wire.json.fastjson import SIZE_MAX, parse
 
-# --- verify_tables ---
-#
-# The small files checked: checkpoint and config/*.json.
+# --- checkpoint and config/*.json ---
 
 
 def check_checkpoint(report: Report, disk: Disk, layout: Layout, log_end: int) -> None:
-    """A checkpoint may lag behind the log, never the other way round."""
+    """A checkpoint may lag behind the log, but must not be ahead of it."""
     data = read_all(disk, layout.checkpoint, CHECKPOINT_BYTES + 1)
     if data is None:
-        report.note("there is no checkpoint: the next start walks the whole log")
+        report.note("there is no checkpoint: the next start scans the whole log")
         return
     if len(data) != CHECKPOINT_BYTES:
         report.fault(layout.checkpoint, 0, f"{len(data)} bytes, not {CHECKPOINT_BYTES}", Fix.CHECKPOINT)
@@ -65,7 +63,7 @@ def _check_json(report: Report, disk: Disk, path: Path) -> None:
 
 
 def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
-    """The topics of config/topics.json; None when it cannot tell."""
+    """The topics of config/topics.json; None when it is unreadable."""
     try:
         tables = parse(read_all(disk, directory / "topics.json", SIZE_MAX) or b"null")
     except BodyError:
@@ -74,14 +72,14 @@ def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
     return frozenset(topics) if isinstance(topics, dict) else None
 
 
-# ---
+# --- the whole store ---
 
 Progress = Callable[[int], None]
-"""Told how many more bytes of the log have been read."""
+"""Called with the number of bytes of the log read since the last call."""
 
 
 def log_files(disk: Disk, layout: Layout) -> list[DataFile]:
-    """StoreMismatch when the directory is no store at all; a new one has no files yet."""
+    """The files of the log, none for a new store. StoreMismatch when the directory is not a store."""
     if layout.commit_log.name not in disk.names(layout.commit_log.parent):
         raise StoreMismatch(
             f"{layout.commit_log} is not there: name the directory that holds `commitlog`, or give the commit log's "
@@ -93,7 +91,7 @@ def log_files(disk: Disk, layout: Layout) -> list[DataFile]:
 def verify_store(
     disk: Disk, layout: Layout, *, index_slots: int | None = None, progress: Progress = lambda count: None
 ) -> Report:
-    """Everything that is wrong, and what there is. Nothing is written."""
+    """Checks everything and returns faults, notes and a summary. Writes nothing."""
     files = log_files(disk, layout)
     files_end = files[-1].end if files else 0
     report = Report(layout.root, is_unclean=disk.size(layout.abort) is not None)
@@ -125,30 +123,32 @@ def _note_unclean_stop(report: Report, layout: Layout) -> None:
     holder = lock_holder(layout.lock)
     if holder is not None:
         report.is_unclean = True
-        report.note(f"process {holder} runs on this store: its end is moving, and what lags behind is being written")
+        report.note(
+            f"process {holder} runs on this store: files grow during the check, and derived files may lag behind"
+        )
     elif report.is_unclean:
         report.note("the file `abort` is there: the last run ended in a crash, and the next start recovers")
 
 
 def _note_unknown_files(report: Report, disk: Disk, layout: Layout) -> None:
-    """What later releases of Apache keep here, or a rebuild has left."""
+    """Notes files of later releases of Apache, or left by a rebuild."""
     derived = (layout.consume_queues, layout.consume_queue_extensions, layout.index)
-    ours = (layout.commit_log_checksums, layout.quarantine)
+    ariane = (layout.commit_log_checksums, layout.quarantine)
     others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock)
-    known = {path.name for path in (*derived, *ours, *others)}
+    known = {path.name for path in (*derived, *ariane, *others)}
     unknown = [name for name in disk.names(layout.root) if name not in known]
     if unknown:
-        report.note(f"not checked, because no check knows it: {', '.join(unknown)}")
+        report.note(f"unknown files, not checked: {', '.join(unknown)}")
 
 
 def _durable_to(report: Report, disk: Disk, layout: Layout) -> int | None:
-    """After a crash, how far our checkpoint says that the log is safe; None when all of it should be."""
+    """After a crash, the durable offset by Ariane's checkpoint; None when the whole log should be durable."""
     checkpoint = read_checkpoint(disk, layout.checkpoint)
     return checkpoint.flushed_to if report.is_unclean and checkpoint.has_ariane_slot else None
 
 
 def _size(disk: Disk, layout: Layout) -> tuple[int, int]:
-    """Number and bytes of all the files that a store has."""
+    """Number and bytes of all files of a store."""
     queues = [queue.directory for queue in list_queues(disk, layout.consume_queues)]
     directories = [layout.commit_log, layout.commit_log_checksums, layout.index, layout.config, *queues]
     paths = [directory / name for directory in directories for name in disk.names(directory)]

@@ -1,4 +1,11 @@
-"""The index checked against the log, file by file of both."""
+"""Verifies the index: the hash table of each file in itself, then its entries against the records of the log.
+
+`ChainCheck`: an entry is reachable when its slot, or one newer entry of that slot, links to it. If each entry is linked
+once, from its own slot, and no entry links to a newer one, then the chains are the slots' entries, newest first, and
+none has a cycle: no chain has to be followed.
+
+`IndexFileCheck`: every entry leads to a record that has a key of that hash.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +22,6 @@ from ariane.store.layout import Layout
 from ariane.store.offline.verify_log import FactColumns, Longs
 from ariane.store.offline.verify_report import Fix, Report
 
-# --- verify_index_chains ---
-#
-# The hash table of an index file checked in itself: every entry is reached from its slot, once.
-#
-# An entry is reached when its slot, or one newer entry of that slot, names it. If each entry is named once, by
-# something of its own slot, and no entry names a newer one, then the chains are the slots' entries, newest first, and
-# none turns back: no chain has to be walked.
-
 Ints = npt.NDArray[np.int32]
 
 
@@ -33,7 +32,7 @@ class ChainCheck:
         self._slots = np.zeros(scan.end, np.int32)
         """The slot of each entry, by the entry's number."""
         self._named = np.zeros(scan.end, np.uint8)
-        """How often each entry is named."""
+        """Number of links to each entry."""
 
     def check(self) -> None:
         for first, entries in self._scan.chunks():
@@ -84,9 +83,7 @@ class ChainCheck:
         self._report.fault(self._scan.path, position, what, Fix.INDEX)
 
 
-# --- verify_index_file ---
-#
-# One index file checked against the log: every entry leads to a record that has a key of that hash.
+# --- entries against the log ---
 
 _HASH_BITS = 31
 
@@ -94,14 +91,14 @@ Flags = npt.NDArray[np.bool_]
 
 
 def record_keys(columns: FactColumns) -> Longs:
-    """One number for each different key of each record, in order: the record's row and the key's hash."""
+    """One sorted number per distinct key of each record: the record's row and the key's hash."""
     record_key_ids: Longs = np.sort((columns.key_records << _HASH_BITS) | columns.key_hashes)
     is_new: Flags = np.diff(record_key_ids, prepend=-1) != 0
     return record_key_ids[is_new]
 
 
 def positions_of(record_key_ids: Longs, among: Longs) -> tuple[Longs, Flags]:
-    """Where each number stands among those, which are in order, and whether it does."""
+    """The position of each number in the sorted array `among`, and whether it is there."""
     positions = np.searchsorted(among, record_key_ids)
     is_there = positions < len(among)
     is_there[is_there] = among[positions[is_there]] == record_key_ids[is_there]
@@ -113,14 +110,14 @@ class IndexFileCheck:
     report: Report
     scan: IndexScan
     end_before_ms: int | None
-    """The end of the file before, from which the first entry counts its seconds; None when there is none."""
+    """End time of the previous file, from which the first entry counts its seconds; None without one."""
     _chunks: list[tuple[int, int, int]] = field(default_factory=list)
-    """Number of the first entry, lowest and highest physical offset: which of the log's files a chunk speaks of."""
+    """Number of the first entry, lowest and highest physical offset of each chunk: which log files it refers to."""
     _ahead: list[tuple[int, int]] = field(default_factory=list)
-    """Entries behind the last record of a log file: whether the log goes on is not known yet."""
+    """Entries after the last record of a log file: whether the log continues is not known yet."""
 
     def survey(self) -> None:
-        """What the file says by itself."""
+        """Checks the file by itself."""
         header = self.scan.header
         if not 0 <= header.entry_count <= self.scan.capacity:
             self._fault(36, f"the header counts {header.entry_count} entries, {self.scan.capacity} fit the file")
@@ -133,10 +130,10 @@ class IndexFileCheck:
             self._check_offset("end", 24, header.end_physical, self.scan.end - 1)
         self._check_behind_last_entry()
 
-    def _check_offset(self, name: str, position: int, told: int, number: int) -> None:
-        found = int(self.scan.entries(number, 1)[0]["physical"])
-        if told != found:
-            self._fault(position, f"the header's {name} offset is {told}, that of entry {number} is {found}")
+    def _check_offset(self, name: str, position: int, stored: int, number: int) -> None:
+        actual = int(self.scan.entries(number, 1)[0]["physical"])
+        if stored != actual:
+            self._fault(position, f"the header's {name} offset is {stored}, that of entry {number} is {actual}")
 
     def _check_behind_last_entry(self) -> None:
         """Entries are written before the header counts them, so a crash leaves some. Nothing reads them."""
@@ -152,7 +149,7 @@ class IndexFileCheck:
             )
 
     def compare(self, file: DataFile, columns: FactColumns, record_key_ids: Longs, is_found: Flags) -> None:
-        """Checks the entries that lead into one log file, whose keys are `marks`; notes which of them it has."""
+        """Checks the entries of records in one log file, whose keys are `record_key_ids`; marks those it has."""
         for first, lowest, highest in self._chunks:
             if lowest < file.end and highest >= file.base:
                 self._compare_chunk(first, file, columns, record_key_ids, is_found)
@@ -182,28 +179,30 @@ class IndexFileCheck:
 
     def _check_times(self, numbers: Longs, entries: Entries, times_ms: Longs) -> None:
         header = self.scan.header
-        wanted = seconds_since(header.begin_timestamp_ms, times_ms)
-        differs = entries["seconds"] != wanted
+        expected = seconds_since(header.begin_timestamp_ms, times_ms)
+        differs = entries["seconds"] != expected
         if len(numbers) and numbers[0] == 1:
             self._check_time("begin", 0, header.begin_timestamp_ms, int(times_ms[0]))
             differs[0] &= entries["seconds"][0] != seconds_since(self.end_before_ms or 0, times_ms[:1])[0]
         if len(numbers) and numbers[-1] == self.scan.end - 1:
-            self._check_end_time(int(times_ms[-1]), int(wanted[-1]))
+            self._check_end_time(int(times_ms[-1]), int(expected[-1]))
         for at in np.flatnonzero(differs).tolist():
-            self._entry_fault(int(numbers[at]), f"{entries['seconds'][at]} seconds, its record is {wanted[at]} late")
+            self._entry_fault(
+                int(numbers[at]), f"{entries['seconds'][at]} seconds, its record was stored after {expected[at]}"
+            )
 
-    def _check_end_time(self, found_ms: int, seconds: int) -> None:
-        """A file that was cut after a crash ends with the second of its last entry: nothing finer was there to read."""
+    def _check_end_time(self, actual_ms: int, seconds: int) -> None:
+        """A file truncated after a crash ends with the second of its last entry: entries store whole seconds."""
         header = self.scan.header
         if header.end_timestamp_ms != header.begin_timestamp_ms + seconds * SECOND_MS + SECOND_MS - 1:
-            self._check_time("end", 8, header.end_timestamp_ms, found_ms)
+            self._check_time("end", 8, header.end_timestamp_ms, actual_ms)
 
-    def _check_time(self, name: str, position: int, told_ms: int, found_ms: int) -> None:
-        if told_ms != found_ms:
-            self._fault(position, f"the header's {name} time is {told_ms}, that of its record is {found_ms}")
+    def _check_time(self, name: str, position: int, stored_ms: int, actual_ms: int) -> None:
+        if stored_ms != actual_ms:
+            self._fault(position, f"the header's {name} time is {stored_ms}, that of its record is {actual_ms}")
 
     def finish(self, files_end: int, log_end: int) -> None:
-        """Judges what leads to no file, or behind the last record."""
+        """Checks entries that lead to no log file, or beyond the last record."""
         for first, lowest, highest in self._chunks:
             if lowest < 0 or highest >= files_end:
                 physical = self.scan.entries(first, min(ENTRIES_AT_ONCE, self.scan.end - first))["physical"]
@@ -214,7 +213,7 @@ class IndexFileCheck:
                 self._entry_fault(number, f"no whole record begins at {offset}")
         behind_end = [number for number, offset in self._ahead if offset >= log_end]
         if behind_end:
-            what = f"{len(behind_end)} entries lead behind the end of the log at {log_end}"
+            what = f"{len(behind_end)} entries lead beyond the end of the log at {log_end}"
             self.report.lagging(self.scan.path, self.scan.position(behind_end[0]), what, Fix.INDEX)
 
     def _entry_fault(self, number: int, what: str) -> None:
@@ -224,7 +223,7 @@ class IndexFileCheck:
         self.report.fault(self.scan.path, position, what, Fix.INDEX)
 
 
-# ---
+# --- the whole index ---
 
 
 @dataclass(slots=True)
@@ -242,7 +241,7 @@ class IndexCheck:
         paths = list_index(self.disk, self.layout.index)
         scans = [scan for path in paths if (scan := self._open(path)) is not None]
         end_before_ms: int | None = None
-        # By offset and not by name: local time repeats an hour when summer time ends.
+        # By offset and not by name: when summer time ends, local time repeats an hour.
         for scan in sorted(scans, key=lambda scan: (scan.header.begin_physical, scan.path.name)):
             self._add(IndexFileCheck(self.report, scan, end_before_ms))
             end_before_ms = scan.header.end_timestamp_ms
@@ -267,7 +266,7 @@ class IndexCheck:
             self.report.fault(check.scan.path, 0, f"it cannot be read: {error.strerror}", Fix.INDEX)
 
     def compare(self, file: DataFile, columns: FactColumns) -> None:
-        """The keys of the records of one log file."""
+        """Compares the index with the keys of the records of one log file."""
         record_key_ids = record_keys(columns)
         is_found = np.zeros(len(record_key_ids), np.bool_)
         for check in self.checks:
@@ -279,6 +278,6 @@ class IndexCheck:
         for check in self.checks:
             check.finish(files_end, log_end)
         if self._found < self._keys:
-            # Apache loses keys of whole index files in a crash, so this alone is no sign of damage.
+            # In a crash Apache loses the keys of whole index files, so this alone does not mean damage.
             missing = self._keys - self._found
             self.report.note(f"{missing} of {self._keys} keys in the log are in no index file; rebuild it to find them")

@@ -1,4 +1,14 @@
-"""The commit log checked: every byte of every file belongs to a record, to a blank, or to the zeros at the end."""
+"""Verifies the commit log: every byte belongs to a record, a blank record or the zeros at the end; and its checksums.
+
+`FactColumns` holds what the other checks need of the records of one log file, as columns of numbers. A file of 1 GiB
+may hold ten million records. As columns they take 40 bytes each, and a queue's entries are compared by one call of
+numpy; as objects they would not fit into memory. The columns are emptied after each file.
+
+`ChecksumCheck` compares each block of the log with its checksum. A checksum covers only what was durable when it was
+made, so this also works for a store that crashed and for one that is running. Blocks without a checksum (Apache's
+files, older files, the last moments before a crash) have only the other checks, and the report says how many bytes
+those are: what is not known is not shown as fine.
+"""
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +33,7 @@ from ariane.wire.hashes import running_crc32
 from ariane.wire.record.read import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, verify
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
-# --- verify_facts ---
-#
-# What a check keeps of the records of one commit log file: columns of numbers, to be compared with whole columns.
-#
-# A file of 1 GiB may hold ten million records. As columns they take 40 bytes each, and a queue's entries are compared
-# with one call of numpy; as objects they would not fit the memory. After each file the columns start anew.
+# --- facts of the records of one file ---
 
 Longs = npt.NDArray[np.int64]
 Queue = tuple[str, int]
@@ -46,7 +51,7 @@ class FactColumns:
     offsets: Longs
     sizes: Longs
     queues: Longs
-    """The number of the record's queue in `queue_names`; NOT_QUEUED for a prepared or rolled back message."""
+    """Number of the record's queue in `queue_names`; NOT_QUEUED for a prepared or rolled back message."""
     queue_offsets: Longs
     tags_codes: Longs
     is_delayed: npt.NDArray[np.bool_]
@@ -64,7 +69,7 @@ class FactCollector:
 
     def _clear(self) -> None:
         self._rows = array("q")
-        """Seven numbers for each record: one call that adds them all costs less than seven."""
+        """Seven numbers per record: one call that adds them all costs less than seven."""
         self._records = 0
         self._key_records = array("q")
         self._key_hashes: list[npt.NDArray[np.int32]] = []
@@ -72,7 +77,7 @@ class FactCollector:
         self._keys: list[str] = []
 
     def add(self, view: RecordView, offset: int) -> None:
-        """A RecordError when the properties are not text."""
+        """RecordError when the properties are not text."""
         facts = view.dispatch_facts()
         is_delayed = view.topic == SCHEDULE and Property.DELAY in view.properties()
         self._rows.extend(
@@ -109,7 +114,7 @@ class FactCollector:
             self._topics, self._keys = array("I"), []
 
     def take(self) -> FactColumns:
-        """The columns so far; then they are empty again. Queues keep their numbers."""
+        """Returns the columns and empties them. Queues keep their numbers."""
         self._hash()
         columns = _longs(self._rows).reshape(-1, _NUMBERS_A_RECORD).T
         facts = FactColumns(
@@ -132,15 +137,15 @@ def _longs(column: "array[int]") -> Longs:
     return np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64)
 
 
-# ---
+# --- the log ---
 
 _LARGE_PORT = slice(-4, -2)  # a port is stored in 32 bits, of which the upper half is zero
 
 
 class LogCheck:
-    """Walks the log once. What is broken counts as damage only when something whole follows it: else it is the end.
+    """Scans the log once. A broken record is damage only if a valid one follows it; otherwise it is the log's end.
 
-    After a crash, what is broken at or above `durable_to` is the end, too: a power cut may lose pages in any order.
+    After a crash, a broken record at or above `durable_to` is the end, too: a power cut may lose pages in any order.
     """
 
     def __init__(
@@ -156,17 +161,17 @@ class LogCheck:
         self._files = files
         self._progress = progress
         self._durable_to = durable_to
-        self._cut = 0
+        self._truncated = 0
         self._facts = FactCollector()
         self._broken: list[LogItem] = []
         self._newest_ms = 0
         self._went_back = 0
         self.begin = files[0].base if files else 0
         self.end = self.begin
-        """Behind the last whole record."""
+        """End of the last valid record."""
 
     def columns(self) -> Iterator[FactColumns]:
-        """What the records of each file say, for the checks of queues and index."""
+        """The facts of each file's records, for the checks of queues and index."""
         for file in self._files:
             try:
                 for item in walk_files(self._disk, [file], progress=self._progress):
@@ -176,8 +181,8 @@ class LogCheck:
             yield self._facts.take()
 
     def _take(self, item: LogItem) -> None:
-        if self._is_cut(item):
-            self._cut += isinstance(item.verdict, RecordView)
+        if self._is_truncated(item):
+            self._truncated += isinstance(item.verdict, RecordView)
         elif isinstance(item.verdict, RecordView):
             self._report_broken()
             self._take_record(item, item.verdict)
@@ -185,13 +190,13 @@ class LogCheck:
             self._take_blank(item, item.verdict)
         else:
             self._take_broken(item, item.verdict)
-            self._broken.append(item._replace(buffer=b""))  # many of them must not hold many windows
+            self._broken.append(item._replace(buffer=b""))  # so that many of them do not keep many windows in memory
 
-    def _is_cut(self, item: LogItem) -> bool:
+    def _is_truncated(self, item: LogItem) -> bool:
         """Whether recovery will end the log before this item."""
         if self._durable_to is None or not self._broken or self._broken[0].offset < self._durable_to:
             return False
-        return self._cut > 0 or not isinstance(item.verdict, BrokenRecord)
+        return self._truncated > 0 or not isinstance(item.verdict, BrokenRecord)
 
     def _take_record(self, item: LogItem, view: RecordView) -> None:
         self._check_record(item, view)
@@ -244,20 +249,22 @@ class LogCheck:
         self._broken.clear()
 
     def finish(self, dispatched_to: int) -> None:
-        """Judges what stands behind the last whole record. Queues reach to `dispatched_to`."""
+        """Checks what follows the last valid record. The queues end at `dispatched_to`."""
         summary = self._report.summary
         summary.log_begins, summary.log_ends = self.begin, self.end
         if self._went_back:
             self._report.note(f"the store time goes back {self._went_back} times: a clock was set, or bytes changed")
-        if self._cut:
+        if self._truncated:
             where = self._broken[0].offset
-            self._report.note(f"the log ends at {where}: {self._cut} records behind it were not durable and will go")
+            self._report.note(
+                f"the log ends at {where}: {self._truncated} records after it were not durable and will be dropped"
+            )
         rest = [item for item in self._broken if not item.is_zeros]
         if rest:
             self._report_rest(rest[0], rest[-1].offset + rest[-1].size - rest[0].offset, dispatched_to)
         unused = [item for item in self._broken if item.is_zeros and item.size == item.file.size]
         if unused:
-            self._report.note(f"{len(unused)} commit log files were made ready and not used yet")
+            self._report.note(f"{len(unused)} commit log files were created ahead and not used yet")
 
     def _report_rest(self, item: LogItem, length: int, dispatched_to: int) -> None:
         assert isinstance(item.verdict, BrokenRecord)
@@ -272,22 +279,16 @@ class LogCheck:
         self._report.fault(item.file.path, item.offset - item.file.base, what, Fix.RESTORE)
 
 
-# --- verify_sums ---
-#
-# The block sums checked: each block of the log that has one still holds the bytes that were written.
-#
-# A sum covers only what was durable when it was made, so it holds for a store that crashed and for one that runs.
-# Blocks without a sum (of Apache's files, of files from before, of the last moments before a crash) have the other
-# checks alone, and the report says how many bytes those are: what is not known is not shown as fine.
+# --- block checksums ---
 
 
 class _ChangedBlock(NamedTuple):
-    """A block whose bytes are not those of its sum. Physical offsets."""
+    """A block whose bytes do not match its checksum. Physical offsets."""
 
     begin: int
     end: int
-    found: int
-    wanted: int
+    actual: int
+    expected: int
 
 
 class ChecksumCheck:
@@ -300,7 +301,7 @@ class ChecksumCheck:
         self._bases: set[int] = set()
 
     def compare(self, file: DataFile, columns: FactColumns) -> None:
-        """One file of the log, and what its records say."""
+        """Checks one file of the log; `columns` are its records."""
         self._bases.add(file.base)
         path = self._directory / offset_name(file.base)
         if self._disk.size(path) is None or not file.size:
@@ -308,40 +309,40 @@ class ChecksumCheck:
         try:
             checksums = open_checksums(self._disk, path, file.base, file.size)
             if checksums is None:
-                self._report.lagging(path, 0, "its head is damaged, or it was made for another log file", Fix.SUMS)
+                self._report.lagging(path, 0, "its head is damaged, or it was made for another log file", Fix.CHECKSUMS)
                 return
             with closing(checksums):
                 self._compare(file, checksums, columns)
         except FileNotFoundError:
-            return  # a broker that runs on the store has just let it go
+            return  # a running broker has just removed it
         except OSError as error:
-            self._report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.SUMS)
+            self._report.fault(path, 0, f"it cannot be read: {error.strerror}", Fix.CHECKSUMS)
 
     def _compare(self, file: DataFile, checksums: ChecksumFile, columns: FactColumns) -> None:
         known, changed = 0, []
         with closing(self._disk.open(file.path, writable=False)) as handle:
-            for number, wanted in enumerate(checksums.read()):
-                if wanted == DAMAGED:
+            for number, expected in enumerate(checksums.read()):
+                if expected == DAMAGED:
                     self._report_damaged_checksum(checksums, number)
-                elif wanted != NOT_KNOWN:
+                elif expected != NOT_KNOWN:
                     known += 1
                     begin = checksums.blocks.begin_of(number)
-                    found = self._checksum_of(handle, file, begin, wanted.covered_to)
-                    if found is not None and found != wanted.crc:
-                        changed.append(_ChangedBlock(begin, wanted.covered_to, found, wanted.crc))
+                    actual = self._checksum_of(handle, file, begin, expected.covered_to)
+                    if actual is not None and actual != expected.crc:
+                        changed.append(_ChangedBlock(begin, expected.covered_to, actual, expected.crc))
         self._report_changed(file, known, changed, columns)
 
     def _report_damaged_checksum(self, checksums: ChecksumFile, number: int) -> None:
-        """Of a store that runs, it may have been read while it was written."""
+        """In a running store it may have been read while it was being written."""
         position = checksums.blocks.position_of(number)
-        what = f"the sum of block {number} is damaged, so it is not known whether the block is"
+        what = f"the checksum of block {number} is damaged, so the block cannot be checked"
         if self._report.is_unclean:
             self._report.note(f"{self._report.name(checksums.path)}, byte {position}: {what}")
         else:
-            self._report.fault(checksums.path, position, what, Fix.SUMS)
+            self._report.fault(checksums.path, position, what, Fix.CHECKSUMS)
 
     def _checksum_of(self, handle: File, file: DataFile, begin: int, end: int) -> int | None:
-        """None when the disk cannot read it, which the walk over the records has told."""
+        """None when the disk cannot read it, which the scan of the records has reported."""
         try:
             data = handle.read(end - begin, begin - file.base)
         except OSError:
@@ -352,13 +353,13 @@ class ChecksumCheck:
 
     def _report_changed(self, file: DataFile, known: int, changed: list[_ChangedBlock], columns: FactColumns) -> None:
         if len(changed) == known > 1:
-            what = f"none of its {known} blocks with a sum holds the bytes that were written: it is another file"
+            what = f"none of its {known} blocks with a checksum holds the bytes that were written: it is another file"
             self._report.fault(file.path, 0, what, Fix.REPLACED)
             return
         for block in changed:
             first, last = block.begin - file.base, block.end - file.base - 1
-            what = f"bytes {first} to {last} are not those that were written: their checksum is {block.found:#010x}, "
-            what += f"it was {block.wanted:#010x}; {_records_in(block, columns)}"
+            what = f"bytes {first} to {last} are not those that were written: their checksum is {block.actual:#010x}, "
+            what += f"it was {block.expected:#010x}; {_records_in(block, columns)}"
             self._report.fault(file.path, first, what, Fix.RESTORE)
 
     def finish(self, log_begin: int, log_end: int) -> None:
@@ -368,8 +369,8 @@ class ChecksumCheck:
         missing = summary.log_bytes - summary.summed_bytes
         if missing:
             self._report.note(
-                f"block sums cover {summary.summed_bytes} of {summary.log_bytes} bytes of the log: in the other "
-                f"{missing} a changed time, host, flag or free property does not show"
+                f"block checksums cover {summary.summed_bytes} of {summary.log_bytes} bytes of the log: in the other "
+                f"{missing} a changed time, host, flag or free property is not detected"
             )
         self._note_strays()
 
@@ -378,15 +379,15 @@ class ChecksumCheck:
         strays = [base for base in bases if base is not None and base not in self._bases]
         if strays:
             self._report.note(
-                f"{self._report.name(self._directory)} holds sums of {len(strays)} log files that are gone, "
+                f"{self._report.name(self._directory)} holds checksums of {len(strays)} deleted log files, "
                 f"the first is {offset_name(strays[0])}; the next start removes them"
             )
 
 
 def _records_in(block: _ChangedBlock, columns: FactColumns) -> str:
-    """Which records lie in the block, at least in part."""
+    """The records that overlap the block."""
     inside = (columns.offsets < block.end) & (columns.offsets + columns.sizes > block.begin)
     offsets = columns.offsets[inside]
     if not len(offsets):
-        return "no whole record is there"
-    return f"{len(offsets)} whole records are there, at physical offsets {offsets[0]} to {offsets[-1]}"
+        return "no valid record is there"
+    return f"{len(offsets)} valid records are there, at physical offsets {offsets[0]} to {offsets[-1]}"

@@ -1,4 +1,9 @@
-"""One consume queue checked against the records of the log that belong to it."""
+"""Verifies consume queues against the log, both ways: every record has its entry, and every entry has its record.
+
+The log is scanned file by file. In each file, the records of one queue have consecutive queue offsets, so their entries
+are one slice of the queue: it is read and compared as a whole, and only differences are examined one by one. At the
+end, an entry that was not compared with any record is an entry without a record.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,13 +36,13 @@ class QueueCheck:
     scan: QueueScan
     extension: QueueExtension
     end: int = 0
-    """The number behind the last entry that is written."""
+    """The number after the last written entry."""
     last_end: int = 0
-    """The end of the record that the last entry points to."""
+    """End of the record that the last entry points to."""
     matched: list[range] = field(default_factory=list)
-    """Entries that are what their records want them to be."""
+    """Numbers of the entries that agree with their records."""
     superseded: int = 0
-    """Records of an earlier queue of this name: the topic was deleted and made again."""
+    """Records of an earlier queue of this name: the topic was deleted and created again."""
     _records: int = 0
     _differences: list[tuple[int, str]] = field(default_factory=list)
     _different: int = 0
@@ -75,7 +80,7 @@ class QueueCheck:
             self._missing += len(rows) - len(entries)
 
     def _restart(self) -> None:
-        """Offsets begin at 0 again: what came before was deleted, and its entries with it."""
+        """Offsets begin at 0 again: the earlier queue was deleted with its entries."""
         self.superseded, self._records = self.superseded + self._records, 0
         self._differences.clear()
         self._different = self._missing = self._first_missing = 0
@@ -94,16 +99,16 @@ class QueueCheck:
             self._differences.append((first + at, _difference(columns, int(rows[at]), entries[at])))
 
     def _tags_fit(self, columns: FactColumns, rows: Longs, tags: Longs) -> Flags:
-        """A delay is some whole seconds, whatever the levels were: a delivery time is the store time plus those."""
-        wanted = columns.tags_codes[rows]
+        """A delivery time is the store time plus whole seconds, whatever the delay levels were."""
+        expected = columns.tags_codes[rows]
         delays_ms = tags - columns.store_times_ms[rows]
-        fits: Flags = (tags == wanted) | (columns.is_delayed[rows] & (delays_ms >= 0) & (delays_ms % 1000 == 0))
+        fits: Flags = (tags == expected) | (columns.is_delayed[rows] & (delays_ms >= 0) & (delays_ms % 1000 == 0))
         for at in np.flatnonzero(~fits & (tags < _INT_MIN)).tolist():
-            fits[at] = self._extended_tags(int(tags[at])) == wanted[at]
+            fits[at] = self._extended_tags(int(tags[at])) == expected[at]
         return fits
 
     def _extended_tags(self, tags: int) -> int | None:
-        """The tags code of the unit that an entry names in its place, None when there is none."""
+        """The tags code of the extension unit that an entry refers to, None when there is none."""
         address = extension_offset(tags)
         try:
             return None if address is None else self.extension.unit(address).tags_code
@@ -116,7 +121,7 @@ class QueueCheck:
         self.matched.append(numbers)
 
     def unmatched(self) -> Iterator[range]:
-        """The entries that no record asked for."""
+        """The entries without a record."""
         position = self.scan.first
         for numbers in sorted(self.matched, key=lambda numbers: numbers.start):
             if numbers.start > position:
@@ -141,7 +146,9 @@ class QueueCheck:
             rest = self._different - len(self._differences)
             self.fault(self._differences[-1][0], f"{rest} more entries differ from their records")
         if self.superseded:
-            self.report.note(f"{self._name}: {self.superseded} records are of a queue that was deleted and made again")
+            self.report.note(
+                f"{self._name}: {self.superseded} records are of a queue that was deleted and created again"
+            )
         if self._missing and is_deleted and not self.scan.files:
             self.report.note(f"{self._name}: its topic was deleted, {self._missing} records of it are still in the log")
         elif self._missing:
@@ -161,24 +168,21 @@ class QueueCheck:
 def consecutive(numbers: Longs) -> Iterator[slice]:
     """The slices in which each number is one more than the one before it."""
     if len(numbers):
-        cuts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-        yield from map(slice, cuts, cuts[1:])
+        bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+        yield from map(slice, bounds, bounds[1:])
 
 
 def _difference(columns: FactColumns, row: int, entry: np.void) -> str:
-    has = (int(entry["offset"]), int(entry["size"]), int(entry["tags"]))
-    wants = (int(columns.offsets[row]), int(columns.sizes[row]), int(columns.tags_codes[row]))
-    third = "a delivery time" if columns.is_delayed[row] else f"tags code {wants[2]}"
-    return f"offset {has[0]}, size {has[1]}, tags code {has[2]}; its record has {wants[0]}, {wants[1]}, {third}"
+    actual = (int(entry["offset"]), int(entry["size"]), int(entry["tags"]))
+    expected = (int(columns.offsets[row]), int(columns.sizes[row]), int(columns.tags_codes[row]))
+    third = "a delivery time" if columns.is_delayed[row] else f"tags code {expected[2]}"
+    return (
+        f"offset {actual[0]}, size {actual[1]}, tags code {actual[2]}; "
+        f"its record has {expected[0]}, {expected[1]}, {third}"
+    )
 
 
-# --- verify_queues ---
-#
-# Consume queues checked against the log, both ways: every record has its entry, and every entry has its record.
-#
-# The log is walked file by file. Of each file, the records of one queue are a run of consecutive queue offsets, so
-# their entries are one slice of the queue: it is read and compared as a whole, and only what differs is looked at one
-# by one. What no record has asked for at the end of the log is an entry without a record.
+# --- all queues ---
 
 _READ_AT_ONCE = 65536
 
@@ -192,7 +196,7 @@ class QueuesCheck:
     checks: dict[Queue, QueueCheck] = field(default_factory=dict)
 
     def survey(self) -> None:
-        """Finds every queue that is there, and its end."""
+        """Finds every queue and its end."""
         for scan in list_queues(self.disk, self.layout.consume_queues):
             check = self._add(scan)
             self._guarded(check, check.survey)
@@ -211,11 +215,11 @@ class QueuesCheck:
             self.report.fault(check.scan.directory, 0, f"it cannot be read: {error.strerror}", Fix.QUEUES)
 
     def dispatched_to(self, limit: int) -> int:
-        """The end of the last record that a queue points to; an entry beyond `limit` is a fault of its own."""
+        """End of the last record that a queue points to; an entry beyond `limit` is reported separately."""
         return max((check.last_end for check in self.checks.values() if check.last_end <= limit), default=0)
 
     def compare(self, columns: FactColumns) -> None:
-        """The records of one log file, in order."""
+        """Compares the queues with the records of one log file, in order."""
         order = np.argsort(columns.queues, kind="stable")
         numbers, starts = np.unique(columns.queues[order], return_index=True)
         for number, rows in zip(numbers.tolist(), np.split(order, starts)[1:], strict=True):
@@ -226,13 +230,13 @@ class QueuesCheck:
     def _check_of(self, queue: Queue) -> QueueCheck:
         if queue not in self.checks:
             topic, queue_id = queue
-            # A name that can be no directory must not become a path; Apache also allows "|".
-            directory = self.layout.queue("" if topic_name_problem(topic.replace("|", "_")) else topic, queue_id)
+            # An invalid directory name must not become a path; Apache also allows "|".
+            directory = self.layout.queue("" if topic_fault(topic.replace("|", "_")) else topic, queue_id)
             self._add(queue_at(self.disk, directory, topic, queue_id))
         return self.checks[queue]
 
     def finish(self, log_begin: int, log_end: int, topics: frozenset[str] | None) -> None:
-        """`topics` are those that exist by config/topics.json; None when that cannot be told."""
+        """`topics` are those of config/topics.json; None when it is unreadable."""
         for check in self.checks.values():
             check.report_differences(is_deleted=topics is not None and check.scan.topic not in topics)
             self._guarded(check, partial(self._report_unmatched, check, log_begin, log_end))
@@ -243,39 +247,39 @@ class QueuesCheck:
         summary.queue_entries = sum(sum(map(len, check.matched)) for check in present)
 
     def _report_unmatched(self, check: QueueCheck, log_begin: int, log_end: int) -> None:
-        """Entries in front may point to records that retention has removed; all others must have one."""
-        told = ahead = 0
+        """The first entries may point to records that retention has removed; all others must have a record."""
+        reported = ahead = 0
         for first, entries in _unmatched_chunks(check):
             is_gone = is_filler(entries) | (entries["offset"] < log_begin)
             is_ahead = entries["offset"] >= log_end
             ahead += int(is_ahead.sum())
             suspects = np.flatnonzero(~is_ahead if check.has_match_before(first) else ~is_ahead & ~is_gone)
-            for at in suspects[: DIFFERENCES_KEPT - told].tolist():
-                told += self._report_entry(check, first + at, entries[at])
+            for at in suspects[: DIFFERENCES_KEPT - reported].tolist():
+                reported += self._report_entry(check, first + at, entries[at])
         if ahead:
-            what = f"{ahead} entries point behind the end of the log at {log_end}"
+            what = f"{ahead} entries point beyond the end of the log at {log_end}"
             self.report.lagging(check.scan.files[-1].path, 0, what, Fix.QUEUES)
 
     def _report_entry(self, check: QueueCheck, number: int, entry: np.void) -> bool:
-        """Whether there was something to tell: an entry of a queue that was made again may be right after all."""
+        """Whether it reported a fault: an entry of a queue that was created again may be right after all."""
         offset, size = int(entry["offset"]), int(entry["size"])
-        found_record = record_at(self.disk, self.log_files, offset)
-        if found_record is None:
-            check.fault(number, f"no whole record at {offset}")
+        record = record_at(self.disk, self.log_files, offset)
+        if record is None:
+            check.fault(number, f"no valid record at {offset}")
             return True
-        view = found_record.view
-        found = (view.topic, view.queue_id, view.queue_offset, view.size)
+        view = record.view
+        actual = (view.topic, view.queue_id, view.queue_offset, view.size)
         if is_queued(view.sys_flag) and (
-            found == (check.scan.topic, check.scan.queue_id, number, size) or self._is_gap_entry(check, view, entry)
+            actual == (check.scan.topic, check.scan.queue_id, number, size) or self._is_gap_entry(check, view, entry)
         ):
             return False
         kind = "" if is_queued(view.sys_flag) else ", prepared or rolled back"
-        told = f"{view.topic}, queue {view.queue_id}, queue offset {view.queue_offset}, {view.size} bytes{kind}"
-        check.fault(number, f"the record at {offset} is of {told}; the entry says {size} bytes")
+        owner = f"{view.topic}, queue {view.queue_id}, queue offset {view.queue_offset}, {view.size} bytes{kind}"
+        check.fault(number, f"the record at {offset} is of {owner}; the entry says {size} bytes")
         return True
 
     def _is_gap_entry(self, check: QueueCheck, view: RecordView, entry: np.void) -> bool:
-        """Where the log has lost records, their entries are that of the next record there is."""
+        """Where the log has lost records, their entries are copies of the next record's entry."""
         if (view.topic, view.queue_id) != (check.scan.topic, check.scan.queue_id):
             return False
         following = check.scan.read(view.queue_offset, 1)

@@ -1,4 +1,7 @@
-"""What a check of a store found: faults that somebody has to act on, notes that explain, and a summary."""
+"""The report of a store verification: faults that need action, notes, and a summary; and checks of file sequences.
+
+`infer_file_sizes` derives the file sizes that a store was written with: they are stored in no file.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,12 +18,12 @@ from ariane.store.layout import Layout, offset_name
 from ariane.store.settings import StoreSettings
 
 FAULTS_KEPT = 1000
-"""A store that was overwritten has a fault in every entry: the first ones tell as much as all of them."""
+"""An overwritten store has a fault in every entry: the first ones are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """Something that is wrong at a byte of a file, and what to do about it."""
+    """A problem at a byte of a file, and how to fix it. The field names are the keys of the JSON output."""
 
     file: str
     position: int
@@ -29,17 +32,17 @@ class StoreFault:
 
 
 class Fix:
-    """The few things that can be done, in the words of the command that does them."""
+    """How to fix a fault."""
 
     RESTORE = "these bytes changed on disk: restore the file from a copy or a replica"
-    REPLACED = "restore the file; or, if another log was put here on purpose, remove the sums file"
-    SUMS = "remove this file: the log does not need it, and what is written from now on is summed anew"
+    REPLACED = "restore the file; or, if another log was put here on purpose, remove the checksum file"
+    CHECKSUMS = "remove this file: the log does not need it, and what is written from now on gets new checksums"
     QUEUES = "the commit log has all that is needed: run `ariane store rebuild --queues`"
     INDEX = "the commit log has all that is needed: run `ariane store rebuild --index`"
     FILES = "bring the missing file back, or move the odd one out of the directory"
-    CHECKPOINT = "remove the file: the next start walks the whole log and writes a new one"
+    CHECKPOINT = "remove the file: the next start scans the whole log and writes a new one"
     CONFIG = "bring back the .bak file beside it, or a copy; a broker starts with an empty table otherwise"
-    RECOVER = "start the broker on it: its recovery ends the log at the last whole record"
+    RECOVER = "start the broker on it: its recovery ends the log at the last valid record"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Summary:
     log_ends: int = 0
     log_bytes: int = 0
     summed_bytes: int = 0
-    """Bytes of the log of which a block sum is known: in these every changed bit shows."""
+    """Bytes of the log with a block checksum: in these every changed bit is detected."""
     oldest_ms: int | None = None
     newest_ms: int | None = None
 
@@ -66,7 +69,7 @@ class Summary:
 class Report:
     root: Path
     is_unclean: bool = False
-    """Whether the last run ended in a crash, or is not over: then what lags behind is for recovery, not for a human."""
+    """Whether the last run crashed or is still running: then recovery fixes what lags behind, not the operator."""
     faults: list[StoreFault] = field(default_factory=list)
     fault_count: int = 0
     notes: list[str] = field(default_factory=list)
@@ -85,24 +88,22 @@ class Report:
         self.notes.append(text)
 
     def lagging(self, path: Path, position: int, what: str, cure: str) -> None:
-        """A lag: a note after a crash, when it is expected and mends itself; a fault after a clean stop."""
+        """A file that lags behind: a note after a crash, when recovery fixes it; a fault after a clean stop."""
         if self.is_unclean:
-            self.note(f"{self.name(path)}, byte {position}: {what}; the next start mends it")
+            self.note(f"{self.name(path)}, byte {position}: {what}; the next start fixes it")
         else:
             self.fault(path, position, what, cure)
 
     def name(self, path: Path) -> str:
-        """As people see it: below the store's root, when it is there."""
+        """The path relative to the store's root, if it is below it."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
-# --- verify_files ---
-#
-# Whether the files of a run are what their names say: whole, of one size, one after the other.
+# --- file sequences ---
 
 
 def check_file_sequence(report: Report, files: Sequence[DataFile], *, unit_bytes: int = 1) -> None:
-    """Sizes, names and gaps. The size that most files have is the right one: a single cut one may be the first."""
+    """Checks sizes, names and gaps. The size of most files is the right one: the first one may be truncated."""
     file_bytes = most_common_size(files)
     for file in files:
         if not file.size:
@@ -124,22 +125,20 @@ def check_file_sequence(report: Report, files: Sequence[DataFile], *, unit_bytes
 
 
 def most_common_size(files: Iterable[DataFile]) -> int:
-    """The size that most files have; 0 when there is none that has one."""
+    """The size of most files; 0 when all are empty."""
     sizes = Counter(file.size for file in files if file.size)
     return sizes.most_common(1)[0][0] if sizes else 0
 
 
 def check_names(report: Report, disk: Disk, directory: Path, files: Sequence[DataFile]) -> None:
-    """Apache's broker refuses to start on a file that does not belong, ours passes over it."""
+    """Apache's broker refuses to start with an unknown file there, ours ignores it."""
     known = {file.path.name for file in files}
     odd = [name for name in disk.names(directory) if name not in known]
     if odd:
-        report.note(f"{report.name(directory)} holds files that no store has: {', '.join(odd[:5])}")
+        report.note(f"{report.name(directory)} holds unknown files: {', '.join(odd[:5])}")
 
 
-# --- shape ---
-#
-# The sizes that a store was written with, read from its files: they are in no file of their own.
+# --- file sizes ---
 
 
 def infer_file_sizes(
@@ -147,7 +146,7 @@ def infer_file_sizes(
 ) -> StoreSettings:
     """The defaults, with the sizes of the queue and index files that are there.
 
-    StoreMismatch when an index file is so damaged that its number of slots must be told.
+    StoreMismatch when an index file is so damaged that its number of slots must be given.
     """
     settings = StoreSettings(root=layout.root, commit_log_path=layout.commit_log)
     queue_bytes = most_common_size(file for queue in list_queues(disk, layout.consume_queues) for file in queue.files)
