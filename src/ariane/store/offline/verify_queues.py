@@ -231,7 +231,7 @@ class QueuesCheck:
         if queue not in self.checks:
             topic, queue_id = queue
             # An invalid directory name must not become a path; Apache also allows "|".
-            directory = self.layout.queue("" if topic_fault(topic.replace("|", "_")) else topic, queue_id)
+            directory = self.layout.queue("" if topic_name_problem(topic.replace("|", "_")) else topic, queue_id)
             self._add(queue_at(self.disk, directory, topic, queue_id))
         return self.checks[queue]
 
