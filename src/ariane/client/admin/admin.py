@@ -8,7 +8,7 @@ async with Admin("127.0.0.1:9876") as admin:
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ariane.client.admin.acl import AccountAdmin
 from ariane.client.admin.cluster import BrokerAdmin, ClusterAdmin, NameserverAdmin
@@ -23,6 +23,19 @@ from ariane.client.settings import ClientSettings, settings_for
 from ariane.clock import Clock
 
 _TIMEOUT_S = 5.0  # as in Apache's tool
+
+_AREAS = {
+    "topics": TopicAdmin,
+    "groups": GroupAdmin,
+    "offsets": OffsetAdmin,
+    "queues": QueueAdmin,
+    "messages": MessageAdmin,
+    "clients": ClientAdmin,
+    "cluster": ClusterAdmin,
+    "brokers": BrokerAdmin,
+    "nameservers": NameserverAdmin,
+    "accounts": AccountAdmin,
+}
 
 
 class Admin:
@@ -54,11 +67,17 @@ class Admin:
         self.client_settings = settings_for(nameservers, settings)
         self._clock = clock
         self._lifetime = Lifetime("admin", self._open)
-        requests = AdminRequests(self._instance, timeout_s)
-        self.topics, self.groups, self.offsets = TopicAdmin(requests), GroupAdmin(requests), OffsetAdmin(requests)
-        self.queues, self.messages, self.clients = QueueAdmin(requests), MessageAdmin(requests), ClientAdmin(requests)
-        self.cluster, self.brokers = ClusterAdmin(requests), BrokerAdmin(requests)
-        self.nameservers, self.accounts = NameserverAdmin(requests), AccountAdmin(requests)
+        self._requests = AdminRequests(self._instance, timeout_s)
+
+    if not TYPE_CHECKING:  # the annotations above are the attributes there are
+
+        def __getattr__(self, name: str) -> object:
+            """An area is created when it is first used: most programs use one or two."""
+            if name not in _AREAS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            area = _AREAS[name](self._requests)
+            setattr(self, name, area)
+            return area
 
     async def start(self) -> None:
         """Opens no connection yet."""
