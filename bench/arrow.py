@@ -1,16 +1,16 @@
-"""What decoding records to Arrow costs, beside the row decoder: rows a second and core, the best of several rounds.
+"""Cost of decoding records to Arrow, compared with the row decoder: rows per second and core, best of several rounds.
 
     python -m bench.arrow
 
 The log holds one topic's records, six properties each, and is decoded in batches of 4 MiB: once 4 MiB, which stay in
 the processor's cache, and once 16 MiB, which do not. A store's reader makes batches twice as large, because in Spark a
-batch costs more than to decode it; bench/spark.py measures what a row costs there. Three decoders of ours and one more:
+batch has a higher fixed cost; bench/spark.py measures the cost of a row there. Compared are:
 
     tuple path    ariane.wire.record.read.decode_all: one object for each message
-    prototype     the fields gathered and the bodies taken, with record starts known and nothing checked: the least that
-                  numpy and pyarrow can do, and the yardstick for this machine
-    starts known  the same with every check, as when queues or the index tell where records are
-    scan          record starts found, too: a whole log
+    prototype     fields and bodies gathered, with record offsets known and nothing checked: the minimum that numpy and
+                  pyarrow need, and the reference for this machine
+    starts known  the same with every check, as when queues or the index have the offsets of records
+    scan          record offsets found, too: a whole log
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ from ariane.wire.record.read import decode_all
 from bench.timing import us_per_call
 
 DECODED_BYTES = 4 * 1024 * 1024
-"""Of log for a batch."""
+"""Bytes of log per batch."""
 LOG_BYTES = (DECODED_BYTES, 4 * DECODED_BYTES)
 SEVEN = ("topic", "queueId", "queueOffset", "physicalOffset", "bornTimestamp", "storeTimestamp", "body")
 COLUMN_SETS: dict[str, tuple[str, ...]] = {
@@ -74,8 +74,8 @@ def _row(count: int, length: int, name: str, call: Callable[[], object]) -> None
 
 
 def make_log(body_bytes: int, log_bytes: int) -> bytes:
-    """Records of one topic in four queues, one behind the other from physical offset 0. Bodies differ: Parquet would
-    keep equal ones once for all."""
+    """Consecutive records of one topic in four queues, from physical offset 0. Bodies differ: Parquet would store equal
+    ones only once."""
     records: list[bytes] = []
     position, bodies = 0, Random(body_bytes)
     while position < log_bytes:

@@ -1,4 +1,4 @@
-"""What the row decoder says of a message, column by column: the batch has to say the same."""
+"""The expected row of a message, from the row decoder."""
 
 from typing import Any
 

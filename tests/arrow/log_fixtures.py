@@ -1,4 +1,4 @@
-"""Reading a whole store through a plan, and small stores of ours to read."""
+"""Helpers that read a whole store through a plan, and small stores to read."""
 
 import pickle
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ def rows_of_plan(
     return [row for batch in batches for row in rows_of(batch)]
 
 
-def read_store(root: Path, columns: Sequence[str] | None = tuple(COLUMNS), **wanted: Any) -> list[dict[str, Any]]:
+def read_store(root: Path, columns: Sequence[str] | None = tuple(COLUMNS), **selection: Any) -> list[dict[str, Any]]:
     report = ReadReport()
-    rows = rows_of_plan(plan_log(root, **wanted), columns, report)
+    rows = rows_of_plan(plan_log(root, **selection), columns, report)
     assert (report.bad, report.rows) == ([], len(rows))
     return rows
 

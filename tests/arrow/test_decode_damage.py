@@ -1,4 +1,4 @@
-"""Damaged logs: what is whole is a row, what is not is told, and together they are the whole log."""
+"""Damaged logs: rows and bad records together cover the whole log."""
 
 from itertools import accumulate, pairwise
 
@@ -28,15 +28,15 @@ def log_of(sizes: list[int]) -> tuple[bytes, list[int]]:
 
 
 def rows_and_bad(log: bytes, *, check_crc: bool = False) -> tuple[list[tuple[int, int]], list[tuple[int, int, str]]]:
-    found = decode_records(log, columns=COLUMNS, base=BASE, check_crc=check_crc)
-    assert found.end == len(log)
-    rows = [(row["physicalOffset"] - BASE, row["storeSize"]) for row in found.batch.to_pylist()]
-    return rows, [(bad.position - BASE, bad.size, bad.reason) for bad in found.bad]
+    result = decode_records(log, columns=COLUMNS, base=BASE, check_crc=check_crc)
+    assert result.end == len(log)
+    rows = [(row["physicalOffset"] - BASE, row["storeSize"]) for row in result.batch.to_pylist()]
+    return rows, [(bad.position - BASE, bad.size, bad.reason) for bad in result.bad]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.data())
-def test_all_that_is_untouched_is_a_row_and_the_rest_is_told(sizes: list[int], data: st.DataObject) -> None:
+def test_undamaged_records_are_rows_and_the_rest_is_reported(sizes: list[int], data: st.DataObject) -> None:
     log, edges = log_of(sizes)
     damaged = bytearray(log)
     nasty = st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
@@ -52,15 +52,15 @@ def test_all_that_is_untouched_is_a_row_and_the_rest_is_told(sizes: list[int], d
 
 @settings(deadline=None)
 @given(st.integers(0, 2), st.integers(0, 400), st.binary(max_size=300))
-def test_rubbish_anywhere_hides_no_record(count: int, at: int, rubbish: bytes) -> None:
+def test_garbage_hides_no_record(count: int, at: int, garbage: bytes) -> None:
     log, edges = log_of([10, 300, 20])
-    record = encode(replace(MESSAGE, physical_offset=PhysicalOffset(BASE + len(log) + len(rubbish))))
-    rows, bad = rows_and_bad(log + rubbish + record)
-    assert [start for start, _ in rows] == [*edges[:-1], len(log) + len(rubbish)]
-    assert sum(size for _, size, _ in bad) == len(rubbish)
+    record = encode(replace(MESSAGE, physical_offset=PhysicalOffset(BASE + len(log) + len(garbage))))
+    rows, bad = rows_and_bad(log + garbage + record)
+    assert [start for start, _ in rows] == [*edges[:-1], len(log) + len(garbage)]
+    assert sum(size for _, size, _ in bad) == len(garbage)
 
 
-def test_a_size_that_leads_over_the_next_record_does_not_take_it_along() -> None:
+def test_a_damaged_size_that_covers_the_next_record_does_not_lose_it() -> None:
     log, edges = log_of([10] * 2000)
     damaged = bytearray(log)
     damaged[edges[5] : edges[5] + 4] = (edges[7] - edges[5]).to_bytes(4, "big")
@@ -69,7 +69,7 @@ def test_a_size_that_leads_over_the_next_record_does_not_take_it_along() -> None
     assert bad == [(edges[5], edges[6] - edges[5], f"properties of 32 bytes in a record of {edges[7] - edges[5]}")]
 
 
-def test_a_log_that_is_damaged_everywhere_is_told_record_by_record() -> None:
+def test_a_log_that_is_damaged_everywhere_is_reported_record_by_record() -> None:
     log, edges = log_of([50] * 1000)
     damaged = bytearray(log)
     for start in edges[:-1:2]:
@@ -79,21 +79,21 @@ def test_a_log_that_is_damaged_everywhere_is_told_record_by_record() -> None:
     assert [start for start, _, _ in bad] == edges[:-1:2]
 
 
-def test_a_record_that_belongs_elsewhere_is_none() -> None:
+def test_a_record_with_another_physical_offset_is_bad() -> None:
     log, edges = log_of([10, 20, 30])
     rows, bad = rows_and_bad(log[: edges[1]] + log)
     assert rows == [(0, edges[1])]
     assert bad == [(edges[1], len(log), f"a record that belongs at {BASE}: an older or a copied one")]
 
 
-def test_zeros_where_records_should_be_are_told() -> None:
+def test_zeros_in_the_place_of_records_are_reported() -> None:
     log, edges = log_of([10, 20])
     rows, bad = rows_and_bad(log + bytes(1000))
     assert len(rows) == 2
     assert bad == [(edges[2], 1000, "zeros: nothing was written here")]
 
 
-def test_a_topic_that_is_no_text_is_bad_and_what_follows_is_not() -> None:
+def test_a_topic_that_is_not_utf8_is_bad_and_the_next_record_is_not() -> None:
     log, edges = log_of([10, 10, 10])
     record = bytearray(log[edges[1] : edges[2]])
     record[record.index(b"\x01T", 100) + 1] = 0xFF
@@ -102,7 +102,7 @@ def test_a_topic_that_is_no_text_is_bad_and_what_follows_is_not() -> None:
     assert bad == [(edges[1], edges[2] - edges[1], "a topic that is not UTF-8")]
 
 
-def test_checksums_are_compared_when_asked() -> None:
+def test_checksums_are_compared_on_request() -> None:
     log, edges = log_of([100] * 20)
     damaged = bytearray(log)
     damaged[edges[4] + 120] ^= 1
@@ -114,26 +114,26 @@ def test_checksums_are_compared_when_asked() -> None:
 
 
 @pytest.mark.parametrize("at", [20, 40])  # a queue offset and a time: the body's checksum does not cover them
-def test_the_seal_of_a_record_is_compared_too(at: int) -> None:
+def test_the_checksum_of_a_whole_record_is_compared_too(at: int) -> None:
     properties = {"TAGS": "a", "__CRC32#": "0" * 10}
     record = add_checksum(encode(replace(MESSAGE, properties=properties)))
     assert isinstance(verify(record), RecordView)
     damaged = bytearray(record)
     damaged[at] ^= 1
-    found = decode_records(record + bytes(damaged) + record, columns=COLUMNS, check_crc=True)
-    assert found.batch.num_rows == 2
-    assert "a record whose checksum is" in found.bad[0].reason
+    result = decode_records(record + bytes(damaged) + record, columns=COLUMNS, check_crc=True)
+    assert result.batch.num_rows == 2
+    assert "a record whose checksum is" in result.bad[0].reason
 
 
-def test_a_blank_that_says_too_much_ends_with_the_buffer() -> None:
+def test_a_blank_with_too_large_a_size_ends_with_the_buffer() -> None:
     log, edges = log_of([10])
-    found = decode_records(log + pack_blank(10_000), columns=COLUMNS, base=BASE)
-    assert (found.batch.num_rows, found.bad, found.end) == (1, [], edges[1] + 8)
+    result = decode_records(log + pack_blank(10_000), columns=COLUMNS, base=BASE)
+    assert (result.batch.num_rows, result.bad, result.end) == (1, [], edges[1] + 8)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=400))
-def test_any_bytes_at_all_give_an_answer(rubbish: bytes) -> None:
-    found = decode_records(rubbish, columns=COLUMNS)
-    assert found.end == len(rubbish)
-    assert sum(bad.size for bad in found.bad) <= len(rubbish)
+def test_any_bytes_are_decoded_without_an_exception(garbage: bytes) -> None:
+    result = decode_records(garbage, columns=COLUMNS)
+    assert result.end == len(garbage)
+    assert sum(bad.size for bad in result.bad) <= len(garbage)

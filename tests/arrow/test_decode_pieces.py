@@ -1,4 +1,4 @@
-"""Answers decoded where they were received: the same rows as from the answers joined."""
+"""Pull responses decoded in the buffer into which they were received: the same rows as from the joined responses."""
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,13 @@ ONE_SHAPE = st.builds(
     st.sampled_from(["orders", "refund", "stocks", "a"]),
     st.integers(0, 300),
 )
-ANSWERS = st.lists(st.lists(messages.map(ordinary) | ONE_SHAPE, min_size=1, max_size=8), min_size=1, max_size=6)
+RESPONSES = st.lists(st.lists(messages.map(ordinary) | ONE_SHAPE, min_size=1, max_size=8), min_size=1, max_size=6)
 
 
 def in_pieces(responses: list[bytes]) -> list[pa.RecordBatch] | None:
     memory, begins, ends = b"", [], []
     for response in responses:
-        memory += b"the header of an answer"
+        memory += b"the header of a response"
         begins.append(len(memory))
         memory += response
         ends.append(len(memory))
@@ -37,23 +37,23 @@ def in_pieces(responses: list[bytes]) -> list[pa.RecordBatch] | None:
 
 
 @settings(deadline=None)
-@given(ANSWERS)
-def test_rows_are_those_of_the_joined_answers(sent: list[list[StoredMessage]]) -> None:
+@given(RESPONSES)
+def test_rows_are_those_of_the_joined_responses(sent: list[list[StoredMessage]]) -> None:
     responses = [b"".join(map(encode, some)) for some in sent]
     joined = decode_records(b"".join(responses), columns=tuple(COLUMNS), broker_name="b")
-    found = in_pieces(responses)
-    assert found is not None
-    assert pa.Table.from_batches(found, SCHEMA).equals(pa.Table.from_batches([joined.batch]))
+    result = in_pieces(responses)
+    assert result is not None
+    assert pa.Table.from_batches(result, SCHEMA).equals(pa.Table.from_batches([joined.batch]))
 
 
 RECORD = encode(MESSAGE)
-NO_TEXT = RECORD.replace(MESSAGE.topic.encode(), b"\xff" * len(MESSAGE.topic.encode()))
-NOT_PACKED = encode(replace(MESSAGE, sys_flag=with_compression(MESSAGE.sys_flag, Compression.ZLIB), body=b"plain"))
+INVALID_TOPIC = RECORD.replace(MESSAGE.topic.encode(), b"\xff" * len(MESSAGE.topic.encode()))
+NOT_COMPRESSED = encode(replace(MESSAGE, sys_flag=with_compression(MESSAGE.sys_flag, Compression.ZLIB), body=b"plain"))
 
 
-@pytest.mark.parametrize("bad", [b"", b"x", RECORD[:-1], RECORD + b"x", bytes(200), NO_TEXT, NOT_PACKED])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_anything_wrong_is_left_to_who_can_tell_what(bad: bytes, place: int) -> None:
+@pytest.mark.parametrize("bad", [b"", b"x", RECORD[:-1], RECORD + b"x", bytes(200), INVALID_TOPIC, NOT_COMPRESSED])
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_pieces_with_a_bad_record_are_left_to_decode_records(bad: bytes, index: int) -> None:
     responses = [RECORD * 3, RECORD * 3]
-    responses.insert(place, bad)
+    responses.insert(index, bad)
     assert in_pieces(responses) is None

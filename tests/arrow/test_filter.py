@@ -58,24 +58,26 @@ selections = st.builds(
 )
 
 
-def is_wanted(message: StoredMessage, wanted: Selection) -> bool:
-    ranges = [one for one in wanted.ranges or () if (one.topic, one.queue_id) == (message.topic, message.queue_id)]
+def is_selected(message: StoredMessage, selection: Selection) -> bool:
+    ranges = [one for one in selection.ranges or () if (one.topic, one.queue_id) == (message.topic, message.queue_id)]
     return (
-        (wanted.topics is None or message.topic in wanted.topics)
-        and (wanted.queue_ids is None or message.queue_id in wanted.queue_ids)
-        and (wanted.ranges is None or any(one.first <= message.queue_offset < one.end for one in ranges))
-        and (wanted.stored_from_ms is None or message.store_timestamp_ms >= wanted.stored_from_ms)
-        and (wanted.stored_before_ms is None or message.store_timestamp_ms < wanted.stored_before_ms)
-        and (wanted.tags is None or message.tags in wanted.tags)
-        and (wanted.keys is None or bool(wanted.keys & {*message.keys, message.unique_key}))
-        and not (wanted.queued_only and message.sys_flag & 4)
+        (selection.topics is None or message.topic in selection.topics)
+        and (selection.queue_ids is None or message.queue_id in selection.queue_ids)
+        and (selection.ranges is None or any(one.first <= message.queue_offset < one.end for one in ranges))
+        and (selection.stored_from_ms is None or message.store_timestamp_ms >= selection.stored_from_ms)
+        and (selection.stored_before_ms is None or message.store_timestamp_ms < selection.stored_before_ms)
+        and (selection.tags is None or message.tags in selection.tags)
+        and (selection.keys is None or bool(selection.keys & {*message.keys, message.unique_key}))
+        and not (selection.queued_only and message.sys_flag & 4)
     )
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(sent_messages, max_size=30), selections)
-def test_every_filter_chooses_what_it_says(sent: list[StoredMessage], wanted: Selection) -> None:
+def test_every_selection_equals_filtering_message_by_message(sent: list[StoredMessage], selection: Selection) -> None:
     numbered = [replace(message, flag=number) for number, message in enumerate(sent)]
-    found = decode_records(b"".join(map(encode, numbered)), columns=["flag", "tags", "keys"], selection=wanted).batch
-    expected = [(m.flag, m.tags, list(m.keys)) for m in numbered if is_wanted(m, wanted)]
-    assert [tuple(row.values()) for row in found.to_pylist()] == expected
+    result = decode_records(
+        b"".join(map(encode, numbered)), columns=["flag", "tags", "keys"], selection=selection
+    ).batch
+    expected = [(m.flag, m.tags, list(m.keys)) for m in numbered if is_selected(m, selection)]
+    assert [tuple(row.values()) for row in result.to_pylist()] == expected

@@ -1,4 +1,4 @@
-"""Property texts of every odd shape, read for many records at once and one by one: the same properties."""
+"""Property texts, regular and irregular, decoded for many records at once and one by one: the same properties."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,31 +52,31 @@ def expected(text: bytes) -> dict[str, object]:
 
 def check(all_texts: list[bytes]) -> None:
     response = b"".join(map(record_with, all_texts))
-    wanted = [expected(text) for text in all_texts]
-    assert rows_of(decode_records(response, columns=COLUMNS).batch) == wanted
-    for name in COLUMNS:  # each alone, because what one column has cut another one uses
-        found = rows_of(decode_records(response, columns=[name]).batch)
-        assert found == [{name: row[name]} for row in wanted]
+    expected_rows = [expected(text) for text in all_texts]
+    assert rows_of(decode_records(response, columns=COLUMNS).batch) == expected_rows
+    for name in COLUMNS:  # each alone, because columns share what was split
+        result = rows_of(decode_records(response, columns=[name]).batch)
+        assert result == [{name: row[name]} for row in expected_rows]
 
 
 @settings(deadline=None)
 @given(st.lists(texts, max_size=10))
-def test_odd_texts_are_read_as_the_row_decoder_reads_them(all_texts: list[bytes]) -> None:
+def test_irregular_texts_are_decoded_as_by_the_row_decoder(all_texts: list[bytes]) -> None:
     check(all_texts)
 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=30) | texts, max_size=6))
-def test_bytes_that_are_no_text_are_mended_as_java_does_and_cost_no_row(all_texts: list[bytes]) -> None:
+def test_bytes_that_are_not_utf8_are_replaced_as_in_java(all_texts: list[bytes]) -> None:
     check(all_texts)
 
 
-def test_a_name_that_comes_twice_is_there_once_with_the_later_value() -> None:
+def test_of_a_duplicate_name_the_later_value_wins() -> None:
     check([b"a\x011\x02b\x012\x02a\x013\x02", b"a\x011\x02", b"TAGS\x01x\x02TAGS\x01y\x02"])
 
 
-def test_a_name_that_comes_twice_is_found_among_many_names() -> None:
-    """UniformParts distinct names than a number has bits."""
+def test_a_duplicate_name_is_found_among_many_names() -> None:
+    """More distinct names than a number has bits."""
     many = [b"".join(b"n%d\x01v\x02" % n for n in range(start, start + 10)) for start in range(0, 100, 10)]
     check([*many, b"n5\x01a\x02n6\x01b\x02n5\x01c\x02"])
 
@@ -87,5 +87,5 @@ def test_rows_with_and_without_properties_do_not_mix_up() -> None:
 
 def test_the_message_id_is_the_unique_key_and_without_one_the_offset_id() -> None:
     response = encode(MESSAGE) + encode(replace(MESSAGE, properties={}))
-    found = decode_records(response, columns=["msgId"]).batch.column("msgId").to_pylist()
-    assert found == ["U", "C0A8010A00002A9F0000000000001000"]
+    result = decode_records(response, columns=["msgId"]).batch.column("msgId").to_pylist()
+    assert result == ["U", "C0A8010A00002A9F0000000000001000"]

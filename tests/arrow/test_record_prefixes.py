@@ -1,4 +1,4 @@
-"""Records that are alike, which are gathered whole, and those among them that are not."""
+"""Record prefixes: uniform records, which are gathered with their bodies, and other records among them."""
 
 from collections.abc import Callable
 
@@ -45,9 +45,9 @@ OTHERS = [
 
 def check_all_columns(sent: list[StoredMessage]) -> None:
     log = b"".join(map(encode, sent))
-    found = decode_records(log, columns=tuple(COLUMNS))
-    assert rows_of(found.batch) == [expected_row(message) for message in decode_all(log)]
-    assert found.bad == []
+    result = decode_records(log, columns=tuple(COLUMNS))
+    assert rows_of(result.batch) == [expected_row(message) for message in decode_all(log)]
+    assert result.bad == []
 
 
 @pytest.mark.parametrize("topic", ["t", "topic", "orders", "topic-7", "topic-of-some-12", "t" * 127, "日本"])
@@ -57,25 +57,25 @@ def test_a_log_of_one_topic_and_bodies_of_one_length(topic: str, body: bytes) ->
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("place", [0, ODD, COUNT - 1])
-def test_one_record_that_is_not_like_the_others(other: StoredMessage, place: int) -> None:
+@pytest.mark.parametrize("index", [0, ODD, COUNT - 1])
+def test_one_record_of_another_shape(other: StoredMessage, index: int) -> None:
     sent = [USUAL] * COUNT
-    sent[place] = other
+    sent[index] = other
     check_all_columns(sent)
 
 
 @settings(deadline=None)
 @given(st.lists(st.just(USUAL) | st.sampled_from(OTHERS), min_size=1, max_size=40))
-def test_any_mixture_says_what_the_row_decoder_says(sent: list[StoredMessage]) -> None:
+def test_any_mixture_equals_the_row_decoder(sent: list[StoredMessage]) -> None:
     check_all_columns(sent)
 
 
 @pytest.mark.parametrize("at_once", [1024, 1 << 20])
 @pytest.mark.parametrize("length", [0, 10, 193])
-def test_heads_of_many_records_are_dealt_out_to_columns(
+def test_headers_of_many_records_are_split_into_columns(
     at_once: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some at a time, and what nobody needs as a rule is there when it is asked for."""
+    """In steps; rarely used fields are gathered on first use."""
     monkeypatch.setattr(record_prefixes, "_BYTES_PER_STEP", at_once)
     monkeypatch.setattr(record_prefixes, "_SMALL_HEADERS_BYTES", 0)
     numbers = range(COUNT)
@@ -83,13 +83,13 @@ def test_heads_of_many_records_are_dealt_out_to_columns(
     check_all_columns(sent)
     check_all_columns([replace(one, topic=f"topic-{one.flag}") for one in sent])
     log = b"".join(map(encode, sent))
-    found = decode_records(
+    result = decode_records(
         log, columns=tuple(COLUMNS), selection=Selection(ranges=(OffsetRange("orders", ODD, 0, COUNT),))
     )
-    assert rows_of(found.batch) == [expected_row(decode_all(log)[ODD])]
+    assert rows_of(result.batch) == [expected_row(decode_all(log)[ODD])]
 
 
-def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
+def test_uniform_records_are_gathered_with_bodies_and_others_without() -> None:
     record = encode(USUAL)
     shape, longer = record * COUNT, record * COUNT + encode(OTHERS[1])
     positions = np.arange(COUNT) * len(record)
@@ -99,10 +99,10 @@ def test_alike_records_are_gathered_with_bodies_and_others_without() -> None:
 
 
 @pytest.mark.parametrize("limit", [-1, -40])
-def test_a_record_that_is_cut_is_left_whatever_the_others_are(limit: int) -> None:
+def test_a_truncated_record_is_left_whatever_the_others_are(limit: int) -> None:
     record = encode(USUAL)
-    found = decode_records((record * COUNT)[:limit], columns=["body"], partial=True)
-    assert (found.batch.num_rows, found.bad, found.end) == (COUNT - 1, [], (COUNT - 1) * len(record))
+    result = decode_records((record * COUNT)[:limit], columns=["body"], partial=True)
+    assert (result.batch.num_rows, result.bad, result.end) == (COUNT - 1, [], (COUNT - 1) * len(record))
 
 
 BODY_END = HEAD_BYTES + len(USUAL.body)
@@ -120,33 +120,33 @@ DAMAGE: dict[str, Callable[[bytearray], None]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-@pytest.mark.parametrize("place", [0, ODD, COUNT - 1])
-def test_one_damaged_record_is_told_and_the_others_are_rows(what: str, place: int) -> None:
+@pytest.mark.parametrize("index", [0, ODD, COUNT - 1])
+def test_one_damaged_record_is_reported_and_the_others_are_rows(what: str, index: int) -> None:
     damaged = bytearray(encode(USUAL))
     DAMAGE[what](damaged)
     records = [encode(replace(USUAL, queue_id=number)) for number in range(COUNT)]
-    records[place] = bytes(damaged)
-    found = decode_records(b"".join(records), columns=["queueId", "body", "topic"])
-    assert found.batch["queueId"].to_pylist() == [number for number in range(COUNT) if number != place]
-    assert [(bad.position, bad.size) for bad in found.bad] == [(place * len(damaged), len(damaged))]
+    records[index] = bytes(damaged)
+    result = decode_records(b"".join(records), columns=["queueId", "body", "topic"])
+    assert result.batch["queueId"].to_pylist() == [number for number in range(COUNT) if number != index]
+    assert [(bad.position, bad.size) for bad in result.bad] == [(index * len(damaged), len(damaged))]
 
 
 @pytest.mark.parametrize("length", [0x80, 0xFF])
-def test_a_topic_that_is_too_long_in_every_record_is_no_topic(length: int) -> None:
+def test_a_topic_that_is_too_long_in_every_record_is_bad(length: int) -> None:
     record = bytearray(encode(replace(USUAL, topic="t" * 127, properties={"k": "v" * 200})))
     record[BODY_END] = length
     record[BODY_END + 1 + length : BODY_END + 3 + length] = (len(record) - BODY_END - 3 - length).to_bytes(2)
-    found = decode_records(bytes(record) * COUNT, columns=["topic"])
-    assert found.batch.num_rows == 0
-    assert found.bad
+    result = decode_records(bytes(record) * COUNT, columns=["topic"])
+    assert result.batch.num_rows == 0
+    assert result.bad
 
 
-def test_a_choice_of_alike_records_keeps_each_body_with_its_row() -> None:
+def test_a_selection_of_uniform_records_keeps_each_body_with_its_row() -> None:
     sent = [replace(USUAL, body=b"body %05d" % number, queue_id=number % 4) for number in range(COUNT)]
     wanted = Selection(queue_ids=frozenset({1, 2}), topics=frozenset({"orders"}))
-    found = decode_records(b"".join(map(encode, sent)), columns=["topic", "body", "queueId"], selection=wanted)
+    result = decode_records(b"".join(map(encode, sent)), columns=["topic", "body", "queueId"], selection=wanted)
     expected = [(m.topic, m.body, m.queue_id) for m in sent if m.queue_id in (1, 2)]
-    assert [tuple(row.values()) for row in found.batch.to_pylist()] == expected
+    assert [tuple(row.values()) for row in result.batch.to_pylist()] == expected
 
 
 def test_a_batch_of_a_topic_is_not_changed_by_the_next_one() -> None:

@@ -1,4 +1,4 @@
-"""The types of the columns: part of what users and Spark rely on, so each is written down a second time here."""
+"""The types of the columns: users and Spark rely on them, so they are repeated here."""
 
 import pyarrow as pa
 import pytest
@@ -47,7 +47,7 @@ def test_the_default_columns_are_those_of_a_message_without_its_properties() -> 
 
 @pytest.mark.parametrize("column", TYPES)
 @pytest.mark.parametrize("response", [b"", encode(MESSAGE)], ids=["empty", "one"])
-def test_a_batch_has_exactly_the_schema_that_was_told(column: str, response: bytes) -> None:
+def test_a_batch_has_exactly_the_declared_schema(column: str, response: bytes) -> None:
     batch = decode_records(response, columns=[column]).batch
     assert batch.schema.equals(message_schema([column]), check_metadata=True)
     assert batch.column(0).type == pa.schema([pa.field(column, COLUMNS[column])]).field(0).type

@@ -1,4 +1,4 @@
-"""The chain of records, followed in many lanes or one by one: the same starts."""
+"""The chain of records, followed in parallel segments or one by one: the same offsets."""
 
 from itertools import accumulate
 
@@ -20,7 +20,7 @@ TRAP = encode(replace(MESSAGE, body=encode(MESSAGE) * 3))
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([*RECORDS, TRAP]), min_size=1, max_size=300), st.data())
-def test_lanes_find_the_starts_that_a_walk_finds(records: list[bytes], data: st.DataObject) -> None:
+def test_segments_find_the_same_offsets_as_a_sequential_walk(records: list[bytes], data: st.DataObject) -> None:
     log = b"".join(records)
     edges = [0, *accumulate(map(len, records))]
     first = data.draw(st.integers(0, len(records) - 1))
@@ -31,9 +31,9 @@ def test_lanes_find_the_starts_that_a_walk_finds(records: list[bytes], data: st.
     assert chain.stop == edges[edges.index(expected[-1]) + 1]
 
 
-def test_a_long_log_is_walked_in_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_log_is_walked_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise AssertionError("the walk one by one is for logs that mislead the lanes")
+        raise AssertionError("the sequential walk is for logs whose segments do not join")
 
     monkeypatch.setattr(walk, "_walk", refuse)
     log = b"".join(RECORDS * 500)
@@ -42,7 +42,7 @@ def test_a_long_log_is_walked_in_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (chain.starts.tolist(), chain.stop) == (edges[:-1], len(log))
 
 
-def test_where_no_record_begins_none_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_segments_are_searched_where_no_record_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a file that is not full ends with megabytes of zeros")
 
@@ -71,9 +71,9 @@ MIXED = st.lists(st.sampled_from([*RECORDS, TRAP]), min_size=1, max_size=32)
 @given(st.lists(EVEN, min_size=1, max_size=8) | st.lists(EVEN | MIXED, min_size=1, max_size=8))
 def test_pieces_with_other_bytes_between_them_are_followed_each_to_its_end(pieces: list[list[bytes]]) -> None:
     source, begins, ends, edges = laid_out(pieces)
-    found = find_chains(source, begins, ends)
-    assert found is not None
-    assert found.tolist() == edges
+    result = find_chains(source, begins, ends)
+    assert result is not None
+    assert result.tolist() == edges
 
 
 @pytest.mark.parametrize("moved", [-1, 1, -91])
@@ -84,7 +84,7 @@ def test_pieces_that_do_not_end_with_a_record_are_not_followed(records: list[byt
     assert find_chains(source, begins, ends) is None
 
 
-def test_there_is_nothing_to_follow_in_pieces_too_short_for_a_record() -> None:
+def test_pieces_too_short_for_a_record_have_no_chain() -> None:
     nothing = np.array([], np.int64)
     assert find_chains(ByteGatherer(b""), nothing, nothing) is None
     assert (

@@ -1,4 +1,4 @@
-"""A query put to topics of a broker or to stores, in this process, with what was said about it."""
+"""Runs a query over topics of a broker or over stores in this process, and keeps its output."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,9 @@ def run_query(sql: str, catalog: Catalog) -> QueryOutput:
         return QueryOutput(rows, list(response.columns), response.sentences())
 
 
-def cluster(namesrv: str, **wanted: Any) -> ClusterCatalog:
-    return ClusterCatalog(ClientSettings(nameservers=namesrv), ScanFilter(**wanted))
+def cluster(namesrv: str, **options: Any) -> ClusterCatalog:
+    return ClusterCatalog(ClientSettings(nameservers=namesrv), ScanFilter(**options))
 
 
-def stores(*roots: Path, **wanted: Any) -> StoreCatalog:
-    return StoreCatalog(roots, ScanFilter(**wanted))
+def stores(*roots: Path, **options: Any) -> StoreCatalog:
+    return StoreCatalog(roots, ScanFilter(**options))

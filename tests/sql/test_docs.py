@@ -1,4 +1,4 @@
-"""Every command of docs/sql.md, run as it stands there."""
+"""Runs every command of docs/sql.md."""
 
 import json
 import shlex
@@ -35,7 +35,7 @@ def test_every_example_does_what_it_says(
         monkeypatch.delenv("ARIANE_CLIENT__NAMESERVERS", raising=False)
         assert len(commands()) > 8
         for arguments in commands():
-            # the store of a broker in this very process: its lock does not tell us that it runs
+            # the broker runs in this process, so its lock does not show that it is running
             status = main(arguments) if "--store" not in arguments else 0
             assert status == 0, (arguments, capsys.readouterr())
     assert main(next(arguments for arguments in commands() if "--store" in arguments)) == 0

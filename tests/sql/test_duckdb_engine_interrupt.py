@@ -1,4 +1,4 @@
-"""Ctrl-C while an engine is busy."""
+"""Ctrl-C during a call into an engine."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ import pytest
 from ariane.sql.duckdb_engine import Interruptible
 
 
-def test_ctrl_c_ends_the_call_that_is_under_way() -> None:
+def test_ctrl_c_ends_the_running_call() -> None:
     interrupted = threading.Event()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""One query, two engines, by the command line: duckdb and Spark give one answer, and say whether it is complete."""
+"""duckdb and Spark give the same rows for one query, and report whether they are complete."""
 
 import json
 import subprocess
@@ -69,7 +69,7 @@ class SqlCommand:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_a_topic_gives_one_answer(namesrv: str, capsys: pytest.CaptureFixture[str], sql: str) -> None:
+def test_both_engines_give_the_same_rows_of_a_topic(namesrv: str, capsys: pytest.CaptureFixture[str], sql: str) -> None:
     output = SqlCommand(capsys, "duckdb", sql, "-n", namesrv)
     by_spark = SqlCommand(capsys, "spark", sql, "-n", namesrv)
     assert by_spark.rows == output.rows != []
@@ -77,7 +77,7 @@ def test_a_topic_gives_one_answer(namesrv: str, capsys: pytest.CaptureFixture[st
     assert output.err == f"scanned {COUNT} messages of orders (2 queues), complete\n"
 
 
-def test_a_store_gives_one_answer_and_several_are_one_table(
+def test_both_engines_give_the_same_rows_of_a_store_and_join_several(
     store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     output = SqlCommand(capsys, "duckdb", ALL, "--store", str(store))
@@ -94,7 +94,9 @@ def test_a_store_gives_one_answer_and_several_are_one_table(
 
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
-def test_a_store_of_apaches_gives_one_answer(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_engines_give_the_same_rows_of_an_apache_store(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     layout = unpack(name, tmp_path)
     topic = max(
         topics_with_queues(layout), key=lambda one: int(SqlCommand(capsys, "duckdb", *_count(layout, one)).rows[0]["n"])
@@ -112,24 +114,24 @@ def _count(layout: Layout, topic: str) -> tuple[str, ...]:
     return f'select count(*) as n from "{topic}"', "--store", str(layout.root)
 
 
-def test_spark_gives_no_answer_from_a_damaged_store_and_names_the_engine_that_does(
+def test_spark_fails_on_a_damaged_store_and_names_the_engine_that_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "store"
     with running_broker(root) as broker:
         fill(broker)
     split = plan_log(root, topics=["orders"]).splits[0]
-    places = [place for batch in read_split(split, ["physicalOffset"]) for place in batch.column(0).to_pylist()]
-    overwrite(next((root / "commitlog").iterdir()), places[3] + 4, b"\0\0\0\0")  # the magic number of one record
+    offsets = [offset for batch in read_split(split, ["physicalOffset"]) for offset in batch.column(0).to_pylist()]
+    overwrite(next((root / "commitlog").iterdir()), offsets[3] + 4, b"\0\0\0\0")  # the magic number of one record
     asked = SqlCommand(capsys, "spark", "select count(*) from orders", "--store", str(root))
     assert (asked.status, asked.out) == (1, "")
-    assert f"at {places[3]} are not a readable message" in asked.err
+    assert f"at {offsets[3]} are not a readable message" in asked.err
     assert asked.err.endswith("--engine duckdb gives it without them, and says so\n")
     assert asked.err.count("\n") == 1
 
 
 @pytest.mark.long
-def test_a_process_of_its_own_says_nothing_that_nobody_asked_for(store: Path) -> None:
+def test_a_separate_process_prints_nothing_but_the_result(store: Path) -> None:
     """Java and Spark have much to say when they start."""
     command = [*PROGRAM, "sql", "--engine", "spark", "--master", "local[2]", "-o", "json", "--store", str(store)]
     sql = "select count(*) as n from orders"

@@ -1,4 +1,4 @@
-"""Values of every kind as JSON has them."""
+"""Values of every type as JSON values."""
 
 import json
 from datetime import UTC, date, datetime

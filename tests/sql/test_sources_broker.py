@@ -41,7 +41,7 @@ def test_a_topic_is_a_table_with_the_columns_of_spark(broker: BrokerForTests) ->
     assert output.sentences == [f"scanned {COUNT} messages of orders (3 queues), complete"]
 
 
-def test_json_in_bodies_can_be_asked_and_what_is_none_is_null(broker: BrokerForTests) -> None:
+def test_json_in_bodies_can_be_queried_and_other_bodies_are_null(broker: BrokerForTests) -> None:
     sql = "select sum((body_json->>'n')::int) as s, count(body_text) as texts, count(*) as n from orders"
     output = run_query(sql, cluster(broker.namesrv))
     assert output.rows == [{"s": sum(range(COUNT)) - 7, "texts": COUNT - 1, "n": COUNT}]
@@ -62,18 +62,18 @@ def test_topics_are_joined_with_each_other_and_with_themselves(broker: BrokerFor
     assert output.sentences == [f"scanned {COUNT} messages of orders (3 queues), each 2 times, complete"]
 
 
-def test_columns_that_are_named_are_there(broker: BrokerForTests) -> None:
+def test_columns_that_the_query_names_are_available(broker: BrokerForTests) -> None:
     sql = "select properties['region'] as region, min(storeSize) as least from orders group by region"
     (row,) = run_query(sql, cluster(broker.namesrv)).rows
     assert row["region"] == "eu"
     assert row["least"] > 100
 
 
-def test_conditions_on_columns_that_are_not_shown_hold(broker: BrokerForTests) -> None:
+def test_conditions_on_columns_that_are_not_selected_hold(broker: BrokerForTests) -> None:
     sql = "select keys from orders where tags = 'even' and storeTimestamp > now() - interval 1 day and queueId = 0"
     found = {tuple(row["keys"]) for row in run_query(sql, cluster(broker.namesrv)).rows}
-    wanted = {one.keys for one in broker.messages("orders") if one.tags == "even" and one.queue.queue_id == 0}
-    assert found == {tuple(keys) for keys in wanted}
+    expected = {one.keys for one in broker.messages("orders") if one.tags == "even" and one.queue.queue_id == 0}
+    assert found == {tuple(keys) for keys in expected}
 
 
 def test_a_query_with_a_limit_does_not_read_everything(broker: BrokerForTests) -> None:
@@ -90,7 +90,7 @@ def test_a_limited_scan_says_that_it_is_not_complete(broker: BrokerForTests) -> 
     ]
 
 
-def test_tags_keys_and_times_choose_before_sql_does(broker: BrokerForTests) -> None:
+def test_tags_keys_and_times_filter_before_sql(broker: BrokerForTests) -> None:
     count = "select count(*) from orders"
     assert run_query(count, cluster(broker.namesrv, tags=frozenset({"even"}))).value == COUNT // 2
     assert run_query(count, cluster(broker.namesrv, keys=frozenset({"k1", "k2", "none"}))).value == 2
@@ -101,12 +101,12 @@ def test_tags_keys_and_times_choose_before_sql_does(broker: BrokerForTests) -> N
     assert run_query(count, since).value == sum(time >= middle for time in times)
 
 
-def test_odd_names_go_in_quotes_and_case_does_not_matter_when_there_is_one(broker: BrokerForTests) -> None:
+def test_special_names_are_quoted_and_case_is_ignored_if_unambiguous(broker: BrokerForTests) -> None:
     assert run_query('select count(*) from "%RETRY%billing"', cluster(broker.namesrv)).value == 0
     assert run_query("select count(*) from Orders", cluster(broker.namesrv)).value == COUNT
 
 
-def test_the_cluster_can_be_asked_about_itself(broker: BrokerForTests) -> None:
+def test_metadata_of_the_cluster_can_be_queried(broker: BrokerForTests) -> None:
     sql = "select t.messages, count(*) n from topics t join queues q using (topic) where topic = 'orders' group by 1"
     output = run_query(sql, cluster(broker.namesrv))
     assert output.rows == [{"messages": COUNT, "n": 3}]
@@ -123,7 +123,7 @@ def test_a_result_can_be_kept_as_a_file_and_joined_again(broker: BrokerForTests,
     assert run_query(sql, cluster(broker.namesrv)).value == COUNT // 2
 
 
-def test_a_name_that_no_topic_has_is_told_with_the_nearest(broker: BrokerForTests) -> None:
+def test_an_unknown_topic_is_reported_with_the_nearest_name(broker: BrokerForTests) -> None:
     with pytest.raises(ClientError, match=r"there is no topic oders at .*: did you mean orders\?"):
         run_query("select * from oders", cluster(broker.namesrv))
     with pytest.raises(ClientError, match=r'did you mean "%RETRY%billing"\?'):
@@ -138,7 +138,7 @@ def test_a_name_that_no_topic_has_is_told_with_the_nearest(broker: BrokerForTest
         ("select tags,\n       nosuch(tags)\nfrom orders", r"\(line 2, column 8\)", 21),
     ],
 )
-def test_a_mistake_is_told_with_its_place(broker: BrokerForTests, sql: str, reason: str, position: int) -> None:
+def test_an_error_in_the_query_has_its_position(broker: BrokerForTests, sql: str, reason: str, position: int) -> None:
     with pytest.raises(ExpressionError, match=reason) as caught:
         run_query(sql, cluster(broker.namesrv))
     assert caught.value.position == position
@@ -154,10 +154,10 @@ def test_one_statement_at_a_time(broker: BrokerForTests) -> None:
         run_query("select 1; select 2", cluster(broker.namesrv))
 
 
-def test_a_nameserver_that_does_not_answer_is_told_as_itself() -> None:
+def test_an_unreachable_nameserver_is_reported() -> None:
     with pytest.raises(NoRoute, match="no nameserver answers"):
         run_query("select * from orders", cluster("127.0.0.1:1"))
 
 
-def test_a_query_without_a_topic_asks_nobody() -> None:
+def test_a_query_without_a_topic_connects_to_nothing() -> None:
     assert run_query("select 6 * 7", cluster("127.0.0.1:1")).value == 42

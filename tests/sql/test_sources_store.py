@@ -1,4 +1,4 @@
-"""SQL over store directories: ours, with a broker at work and without, and Apache's."""
+"""SQL over store directories: of Ariane, with and without a running broker, and of Apache."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_store_answers_as_its_broker_does(tmp_path: Path) -> None:
+def test_a_store_gives_the_same_rows_as_its_broker(tmp_path: Path) -> None:
     sql = "select queueId, queueOffset, msgId, tags, keys, body, storeTimestamp from orders order by 1, 2"
     with running_broker(tmp_path) as broker:
         fill(broker)
@@ -39,7 +39,7 @@ def test_a_store_answers_as_its_broker_does(tmp_path: Path) -> None:
     assert run_query(sql, stores(tmp_path)).rows == output.rows
 
 
-def test_what_was_scanned_is_said_and_limits_and_choices_hold(store: Path) -> None:
+def test_the_scan_is_reported_and_limits_and_filters_hold(store: Path) -> None:
     count = "select count(*) from orders"
     output = run_query(count, stores(store))
     assert (output.value, output.sentences) == (COUNT, [f"scanned {COUNT} messages of orders (2 queues), complete"])
@@ -66,7 +66,7 @@ def test_several_stores_are_one_table(store: Path, tmp_path: Path) -> None:
     )
 
 
-def test_queues_are_a_table_and_a_wrong_name_is_told_with_the_nearest(store: Path) -> None:
+def test_queues_are_a_table_and_an_unknown_name_is_reported_with_the_nearest(store: Path) -> None:
     rows = run_query(
         "select topic, sum(messages) as n from queues where topic = 'orders' group by 1", stores(store)
     ).rows
@@ -79,25 +79,25 @@ def test_queues_are_a_table_and_a_wrong_name_is_told_with_the_nearest(store: Pat
 def test_the_stores_of_apache_are_read_too(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path).root
     batches = [batch for split in plan_log(root).splits for batch in read_split(split, ["topic"])]
-    wanted: dict[str, int] = {}
+    expected: dict[str, int] = {}
     for batch in batches:
         for topic in batch.column(0).to_pylist():
-            wanted[topic] = wanted.get(topic, 0) + 1
-    assert wanted
-    for topic, count in wanted.items():
+            expected[topic] = expected.get(topic, 0) + 1
+    assert expected
+    for topic, count in expected.items():
         assert run_query(f'select count(*) from "{topic}"', stores(root)).value == count
 
 
-def test_a_directory_that_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreMismatch, match="is not a store"):
         stores(tmp_path)
 
 
-def test_damaged_records_are_counted_and_make_the_answer_incomplete(store: Path) -> None:
+def test_damaged_records_are_counted_and_make_the_result_incomplete(store: Path) -> None:
     log = next((store / "commitlog").iterdir())
     split = plan_log(store, topics=["orders"]).splits[0]
-    places = [place for batch in read_split(split, ["physicalOffset"]) for place in batch.column(0).to_pylist()]
-    overwrite(log, places[3] + 4, b"\0\0\0\0")  # the magic number of one record
+    offsets = [offset for batch in read_split(split, ["physicalOffset"]) for offset in batch.column(0).to_pylist()]
+    overwrite(log, offsets[3] + 4, b"\0\0\0\0")  # the magic number of one record
     output = run_query("select count(*) from orders", stores(store))
     assert output.value == COUNT - 1
     assert any(sentence.startswith("incomplete: ") for sentence in output.sentences)

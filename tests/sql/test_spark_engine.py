@@ -1,4 +1,4 @@
-"""The same queries by Spark. One session for all of them, shared with whoever has one already."""
+"""Queries with Spark. All tests share one session, also with others of the process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,14 +41,14 @@ def broker() -> Iterator[BrokerForTests]:
 
 
 def run_query(
-    sql: str, broker: BrokerForTests, *stores: Path, **wanted: Any
+    sql: str, broker: BrokerForTests, *stores: Path, **options: Any
 ) -> tuple[list[dict[str, object]], list[str]]:
-    tables = SparkTables(ClientSettings(nameservers=broker.namesrv), stores, ScanFilter(**wanted))
+    tables = SparkTables(ClientSettings(nameservers=broker.namesrv), stores, ScanFilter(**options))
     with run_spark_query(sql, tables, "local[1]") as response:
         return list(response.rows), response.sentences()
 
 
-def test_spark_answers_and_says_what_it_reads(broker: BrokerForTests) -> None:
+def test_spark_runs_a_query_and_reports_what_it_reads(broker: BrokerForTests) -> None:
     last = "max(get_json_object(body_text, '$.n'))"
     sql = f"select tags, count(*) as n, {last} as last from orders group by tags order by 1"
     rows, sentences = run_query(sql, broker)
@@ -56,7 +56,7 @@ def test_spark_answers_and_says_what_it_reads(broker: BrokerForTests) -> None:
     assert sentences == [f"scanned up to {COUNT} messages of orders (2 queues) by Spark, complete"]
 
 
-def test_mistakes_are_told_with_their_place_and_the_nearest_topic(broker: BrokerForTests) -> None:
+def test_errors_have_their_position_and_the_nearest_topic(broker: BrokerForTests) -> None:
     with pytest.raises(ClientError, match="did you mean orders"):
         run_query("select * from ordres", broker)
     with pytest.raises(ExpressionError, match="pric") as caught:

@@ -1,4 +1,4 @@
-"""How a limit is shared out among the queues of a topic."""
+"""How a limit is divided among the queues of a topic."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,11 +8,11 @@ from ariane.sql.tables import limit_per_queue
 LENGTHS = st.lists(st.integers(0, 1000), max_size=20)
 
 
-def test_without_a_limit_every_queue_gives_everything() -> None:
+def test_without_a_limit_every_queue_is_read_completely() -> None:
     assert limit_per_queue([5, 0, 7], None) == [5, 0, 7]
 
 
-def test_queues_give_alike_and_a_short_one_leaves_its_part_to_the_others() -> None:
+def test_queues_get_equal_shares_and_a_short_one_leaves_its_rest_to_the_others() -> None:
     assert limit_per_queue([100, 2, 100], 12) == [5, 2, 5]
 
 

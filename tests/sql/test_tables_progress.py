@@ -1,4 +1,4 @@
-"""What is said about a scan: how much, and whether that is all."""
+"""The report of a scan: how many messages, and whether it is complete."""
 
 from ariane.sql.tables import Progress
 
@@ -17,7 +17,7 @@ def test_everything_was_scanned() -> None:
     assert scanned(progress(), 80_000).sentences() == ["scanned 80,000 messages of orders (4 queues), complete"]
 
 
-def test_a_limit_is_never_told_as_complete() -> None:
+def test_a_limited_scan_is_never_reported_as_complete() -> None:
     output = scanned(progress(left_out=68_000), 12_000).sentences()
     assert output == ["scanned 12,000 of 80,000 messages of orders (4 queues), stopped at --limit-scan: not complete"]
 
@@ -39,12 +39,12 @@ def test_a_topic_that_is_joined_with_itself_is_read_twice() -> None:
     assert output == ["scanned 10 messages of orders (4 queues), each 2 times, complete"]
 
 
-def test_trouble_makes_it_incomplete_and_only_the_first_ones_are_told() -> None:
+def test_problems_make_it_incomplete_and_only_the_first_are_shown() -> None:
     output = scanned(progress(10), 10)
     for number in range(8):
-        output.add_problem(f"place {number}")
+        output.add_problem(f"problem {number}")
     sentences = output.sentences()
-    assert sentences[:5] == [f"incomplete: place {number}" for number in range(5)]
+    assert sentences[:5] == [f"incomplete: problem {number}" for number in range(5)]
     assert sentences[5:] == [
         "incomplete: 3 more problems in orders",
         "scanned 10 of 10 messages of orders (4 queues), not complete",
@@ -52,5 +52,5 @@ def test_trouble_makes_it_incomplete_and_only_the_first_ones_are_told() -> None:
     assert not output.is_complete
 
 
-def test_a_table_that_nobody_read_is_not_mentioned() -> None:
+def test_a_table_without_scans_is_not_mentioned() -> None:
     assert progress().sentences() == []

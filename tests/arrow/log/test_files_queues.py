@@ -1,4 +1,4 @@
-"""A queue's first entry: behind fillers, in a queue that has none, and found without its end."""
+"""The first entry of a consume queue: after fillers, in an empty queue, and without a search for the queue's end."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def entries(*physical: int) -> bytes:
         ((b"",), 0, 0, None),
         ((), 0, 0, None),
     ],
-    ids=["from 0 on", "behind fillers", "a file of fillers", "two files", "no entry", "no file"],
+    ids=["from 0 on", "after fillers", "a file of fillers", "two files", "no entry", "no file"],
 )
 def test_the_first_record_of_a_queue(
     tmp_path: Path, files: tuple[bytes, ...], first: int, end: int, physical: int | None

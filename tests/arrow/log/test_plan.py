@@ -1,4 +1,4 @@
-"""Which parts of a store are read, and that they are what was asked for."""
+"""Plans: which parts of a store are read, and that they hold the selected messages."""
 
 import shutil
 from pathlib import Path
@@ -34,8 +34,8 @@ def test_a_topic_is_read_by_its_queues_when_that_is_less(tmp_path: Path) -> None
         plan = plan_log(tmp_path, topics=[topic])
         assert {split.strategy for split in plan.splits} == {strategy}
     assert {split.strategy for split in plan_log(tmp_path, topics=["rare", "orders"]).splits} == {ScanStrategy.SCAN}
-    found = bodies(read_store(tmp_path, ["body"], topics=["rare"], bytes_per_split=1000))
-    assert found == [text(number) for number in range(0, 200, 4)]
+    result = bodies(read_store(tmp_path, ["body"], topics=["rare"], bytes_per_split=1000))
+    assert result == [text(number) for number in range(0, 200, 4)]
 
 
 def test_keys_and_tags_lead_to_few_records(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_without_an_index_keys_are_searched_for_in_the_log(tmp_path: Path) -> No
     fill(tmp_path)
     shutil.rmtree(tmp_path / "index")
     assert {split.strategy for split in plan_log(tmp_path, keys=["k3"]).splits} == {ScanStrategy.SCAN}
-    found = bodies(read_store(tmp_path, ["body"], keys=["k3"]))
-    assert found == [text(number) for number in range(200) if number % 7 == 3]
+    result = bodies(read_store(tmp_path, ["body"], keys=["k3"]))
+    assert result == [text(number) for number in range(200) if number % 7 == 3]
 
 
-async def test_a_time_is_found_by_halving(tmp_path: Path) -> None:
+async def test_a_time_range_is_found_by_binary_search(tmp_path: Path) -> None:
     clock = FakeClock()
     store = open_store(tmp_path, clock, segment_bytes=1 << 21)
     began = clock.now_ms()
@@ -71,7 +71,7 @@ async def test_a_time_is_found_by_halving(tmp_path: Path) -> None:
     assert [body.rstrip(b"\0") for body in bodies(rows)] == [text(number) for number in (30, 31, 32)]
 
 
-def test_messages_that_no_queue_shows_are_given_only_when_asked_for(tmp_path: Path) -> None:
+def test_messages_that_no_queue_shows_are_read_only_with_raw(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(
         store,
@@ -85,22 +85,22 @@ def test_messages_that_no_queue_shows_are_given_only_when_asked_for(tmp_path: Pa
     assert bodies(read_store(tmp_path, ["body"], raw=True)) == [b"half", b"plain", b"rolled back", b"done"]
 
 
-def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_anew(tmp_path: Path) -> None:
+def test_records_of_a_deleted_topic_are_not_read_even_if_it_is_created_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, draft(b"old", "orders"), draft(b"other", "other"), draft(b"gone", "gone"))
     store.components.queues.delete_topic("orders")
     store.components.queues.delete_topic("gone")
     put(store, draft(b"new", "orders"))
     store.close()
-    for wanted in ({}, {"topics": ["orders", "other", "gone"]}, {"bytes_per_split": 100}):
-        assert sorted(bodies(read_store(tmp_path, ["body"], **wanted))) == [b"new", b"other"]
+    for selection in ({}, {"topics": ["orders", "other", "gone"]}, {"bytes_per_split": 100}):
+        assert sorted(bodies(read_store(tmp_path, ["body"], **selection))) == [b"new", b"other"]
     assert bodies(read_store(tmp_path, ["body"], topics=["orders"])) == [b"new"]
     assert bodies(read_store(tmp_path, ["body"], topics=["orders"], raw=True)) == [b"old", b"new"]
     assert plan_log(tmp_path, topics=["gone"]).topics_missing == ["gone"]
 
 
 def test_each_queue_of_a_topic_shows_its_own_records_only(tmp_path: Path) -> None:
-    """A queue that began anew hides what stood before it, whether rows lie before, behind or around its beginning."""
+    """A queue that was created again hides earlier records, whether rows lie before, after or around its beginning."""
     store = open_store(tmp_path)
     put(store, *(draft(text(number), "orders", number % 2) for number in range(40)))
     store.components.queues.delete_topic("orders")
@@ -114,7 +114,7 @@ def test_each_queue_of_a_topic_shows_its_own_records_only(tmp_path: Path) -> Non
         assert [body for batch in batches for body in batch.column(0).to_pylist()] == expected
 
 
-def test_topics_of_one_length_are_told_apart(tmp_path: Path) -> None:
+def test_topics_of_one_length_are_not_mixed_up(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     names = ["same", "same", "aaaa", "same"]
     put(store, *(draft(text(number), name) for number, name in enumerate(names)))
@@ -129,7 +129,7 @@ def test_a_store_without_messages_has_no_splits(tmp_path: Path) -> None:
     assert (plan.splits, plan.begin, plan.end) == ([], 0, 0)
 
 
-def test_batches_are_as_large_as_asked(tmp_path: Path) -> None:
+def test_batches_have_the_requested_size(tmp_path: Path) -> None:
     fill(tmp_path)
     for topics in (None, ["rare"]):
         [split] = plan_log(tmp_path, topics=topics).splits
@@ -147,7 +147,7 @@ def pulled(store: MessageStore, queue: ConsumeQueue) -> list[dict[str, Any]]:
     return rows
 
 
-def test_the_log_gives_what_the_queues_give(tmp_path: Path) -> None:
+def test_a_scan_of_the_log_returns_the_messages_of_the_queues(tmp_path: Path) -> None:
     """Row for row, and with the same bytes, what a consumer would be sent."""
     fill(tmp_path)
     store = open_store(tmp_path)

@@ -1,4 +1,4 @@
-"""Files that are missing or damaged: told, and nothing else is lost."""
+"""Missing and damaged files: reported, without the loss of other records."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from tests.store.golden_stores import flip, overwrite
 BOTH = ["body", "topic", "queueId", "queueOffset", "physicalOffset"]
 
 
-def test_a_damaged_index_is_not_believed(tmp_path: Path) -> None:
+def test_a_damaged_index_is_not_used(tmp_path: Path) -> None:
     fill(tmp_path)
     for path in (tmp_path / "index").iterdir():
         overwrite(path, 40, b"\x7f" * 64)
-    found = bodies(read_store(tmp_path, ["body"], keys=["k3"]))
-    assert found == [text(number) for number in range(200) if number % 7 == 3]
+    result = bodies(read_store(tmp_path, ["body"], keys=["k3"]))
+    assert result == [text(number) for number in range(200) if number % 7 == 3]
 
 
-def test_a_missing_file_in_the_middle_is_told_and_what_is_there_is_read(tmp_path: Path) -> None:
+def test_a_missing_file_in_the_middle_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     fill(tmp_path)
     files = sorted((tmp_path / "commitlog").iterdir())
     files[1].unlink()
@@ -35,7 +35,7 @@ def test_a_missing_file_in_the_middle_is_told_and_what_is_there_is_read(tmp_path
         rows_of_plan(plan_log(tmp_path, topics=["rare"]), ["body"])
 
 
-def test_files_that_retention_removed_after_the_plan_are_an_error_and_not_less_rows(tmp_path: Path) -> None:
+def test_files_that_retention_removed_after_planning_are_an_error(tmp_path: Path) -> None:
     fill(tmp_path)
     plans = [plan_log(tmp_path), plan_log(tmp_path, topics=["rare"])]
     sorted((tmp_path / "commitlog").iterdir())[0].unlink()
@@ -44,10 +44,10 @@ def test_files_that_retention_removed_after_the_plan_are_an_error_and_not_less_r
             rows_of_plan(plan, ["body"])
     assert plan_log(tmp_path).begin == 8192
     assert len(read_store(tmp_path, ["body"])) > 100
-    assert 0 < len(read_store(tmp_path, ["body"], topics=["rare"])) < 50  # the queues still tell of what is gone
+    assert 0 < len(read_store(tmp_path, ["body"], topics=["rare"])) < 50  # the queues still list deleted records
 
 
-def test_a_damaged_record_is_told_whichever_way_the_log_is_read(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_by_every_scan_strategy(tmp_path: Path) -> None:
     fill(tmp_path)
     row = read_store(tmp_path, BOTH)[8]
     assert row["topic"] == "rare"
@@ -61,7 +61,7 @@ def test_a_damaged_record_is_told_whichever_way_the_log_is_read(tmp_path: Path) 
         assert "which no record has" in report.bad[0].reason
 
 
-def test_an_entry_that_leads_to_another_record_is_told(tmp_path: Path) -> None:
+def test_an_entry_that_leads_to_another_record_is_reported(tmp_path: Path) -> None:
     fill(tmp_path)
     rows = [row for row in read_store(tmp_path, BOTH) if (row["topic"], row["queueId"]) == ("rare", 0)]
     queue = tmp_path / "consumequeue" / "rare" / "0"
@@ -75,7 +75,9 @@ def test_an_entry_that_leads_to_another_record_is_told(tmp_path: Path) -> None:
     assert report.bad[1].reason == "a record that is not the one that the queue's entry names"
 
 
-def test_only_so_many_bad_records_are_kept_and_all_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_bad_records_are_kept_but_all_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ariane.arrow.log.read._BAD_KEPT", 3)
     fill(tmp_path)
     for row in read_store(tmp_path, BOTH)[:10:2]:
@@ -85,14 +87,14 @@ def test_only_so_many_bad_records_are_kept_and_all_are_counted(tmp_path: Path, m
     assert (report.bad_count, len(report.bad)) == (5, 3)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreMismatch, match="is not a directory: give the root directory of the store"):
         plan_log(tmp_path / "nowhere")
     with pytest.raises(StoreMismatch, match="is a light queue"):
         plan_log(tmp_path, topics=["%LMQ%device"], commit_log=tmp_path)
 
 
-def test_queues_of_another_kind_are_not_believed(tmp_path: Path) -> None:
+def test_queues_of_another_kind_are_not_used(tmp_path: Path) -> None:
     """As 5.x has them: then the log is read, which says everything."""
     fill(tmp_path)
     for path in (tmp_path / "consumequeue" / "rare" / "0").iterdir():

@@ -1,4 +1,4 @@
-"""Store directories of a real Apache RocketMQ 4.9.8, read past any broker: the messages that Java's client saw."""
+"""Store directories of a real Apache RocketMQ 4.9.8, read without a broker: the messages that Java's client saw."""
 
 import hashlib
 import itertools
@@ -42,11 +42,21 @@ def as_rows(name: str) -> list[dict[str, Any]]:
     return [expected_row(to_message(log, view)) for view in walk(log) if isinstance(view, RecordView)]
 
 
-def as_java_tells(row: dict[str, Any]) -> dict[str, Any]:
-    told = ("topic", "queueId", "queueOffset", "msgId", "offsetMsgId", "physicalOffset", "storeSize", "sysFlag", "flag")
+def as_java_prints(row: dict[str, Any]) -> dict[str, Any]:
+    names = (
+        "topic",
+        "queueId",
+        "queueOffset",
+        "msgId",
+        "offsetMsgId",
+        "physicalOffset",
+        "storeSize",
+        "sysFlag",
+        "flag",
+    )
     more = ("bodyCRC", "reconsumeTimes", "preparedTransactionOffset")
     return {
-        **{name: row[name] for name in (*told, *more)},
+        **{name: row[name] for name in (*names, *more)},
         "bornTimestamp": row["bornTimestamp"] // 1000,
         "storeTimestamp": row["storeTimestamp"] // 1000,
         "bodyLength": len(row["body"]),
@@ -60,9 +70,11 @@ def test_the_whole_log_is_read_row_for_row(name: str, layout: Layout) -> None:
 
 
 def test_every_message_is_what_java_saw(name: str, layout: Layout) -> None:
-    found = {(row["topic"], row["queueId"], row["queueOffset"]): as_java_tells(row) for row in read_store(layout.root)}
+    result = {
+        (row["topic"], row["queueId"], row["queueOffset"]): as_java_prints(row) for row in read_store(layout.root)
+    }
     for message in golden_store(name).messages:
-        seen = found[message["topic"], message["queueId"], message["queueOffset"]]
+        seen = result[message["topic"], message["queueId"], message["queueOffset"]]
         assert {key: message[key] for key in seen} == seen
 
 
@@ -77,7 +89,7 @@ def test_splits_of_any_size_give_every_row_once_and_in_order(name: str, layout: 
 def test_any_bytes_may_be_the_edges_of_splits(name: str, layout: Layout, data: st.DataObject) -> None:
     end = log_bounds(layout, LogFiles(layout.commit_log)).end
     edges = sorted({0, end, *data.draw(st.lists(st.integers(1, end - 1), max_size=20))})
-    found = []
+    result = []
     for begin, stop in itertools.pairwise(edges):
         split = LogSplit(
             store_root=str(layout.root),
@@ -91,13 +103,13 @@ def test_any_bytes_may_be_the_edges_of_splits(name: str, layout: Layout, data: s
         )
         report = ReadReport()
         batches = read_split(split, ["physicalOffset"], report=report)
-        found += [offset for batch in batches for offset in batch.column(0).to_pylist()]
+        result += [offset for batch in batches for offset in batch.column(0).to_pylist()]
         assert report.bad == []
-    assert found == [row["physicalOffset"] for row in as_rows(name)]
+    assert result == [row["physicalOffset"] for row in as_rows(name)]
 
 
-def chosen(name: str, **wanted: Any) -> list[dict[str, Any]]:
-    return [row for row in as_rows(name) if all(row[key] == value for key, value in wanted.items())]
+def chosen(name: str, **fields: Any) -> list[dict[str, Any]]:
+    return [row for row in as_rows(name) if all(row[key] == value for key, value in fields.items())]
 
 
 @pytest.mark.parametrize("bytes_per_split", [20_000, 1 << 27])
@@ -107,58 +119,58 @@ def test_one_topic_is_read_by_its_queues(name: str, layout: Layout, bytes_per_sp
     assert ways == (
         {ScanStrategy.QUEUES} if name == "clean" else {ScanStrategy.SCAN}
     )  # after a kill, Apache's queues may have holes
-    found = read_store(layout.root, topics=["GoldenOrder"], bytes_per_split=bytes_per_split)
-    assert found == chosen(name, topic="GoldenOrder")
-    assert len(found) >= 200
+    result = read_store(layout.root, topics=["GoldenOrder"], bytes_per_split=bytes_per_split)
+    assert result == chosen(name, topic="GoldenOrder")
+    assert len(result) >= 200
 
 
 def test_tags_are_found_by_their_hashes_in_the_queues(name: str, layout: Layout) -> None:
-    found = read_store(layout.root, topics=["GoldenNormal"], tags=["TagA"])
-    assert found == chosen(name, topic="GoldenNormal", tags="TagA")
+    result = read_store(layout.root, topics=["GoldenNormal"], tags=["TagA"])
+    assert result == chosen(name, topic="GoldenNormal", tags="TagA")
     report = ReadReport()
     rows_of_plan(plan_log(layout.root, topics=["GoldenNormal"], tags=["TagA"]), ["tags"], report)
-    assert name == "killed" or report.records == len(found)  # nothing else was looked at
+    assert name == "killed" or report.records == len(result)  # nothing else was read
 
 
 def test_keys_are_found_by_the_index(name: str, layout: Layout) -> None:
     for topics in (["GoldenNormal"], None):
-        found = read_store(layout.root, topics=topics, keys=["key-4"])
-        assert found == [row for row in as_rows(name) if "key-4" in row["keys"] and row["topic"] == "GoldenNormal"]
-        assert len(found) == (12 if name == "clean" else 24)
+        result = read_store(layout.root, topics=topics, keys=["key-4"])
+        assert result == [row for row in as_rows(name) if "key-4" in row["keys"] and row["topic"] == "GoldenNormal"]
+        assert len(result) == (12 if name == "clean" else 24)
     report = ReadReport()
     rows_of_plan(plan_log(layout.root, keys=["key-4"]), ["keys"], report)
     assert name == "killed" or report.records < 20
 
 
 def test_a_message_is_found_by_its_unique_key(name: str, layout: Layout) -> None:
-    wanted = as_rows(name)[100]
-    assert wanted in read_store(layout.root, keys=[wanted["uniqueKey"]])
+    fields = as_rows(name)[100]
+    assert fields in read_store(layout.root, keys=[fields["uniqueKey"]])
 
 
-def test_queues_and_offsets_can_be_chosen(name: str, layout: Layout) -> None:
+def test_queues_and_offsets_can_be_selected(name: str, layout: Layout) -> None:
     ranges = [OffsetRange("GoldenNormal", 1, 5, 9), OffsetRange("GoldenSql", 0)]
-    found = read_store(layout.root, queues=ranges)
+    result = read_store(layout.root, queues=ranges)
     normal = [row for row in chosen(name, topic="GoldenNormal", queueId=1) if 5 <= row["queueOffset"] < 9]
-    assert sorted(found, key=lambda row: row["physicalOffset"]) == sorted(
+    assert sorted(result, key=lambda row: row["physicalOffset"]) == sorted(
         [*normal, *chosen(name, topic="GoldenSql", queueId=0)], key=lambda row: row["physicalOffset"]
     )
 
 
-def test_times_can_be_chosen(name: str, layout: Layout) -> None:
+def test_times_can_be_selected(name: str, layout: Layout) -> None:
     times = sorted({row["storeTimestamp"] // 1000 for row in as_rows(name)})
     begin, end = times[len(times) // 3], times[len(times) // 2]
-    found = read_store(layout.root, starting_timestamp_ms=begin, ending_timestamp_ms=end)
-    assert found == [row for row in as_rows(name) if begin <= row["storeTimestamp"] // 1000 < end]
-    assert found
+    result = read_store(layout.root, starting_timestamp_ms=begin, ending_timestamp_ms=end)
+    assert result == [row for row in as_rows(name) if begin <= row["storeTimestamp"] // 1000 < end]
+    assert result
 
 
-def test_a_topic_that_is_not_there_is_told(name: str, layout: Layout) -> None:
+def test_a_missing_topic_is_reported(name: str, layout: Layout) -> None:
     plan = plan_log(layout.root, topics=["GoldenNormal", "Nowhere"])
     assert plan.topics_missing == (["Nowhere"] if name == "clean" else [])
     assert {row["topic"] for row in rows_of_plan(plan, ["topic"])} == {"GoldenNormal"}
 
 
-def test_a_store_that_apache_runs_on_is_read_as_far_as_its_queues_reach(layout: Layout) -> None:
+def test_a_store_with_a_running_apache_broker_is_read_up_to_the_end_of_its_queues(layout: Layout) -> None:
     with held_by_another_process(layout.lock):
         plan = plan_log(layout.root)
     assert plan.is_live

@@ -1,4 +1,4 @@
-"""Stores of ours while they are written, and after they were killed."""
+"""Reading stores while they are written, and after they were killed."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from tests.store.golden_stores import overwrite
 from tests.store.stores import draft, put
 
 
-def test_a_running_store_is_read_as_far_as_its_mark(tmp_path: Path) -> None:
+def test_a_running_store_is_read_up_to_its_checkpoint(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, *(draft(text(number)) for number in range(10)))
     store.derived.write()
@@ -42,7 +42,7 @@ def test_reading_does_not_stop_the_writer(tmp_path: Path) -> None:
     assert len(read_store(tmp_path, ["body"])) == 200
 
 
-def test_after_a_kill_what_the_queues_lack_is_scanned(tmp_path: Path) -> None:
+def test_after_a_kill_records_that_are_missing_in_the_queues_are_scanned(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, *(draft(text(number)) for number in range(10)))
     store.derived.write()
@@ -51,11 +51,11 @@ def test_after_a_kill_what_the_queues_lack_is_scanned(tmp_path: Path) -> None:
     shutil.copytree(tmp_path, dead)
     store.close()
     for topics, expected in ((None, range(20)), (["orders"], range(10)), (["late"], range(10, 20))):
-        found = bodies(read_store(dead, ["body"], topics=topics))
-        assert found == [text(number) for number in expected]
+        result = bodies(read_store(dead, ["body"], topics=topics))
+        assert result == [text(number) for number in expected]
 
 
-def test_a_torn_tail_is_not_part_of_the_log(tmp_path: Path) -> None:
+def test_a_torn_record_at_the_end_is_not_part_of_the_log(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, *(draft(text(number) * 10) for number in range(10)))
     last = put(store, draft(b"x" * 500))[0]
@@ -94,14 +94,14 @@ def test_another_process_may_write_while_the_log_is_read(tmp_path: Path) -> None
         while counts[-1] < 2000 or len(counts) < 5:
             plan = plan_log(tmp_path, topics=["orders"] if len(counts) % 2 else None)
             assert plan.is_live
-            found = bodies(rows_of_plan(plan, ["body"]))
-            assert found == [b"%d" % number for number in range(len(found))]
-            assert len(found) >= counts[-1]
-            counts.append(len(found))
+            result = bodies(rows_of_plan(plan, ["body"]))
+            assert result == [b"%d" % number for number in range(len(result))]
+            assert len(result) >= counts[-1]
+            counts.append(len(result))
         writer.kill()
 
 
-def test_a_mark_that_apache_has_left_behind_is_not_believed(tmp_path: Path) -> None:
+def test_a_checkpoint_that_apache_has_not_updated_is_not_used(tmp_path: Path) -> None:
     """Apache's broker ran on our store: it moves the times of the checkpoint on, and knows nothing of our mark."""
     store = open_store(tmp_path)
     put(store, *(draft(text(number)) for number in range(10)))

@@ -1,4 +1,4 @@
-"""Runs a pipeline's text against a cluster, and keeps what it showed."""
+"""Runs a pipeline's text against a cluster, and records what it displayed."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ def run_file(
     spark: SparkSession,
     stage: ClusterFixture,
     file: Path,
-    given: Mapping[str, str],
+    params: Mapping[str, str],
     screen: Recorder,
     *,
     once: bool = True,
@@ -46,7 +46,7 @@ def run_file(
     metrics: Path | None = None,
 ) -> dict[str, SinkProgress]:
     connection = {"nameServer": stage.nameserver}
-    pipeline = resolve_topics(load_pipeline(file, given, stage.nameserver), connection)
+    pipeline = resolve_topics(load_pipeline(file, params, stage.nameserver), connection)
     kept = None if metrics is None else MetricsFile.at(pipeline.name, str(metrics))
     run = PipelineRun(
         pipeline, connection, screen, stop or Event(), once=once and pipeline.mode == "stream", metrics=kept

@@ -1,3 +1,5 @@
+"""The views that an SQL text reads, found without Spark."""
+
 import pytest
 
 from ariane.spark.pipeline.checks import views_read
@@ -31,7 +33,7 @@ def test_the_views_that_a_query_reads_are_found(sql: str, views: list[str]) -> N
     assert [one.view for one in views_read(sql)] == views
 
 
-def test_a_reference_tells_where_it_stands() -> None:
+def test_a_reference_has_its_position() -> None:
     sql = "select *\nfrom nowhere"
     (found,) = views_read(sql)
     assert sql[found.position :] == "nowhere"

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline's file: each with its line, cause and cure, and none of them needs Spark."""
+"""Problems in a pipeline file: each has its line, cause and hint, and none of them needs Spark."""
 
 import subprocess
 import sys
@@ -35,15 +35,15 @@ sinks:
 """
 
 
-def load(directory: Path, text: str, **given: str) -> Pipeline:
+def load(directory: Path, text: str, **params: str) -> Pipeline:
     file = directory / "shop.yaml"
     file.write_text(text)
-    return load_pipeline(file, given, NAMESRV, "shop.yaml")
+    return load_pipeline(file, params, NAMESRV, "shop.yaml")
 
 
-def error_text(directory: Path, text: str, **given: str) -> str:
+def error_text(directory: Path, text: str, **params: str) -> str:
     with pytest.raises(SettingsError) as caught:
-        load(directory, text, **given)
+        load(directory, text, **params)
     return str(caught.value)
 
 
@@ -52,7 +52,7 @@ def changed(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def test_a_file_without_mistakes_becomes_values(tmp_path: Path) -> None:
+def test_a_file_without_problems_becomes_the_model(tmp_path: Path) -> None:
     pipeline = load(tmp_path, GOOD, least="7")
     assert pipeline.name == "shop"
     assert pipeline.mode is Mode.BATCH
@@ -65,11 +65,11 @@ def test_a_file_without_mistakes_becomes_values(tmp_path: Path) -> None:
 
 
 def test_an_option_is_left_out_while_its_parameter_is_not_set(tmp_path: Path) -> None:
-    given = load(tmp_path, GOOD, day="2026-01-31T08:00:00Z").sources["orders"].options
-    assert given == {"topic": "orders", "startingTimestamp": "2026-01-31T08:00:00Z"}
+    params = load(tmp_path, GOOD, day="2026-01-31T08:00:00Z").sources["orders"].options
+    assert params == {"topic": "orders", "startingTimestamp": "2026-01-31T08:00:00Z"}
 
 
-def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
+def test_a_sink_is_left_out_while_its_target_is_not_set(tmp_path: Path) -> None:
     text = GOOD + "  lake: {from: large, parquet: '${to}'}\n"
     text = text.replace("params:\n", "params:\n  to: {default: null}\n")
     assert set(load(tmp_path, text).sinks) == {"table"}
@@ -77,7 +77,7 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             changed("pipeline: shop", "pipeline: shop\nmod: batch"),
@@ -169,11 +169,11 @@ def test_a_sink_is_left_out_while_its_place_is_not_set(tmp_path: Path) -> None:
         ("pipeline: shop\n", "the pipeline has no sources: add `sources:`"),
     ],
 )
-def test_a_mistake_is_told_with_line_cause_and_cure(tmp_path: Path, text: str, told: str) -> None:
-    assert told in error_text(tmp_path, text)
+def test_a_problem_has_line_cause_and_hint(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in error_text(tmp_path, text)
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = changed("topic: orders", "topc: orders").replace("console: 10", "console: x")
     first, *others = error_text(tmp_path, text).splitlines()
     assert first.endswith("problems in the pipeline")
@@ -196,18 +196,18 @@ def test_the_order_of_steps_in_the_file_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("params", "expected"),
     [
         ({"lest": "3"}, "--set lest: shop.yaml has no such parameter: did you mean least?"),
         ({"least": "three"}, "--set least=three: 'three' is not a valid int: a whole number expected"),
         ({"day": "yesterday"}, "'yesterday' is not a valid timestamp"),
     ],
 )
-def test_a_parameter_that_is_given_wrongly_is_told(tmp_path: Path, given: dict[str, str], told: str) -> None:
-    assert told in error_text(tmp_path, GOOD, **given)
+def test_a_wrong_parameter_is_reported(tmp_path: Path, params: dict[str, str], expected: str) -> None:
+    assert expected in error_text(tmp_path, GOOD, **params)
 
 
-def test_a_function_is_looked_up_beside_the_file(tmp_path: Path) -> None:
+def test_a_function_is_looked_up_in_the_directory_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "shop_steps_one.py").write_text("def twice(rows, times):\n    return rows\n")
     step = "    python: shop_steps_one:twice\n    inputs: [orders]\n    args: {times: 2}\n"
     text = GOOD[: GOOD.index("    sql: |")] + step + GOOD[GOOD.index("sinks:") :]
@@ -234,7 +234,7 @@ def test_a_file_with_jobs_has_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "told"),
+    ("job", "options", "expected"),
     [
         ("archive", "{archivePath: out}", ":4: step all: give topic, topicPattern or storePath: what to archive"),
         (
@@ -253,11 +253,9 @@ def test_a_file_with_jobs_has_nothing_else(tmp_path: Path) -> None:
         ("rebuild", "{storePath: s, queues: false, index: false}", "there is nothing to rebuild"),
     ],
 )
-def test_a_mistake_in_the_options_of_a_job_is_told_with_its_line(
-    tmp_path: Path, job: str, options: str, told: str
-) -> None:
+def test_a_problem_in_the_options_of_a_job_has_its_line(tmp_path: Path, job: str, options: str, expected: str) -> None:
     text = f"pipeline: keep\nsteps:\n  all:\n    job: {job}\n    options: {options}\n"
-    assert told in error_text(tmp_path, text)
+    assert expected in error_text(tmp_path, text)
 
 
 def test_one_name_in_two_clusters_is_not_a_replay_into_itself(tmp_path: Path) -> None:
@@ -267,17 +265,17 @@ def test_one_name_in_two_clusters_is_not_a_replay_into_itself(tmp_path: Path) ->
     assert "into itself" in error_text(tmp_path, text.replace("10.0.0.1:9876", NAMESRV))
 
 
-def test_a_place_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_missing_input_is_reported_with_its_line(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    for source, told in ((f"store: {nowhere}", "is not a store"), (f"archive: {nowhere}", "there is no archive")):
-        with pytest.raises(StoreMismatch, match=rf"shop.yaml:7: .*{told}"):
+    for source, expected in ((f"store: {nowhere}", "is not a store"), (f"archive: {nowhere}", "there is no archive")):
+        with pytest.raises(StoreMismatch, match=rf"shop.yaml:7: .*{expected}"):
             check_inputs_exist(load(tmp_path, changed("topic: orders", source)), {})
     job = f"pipeline: keep\nsteps:\n  all:\n    job: rebuild\n    options: {{storePath: {nowhere}}}\n"
     with pytest.raises(StoreMismatch, match=r"shop.yaml:4: .*is not a store"):
         check_inputs_exist(load(tmp_path, job.replace("options", "cluster: false\n    options")), {})
 
 
-def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_unknown_name_are_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"none\.yaml cannot be read"):
         load_pipeline(tmp_path / "none.yaml", {}, NAMESRV)
     with pytest.raises(SettingsError, match="there is no pipeline ordrs: did you mean orders"):
@@ -285,7 +283,7 @@ def test_a_file_that_is_not_there_and_a_name_that_is_none_are_told(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_shipped_pipeline_is_right_as_it_is(name: str) -> None:
+def test_every_shipped_pipeline_passes_the_checks(name: str) -> None:
     path = shipped()[name]
     about, params = load_params(path)
     needed = {param.name: param.name for param in params.values() if param.is_required}

@@ -1,4 +1,4 @@
-"""docs/pipelines.md, done as it says: every block is run, or says here where it is."""
+"""docs/pipelines.md: every block is run here, or names the test that runs it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.spark.cluster_fixture import ClusterFixture
 from tests.spark.pipeline.pipeline_runs import Recorder, run_file
 
 PAGE = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
-DEMO, FILE, MISTAKES, PROJECT = re.findall(r"^```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+DEMO, FILE, PROBLEMS, PROJECT = re.findall(r"^```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 SHOP = """\
 pipeline: shop
@@ -39,7 +39,7 @@ steps:
 sinks:
   table: {from: larg, console: 5}
 """
-"""What the page shows the mistakes of."""
+"""The file with the problems that the page shows."""
 
 
 def ariane(directory: Path, *words: str) -> Outcome:
@@ -50,7 +50,7 @@ def ariane(directory: Path, *words: str) -> Outcome:
 
 
 @pytest.mark.long
-def test_the_file_runs_and_keeps_what_does_not_fit(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
+def test_the_file_runs_and_keeps_dead_letters(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     file = tmp_path / "orders.yaml"
     file.write_text(FILE.replace("    topic: orders\n", f"    topic: {topic}\n"))
@@ -65,15 +65,15 @@ def test_the_file_runs_and_keeps_what_does_not_fit(spark: SparkSession, stage: C
     assert spark.read.parquet(str(tmp_path / "bad")).count() == 1
 
 
-def test_mistakes_are_told_as_the_page_shows_them(tmp_path: Path) -> None:
+def test_problems_are_reported_as_the_page_shows_them(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SHOP)
-    command, told = MISTAKES.split("\n", 1)
+    command, expected = PROBLEMS.split("\n", 1)
     done = ariane(tmp_path, *command.split()[2:])
-    assert (done.status, done.err) == (2, told)
+    assert (done.status, done.err) == (2, expected)
 
 
 def test_the_project_is_written_as_the_page_shows_it(tmp_path: Path) -> None:
-    """Its first line would fetch packages, its last one is run in test_pipeline_project.py."""
+    """Its first line would fetch packages, its last one is run in test_project.py."""
     install, init, run = PROJECT.splitlines()
     assert install.startswith("pip install ")
     done = ariane(tmp_path, *init.split()[1:])

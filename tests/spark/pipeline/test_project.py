@@ -21,7 +21,7 @@ needs_pipelines = pytest.mark.long
 
 
 @needs_pipelines
-def test_spark_pipelines_runs_the_project_and_goes_on_where_it_ended(
+def test_spark_pipelines_runs_the_project_and_continues_where_it_ended(
     spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     pytest.importorskip("grpc_status")

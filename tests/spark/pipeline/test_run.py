@@ -1,4 +1,4 @@
-"""Pipelines on a real session and real brokers: batches, streams, dead letters, and what goes wrong on the way."""
+"""Pipelines with a real session and real brokers: batches, streams, dead letters and errors."""
 
 import json
 from collections.abc import Sequence
@@ -79,16 +79,16 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     stage.send(topic, GOOD + BAD, properties={"TAGS": "t"})
     code = "def times(rows, factor):\n    return rows.withColumn('price', rows.price * int(factor))\n"
     written(tmp_path, code, "pipeline_batch_steps.py")
-    given = {"topic": topic, "bad": bad, "again": again}
-    given |= {"out": str(tmp_path / "out"), "table": str(tmp_path / "table"), "iceberg": "lake.dear"}
+    params = {"topic": topic, "bad": bad, "again": again}
+    params |= {"out": str(tmp_path / "out"), "table": str(tmp_path / "table"), "iceberg": "lake.dear"}
     screen, metrics = Recorder(), tmp_path / "metrics.json"
-    sinks = run_file(spark, stage, written(tmp_path, BATCH), given, screen, metrics=metrics)
+    sinks = run_file(spark, stage, written(tmp_path, BATCH), params, screen, metrics=metrics)
 
     assert [row["id"] for row in screen.tables["table"]] == [5, 6, 7]
     assert "table" in screen.left_out
-    assert sorted(row.price for row in spark.read.parquet(given["out"]).collect()) == [11.0, 13.0, 15.0, 17.0, 19.0]
-    assert DeltaTable(given["table"]).to_pyarrow_table().num_rows == 5
-    with load_catalog(uri=f"sqlite:///{given['table']}.db") as catalog:
+    assert sorted(row.price for row in spark.read.parquet(params["out"]).collect()) == [11.0, 13.0, 15.0, 17.0, 19.0]
+    assert DeltaTable(params["table"]).to_pyarrow_table().num_rows == 5
+    with load_catalog(uri=f"sqlite:///{params['table']}.db") as catalog:
         assert catalog.load_table("lake.dear").scan().to_arrow().num_rows == 5
     sent = stage.read(spark, again).load().collect()
     assert sorted(json.loads(bytes(row.body))["id"] for row in sent) == [5, 6, 7, 8, 9]
@@ -113,16 +113,16 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
 
 
 @pytest.mark.long
-def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
+def test_a_stream_continues_where_it_stopped_and_keeps_dead_letters(
     spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     file = written(tmp_path, STREAM)
-    given = {"topic": topic, "work": str(tmp_path)}
+    params = {"topic": topic, "work": str(tmp_path)}
     counts = []
     for bodies in (GOOD + BAD, GOOD[:5] + BAD[:1]):
         stage.send(topic, bodies)
-        sinks = run_file(spark, stage, file, given, Recorder(), metrics=tmp_path / "metrics.prom")
+        sinks = run_file(spark, stage, file, params, Recorder(), metrics=tmp_path / "metrics.prom")
         counts.append([sinks[name].rows_written for name in ("lake", "orders_dead_letters")])
         assert sinks["lake"].lag == 0
         assert sinks["lake"].state == "done"
@@ -139,9 +139,7 @@ def test_a_stream_goes_on_where_it_stopped_and_keeps_dead_letters(
 
 
 @pytest.mark.long
-def test_a_stream_shows_windows_and_stops_when_it_is_told_to(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
-) -> None:
+def test_a_stream_shows_windows_and_can_be_stopped(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, GOOD)
     text = STREAM[: STREAM.index("    schema:")] + (
@@ -158,8 +156,8 @@ def test_a_stream_shows_windows_and_stops_when_it_is_told_to(
             stop.set()
 
     screen = Recorder(stop_after_the_first_batch)
-    given = {"topic": topic, "work": str(tmp_path)}
-    sinks = run_file(spark, stage, written(tmp_path, text), given, screen, once=False, stop=stop)
+    params = {"topic": topic, "work": str(tmp_path)}
+    sinks = run_file(spark, stage, written(tmp_path, text), params, screen, once=False, stop=stop)
     assert sum(int(str(row["n"])) for row in screen.tables["table"]) == 10
     assert sinks["table"].state == "stopped"
     assert sinks["table"].rows_read == 10
@@ -167,7 +165,7 @@ def test_a_stream_shows_windows_and_stops_when_it_is_told_to(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("price >= 10", "prise >= 10", r"some.yaml:13: step dear: \[UNRESOLVED_COLUMN.*`prise`"),
         ("FROM doubled", "FROM doubled doubled doubled", r"some.yaml:12: step dear: \[PARSE_SYNTAX_ERROR"),
@@ -175,32 +173,32 @@ def test_a_stream_shows_windows_and_stops_when_it_is_told_to(
         ("json: true", "json: false", r"sink topic: column id is none that a message has.*`json: true`"),
     ],
 )
-def test_what_only_spark_knows_is_told_with_the_line_before_anything_is_written(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, old: str, new: str, told: str
+def test_errors_of_spark_have_the_line_and_come_before_anything_is_written(
+    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     written(tmp_path, "def times(rows, factor):\n    return rows\n", "pipeline_batch_steps.py")
-    given = {"topic": topic, "bad": topic, "out": str(tmp_path / "out"), "again": topic}
-    with pytest.raises(SettingsError, match=told):
-        run_file(spark, stage, written(tmp_path, BATCH.replace(old, new)), given, Recorder())
+    params = {"topic": topic, "bad": topic, "out": str(tmp_path / "out"), "again": topic}
+    with pytest.raises(SettingsError, match=expected):
+        run_file(spark, stage, written(tmp_path, BATCH.replace(old, new)), params, Recorder())
     assert not (tmp_path / "out").exists()
     assert not spark.catalog.tableExists("orders")
 
 
-def test_without_a_place_for_dead_letters_a_bad_body_stops_the_pipeline(
+def test_without_a_dead_letter_target_a_bad_body_stops_the_pipeline(
     spark: SparkSession, stage: ClusterFixture, tmp_path: Path
 ) -> None:
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, GOOD + BAD[:1])
     text = BATCH[: BATCH.index("    dead_letters")] + "sinks:\n  lake: {from: orders, parquet: '${out}'}\n"
-    given = {"topic": topic, "out": str(tmp_path / "out")}
+    params = {"topic": topic, "out": str(tmp_path / "out")}
     screen = Recorder()
     with pytest.raises(ArianeError, match=r"sink lake failed: source orders: .*at queue offset 10.*dead_letters"):
-        run_file(spark, stage, written(tmp_path, text), given, screen)
+        run_file(spark, stage, written(tmp_path, text), params, screen)
     assert screen.seen[-1].state == "failed"
 
 
-def test_a_topic_that_does_not_exist_is_told_before_spark_is_needed(stage: ClusterFixture, tmp_path: Path) -> None:
+def test_a_missing_topic_is_reported_before_spark_is_needed(stage: ClusterFixture, tmp_path: Path) -> None:
     from ariane.spark.pipeline.dataframes import resolve_topics
     from ariane.spark.pipeline.load import load_pipeline
 

@@ -1,4 +1,4 @@
-"""Every shipped pipeline by `ariane pipeline run`, as its users type it: what is printed, written and left behind."""
+"""Every shipped pipeline with `ariane pipeline run`: what it prints and writes, and that no process is left."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_orders_once_and_once_more(stage: ClusterFixture, tmp_path: Path) -> Non
     assert dataset.dataset(tmp_path / "work" / "turnover", format="parquet").count_rows() == lake
 
 
-def test_stats_of_topics_and_of_a_store_of_apaches(stage: ClusterFixture, tmp_path: Path) -> None:
+def test_stats_of_topics_and_of_an_apache_store(stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"], name="counted")
     for queue, count in ((0, 6), (1, 2)):
         stage.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue}"})
@@ -90,7 +90,7 @@ def test_a_rebuilt_store_has_the_bytes_of_its_broker(tmp_path: Path) -> None:
 
 
 SOURCES = """\
-pipeline: places
+pipeline: sources
 params: {topic: null, store: null, archive: null, files: null}
 sources:
   of_store: {store: "${store}", topic: "${topic}"}
@@ -107,7 +107,7 @@ sinks:
 
 
 def test_stores_archives_and_files_are_sources(tmp_path: Path) -> None:
-    (tmp_path / "places.yaml").write_text(SOURCES)
+    (tmp_path / "sources.yaml").write_text(SOURCES)
     (tmp_path / "numbers.csv").write_text("1\n2\n3\n")
     with cluster_in_thread(tmp_path / "cluster") as stage:
         topic = stage.topic(queues=1)
@@ -115,9 +115,9 @@ def test_stores_archives_and_files_are_sources(tmp_path: Path) -> None:
         archive = ("archive", "--set", f"topic={topic}", "--set", "archive=kept")
         run_to_its_end(stage.nameserver, tmp_path, *archive)
         store = stage.stores["broker-a"]
-    given = {"topic": topic, "store": str(store), "archive": "kept", "files": "numbers.csv"}
-    arguments = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    run = run_to_its_end("127.0.0.1:1", tmp_path, "places.yaml", *arguments)
+    params = {"topic": topic, "store": str(store), "archive": "kept", "files": "numbers.csv"}
+    arguments = [word for name, value in params.items() for word in ("--set", f"{name}={value}")]
+    run = run_to_its_end("127.0.0.1:1", tmp_path, "sources.yaml", *arguments)
     assert run.rows("counts") == [{"sink": "counts", "store": 30, "archive": 30, "files": 6}]
 
 
@@ -137,7 +137,9 @@ sinks:
 """
 
 
-def test_an_interval_of_the_command_line_wins_and_ctrl_c_ends_a_stream(stage: ClusterFixture, tmp_path: Path) -> None:
+def test_an_interval_on_the_command_line_overrides_and_ctrl_c_ends_a_stream(
+    stage: ClusterFixture, tmp_path: Path
+) -> None:
     (tmp_path / "lines.yaml").write_text(STREAM)
     topic = stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"first"])
@@ -156,7 +158,7 @@ def test_an_interval_of_the_command_line_wins_and_ctrl_c_ends_a_stream(stage: Cl
     assert once.rows("table") == []
 
 
-def test_ctrl_c_ends_a_job_with_130_and_leaves_nobody_behind(stage: ClusterFixture, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_job_with_130_and_leaves_no_process(stage: ClusterFixture, tmp_path: Path) -> None:
     """A replay that makes hours of milliseconds would go on for hours."""
     topic, to = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
     stage.send(topic, [b"x"])

@@ -1,4 +1,4 @@
-"""The pipelines that come with Ariane, run as they are."""
+"""Runs the pipelines that come with Ariane."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.spark.pipeline.trace_samples import a_send_of_m1
 
 
 @pytest.mark.long
-def test_stats_tell_rate_size_latency_keys_and_skew(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
+def test_stats_show_rate_size_latency_keys_and_skew(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
     topic = stage.topic(queues=2, brokers=["broker-a"], name="stats")
     for queue, count in ((0, 6), (1, 2)):
         stage.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue} all"}, born_ms=1)

@@ -1,4 +1,4 @@
-"""What a producer's trace says of one message."""
+"""A sample of a producer's trace."""
 
 from ariane.client.core.trace_format import Trace, TraceKind, published
 

@@ -328,7 +328,7 @@ class Section:
         return {key: text for key in below.fields if (text := below.optional(key)) is not None}
 
     def lines_in(self, name: str) -> dict[str, int]:
-        """Where the members of a mapping stand. Problems in it are told by whoever reads their values."""
+        """The lines of the members of a mapping. Its problems are reported when the values are read."""
         node = self.fields.get(name)
         return {} if node is None else {key: line_of(below) for key, below in fields_of(node, "", Problems("")).items()}
 
