@@ -11,7 +11,7 @@ import click
 import pytest
 
 from ariane.cli.main import ariane, main
-from ariane.cli.servers.garbage_collector import collector_asleep, wake_collector
+from ariane.cli.servers.garbage_collector import collector_disabled, enable_collector
 from tests.testing.commands import COMMAND, ENVIRONMENT, HANG_S, READY, SMALL
 
 HEAVY = {
@@ -127,9 +127,9 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collector")
 def test_the_collector_sleeps_until_the_server_is_ready() -> None:
-    with collector_asleep():
+    with collector_disabled():
         assert not gc.isenabled()
-        wake_collector()
+        enable_collector()
         assert gc.isenabled()
         assert gc.get_freeze_count() > 0
         assert gc.get_count()[0] < gc.get_threshold()[0]

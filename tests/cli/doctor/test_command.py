@@ -82,7 +82,7 @@ def test_nobody_has_named_a_nameserver_and_there_is_none(tmp_path: Path) -> None
         [*PROGRAM, "doctor", *QUICK], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, timeout=HANG_S
     )
     assert "nameserver" in done.stdout
-    assert "ariane up" in done.stdout or "127.0.0.1:9876 answers" in done.stdout
+    assert "ariane up" in done.stdout or "127.0.0.1:9876 responds" in done.stdout
 
 
 def test_few_open_files_are_a_warning_with_the_cure() -> None:
@@ -93,14 +93,14 @@ def test_few_open_files_are_a_warning_with_the_cure() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert (finding.verdict, "only 512 files" in finding.found) == ("warning", True)
-    assert "ulimit -n" in str(finding.cure)
+    assert "ulimit -n" in str(finding.hint)
 
 
 def test_a_java_that_does_not_run_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     (finding,) = check_java()
     assert finding.verdict == "warning"
-    assert "unset JAVA_HOME" in str(finding.cure)
+    assert "unset JAVA_HOME" in str(finding.hint)
 
 
 # --- settings, ports ------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_broker_that_is_registered_and_gone_is_a_failure(capsys: pytest.Captur
     assert status == 1
     assert any(address in row["found"] and row["verdict"] == "failure" for row in checks["brokers"])
     (row,) = checks["masters"]
-    assert row["found"] == "broker pair has no master; topics that are nowhere else: lonely"
+    assert row["found"] == "broker pair has no master; topics on no other broker: lonely"
 
 
 def calls_to(broker: BrokerForTests) -> closing[Calls]:

@@ -67,7 +67,7 @@ def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None
         ),
         (("run", "stats", "--set", "rows=few"), 2, "'few' is not a valid int"),
         (("run", "stats", "--once"), 2, "--once is for streams, and stats is a batch"),
-        (("run", "orders", "--interval", "soon"), 2, "'soon' is no time such as 500ms, 30s or 5m"),
+        (("run", "orders", "--interval", "soon"), 2, "'soon' is not a duration such as 500ms, 30s or 5m"),
         (("run", "ordrs"), 2, "there is no pipeline ordrs: did you mean orders?"),
         (("run", "./none.yaml"), 2, "./none.yaml cannot be read"),
         (("run", "orders", "-n", "127.0.0.1:1"), 3, "no nameserver answers"),

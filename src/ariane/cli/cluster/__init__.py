@@ -1,1 +1,1 @@
-"""`ariane cluster` and `ariane admin broker`."""
+"""`ariane cluster` and `ariane broker list|show|config|clean`."""

@@ -1,4 +1,4 @@
-"""`ariane broker list|show|config|clean`: brokers that run. `ariane broker` alone runs one; see servers.py."""
+"""`ariane broker list|show|config|clean`: running brokers. `ariane broker` alone runs one: servers/command.py."""
 
 import click
 
@@ -18,15 +18,15 @@ from ariane.errors import ClientError
 @connected
 @output_option()
 def list_brokers(cluster: str | None, connection: Connection, output: OutputFormat) -> None:
-    """List the brokers that the nameserver knows. See `ariane cluster` for how they are doing.
+    """List the brokers that are registered with the nameserver. `ariane cluster` also shows their state.
 
     \b
     Examples:
       ariane broker list
       ariane broker list --cluster DefaultCluster -o json
     """
-    found = run_admin(connection, lambda admin: admin.cluster.brokers(cluster=cluster))
-    render(map(broker_row, found), output)
+    brokers = run_admin(connection, lambda admin: admin.cluster.brokers(cluster=cluster))
+    render(map(broker_row, brokers), output)
 
 
 @broker.command("show")
@@ -34,23 +34,23 @@ def list_brokers(cluster: str | None, connection: Connection, output: OutputForm
 @connected
 @output_option()
 def show_broker(name: str, connection: Connection, output: OutputFormat) -> int:
-    """Show everything that a broker tells of itself, under Apache's names. BROKER is a name or HOST:PORT.
+    """Show the runtime information of a broker, under Apache's names. BROKER is a name or HOST:PORT.
 
     \b
     Examples:
       ariane broker show broker-a
       ariane broker show 127.0.0.1:10911 -o json
     """
-    told = run_admin(connection, lambda admin: admin.cluster.runtime(broker=name))
-    for failure in told.failures:
+    runtimes = run_admin(connection, lambda admin: admin.cluster.runtime(broker=name))
+    for failure in runtimes.failures:
         raise failure.error
-    render(pair_rows({one: runtime.table for one, runtime in told.responses.items()}), output)
+    render(pair_rows({broker: runtime.table for broker, runtime in runtimes.responses.items()}), output)
     return 0
 
 
 @broker.group("config")
 def config() -> None:
-    """The settings of brokers that run.
+    """Show and change the settings of running brokers.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def config() -> None:
     """
 
 
-@config.command("get", short_help="Show the settings in force, under RocketMQ's names.")
+@config.command("get", short_help="Show the effective settings, under RocketMQ's names.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @broker_options
 @connected
@@ -67,20 +67,20 @@ def config() -> None:
 def get_config(
     names: tuple[str, ...], cluster: str | None, broker: str | None, connection: Connection, output: OutputFormat
 ) -> int:
-    """Show the settings in force, under RocketMQ's names: those named, or all.
+    """Show the effective settings, under RocketMQ's names: those given, or all.
 
     \b
     Examples:
       ariane broker config get
       ariane broker config get fileReservedTime flushDiskType -o json
     """
-    told = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
-    known = {name for table in told.responses.values() for name in table}
-    unknown = [name for name in names if name not in known]
+    settings = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
+    existing = {name for table in settings.responses.values() for name in table}
+    unknown = [name for name in names if name not in existing]
     if unknown:
-        raise ClientError(f"no broker has a setting {unknown[0]}: see `ariane broker config get` for all")
-    render(pair_rows(told.responses, names), output)
-    return report_missing(told.failures)
+        raise ClientError(f"no broker has a setting {unknown[0]}: `ariane broker config get` lists all settings")
+    render(pair_rows(settings.responses, names), output)
+    return report_missing(settings.failures)
 
 
 @config.command("set")
@@ -91,7 +91,7 @@ def get_config(
 def set_config(
     settings: dict[str, str], cluster: str | None, broker: str | None, connection: Connection, output: OutputFormat
 ) -> None:
-    """Change settings of brokers that run, until their next start. The setting's page says which can be changed so.
+    """Change settings of running brokers, until their next start. docs/settings.md says which can be changed.
 
     \b
     Examples:
@@ -102,10 +102,12 @@ def set_config(
     render(broker_rows(done), output)
 
 
-@broker.command("clean", short_help="Remove now what brokers would remove later.")
-@click.option("--expired-queues", is_flag=True, help="Queues whose messages have all gone from the log.")
-@click.option("--unused-topics", is_flag=True, help="Queues of topics that are no more.")
-@click.option("--expired-files", is_flag=True, help="Commit log files past their time, without waiting for the hour.")
+@broker.command("clean", short_help="Delete expired queues, unused topics and expired files now.")
+@click.option("--expired-queues", is_flag=True, help="Consume queues whose messages have all expired.")
+@click.option("--unused-topics", is_flag=True, help="Consume queues of deleted topics.")
+@click.option(
+    "--expired-files", is_flag=True, help="Expired commit log files, without waiting for the hour of cleaning."
+)
 @broker_options
 @yes_option
 @connected
@@ -120,7 +122,7 @@ def clean(
     connection: Connection,
     output: OutputFormat,
 ) -> None:
-    """Remove now what brokers would remove later: the kinds named, or all three.
+    """Delete now what brokers would delete later: what the options select, or all three kinds.
 
     \b
     Examples:
@@ -135,9 +137,9 @@ def clean(
             ("unused topics", unused_topics, admin.brokers.clean_unused_topics),
             ("expired files", expired_files, admin.brokers.delete_expired_files),
         ]
-        wanted = [(name, step) for name, is_wanted, step in steps if is_wanted or everything]
-        return [(name, await step(cluster=cluster, broker=broker)) for name, step in wanted]
+        selection = [(name, step) for name, is_selected, step in steps if is_selected or everything]
+        return [(name, await step(cluster=cluster, broker=broker)) for name, step in selection]
 
-    confirm("Remove queues and files that are past their time?", yes=yes)
+    confirm("Delete expired queues and files?", yes=yes)
     done = run_admin(connection, work)
     render([{"removed": name, **row} for name, brokers in done for row in broker_rows(brokers)], output)

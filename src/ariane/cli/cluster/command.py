@@ -1,4 +1,4 @@
-"""`ariane cluster`: the brokers, and how each is doing."""
+"""`ariane cluster`: the brokers and their state."""
 
 import click
 
@@ -8,15 +8,15 @@ from ariane.cli.common.output import OutputFormat, output_option, render
 COLUMNS = ("cluster", "brokerName", "brokerId", "address", "state", "version", "putTps", "getTps", "diskUsed", "booted")
 
 
-@click.command(short_help="Brokers, and how each of them is doing.")
+@click.command(short_help="Show the brokers and their state.")
 @click.option("--cluster", "name", metavar="NAME", help="Only the brokers of this cluster.")
 @connected
 @output_option()
 def cluster(name: str | None, connection: Connection, output: OutputFormat) -> int:
-    """Show every broker that the nameserver knows, and how it is doing.
+    """Show all brokers that are registered with the nameserver, and their state.
 
-    A broker that does not answer is shown as `silent`; the exit code is then 3. What a broker does not tell is left
-    empty (in JSON: null), and is not 0.
+    A broker that does not respond is shown as `silent`, and the exit code is 3. Values that a broker does not report
+    are left empty (in JSON: null).
 
     \b
     Examples:

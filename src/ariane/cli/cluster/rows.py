@@ -1,4 +1,4 @@
-"""Brokers as `ariane cluster` and `ariane broker` tell them."""
+"""Rows of brokers for `ariane cluster` and `ariane broker`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,8 +20,8 @@ def brokers_and_runtime(connection: Connection, cluster: str | None) -> tuple[li
 
 def cluster_rows(brokers: Iterable[Broker], runtime: PerBroker[Runtime]) -> Iterable[Row]:
     for broker in brokers:
-        told = runtime.responses.get(broker)
-        yield {**broker_row(broker), "state": "silent" if told is None else "ok", **_runtime_row(told)}
+        response = runtime.responses.get(broker)
+        yield {**broker_row(broker), "state": "silent" if response is None else "ok", **_runtime_row(response)}
 
 
 def broker_row(broker: Broker) -> dict[str, object]:
@@ -34,8 +34,8 @@ def broker_row(broker: Broker) -> dict[str, object]:
     }
 
 
-def _runtime_row(told: Runtime | None) -> dict[str, object]:
-    runtime = told or Runtime(table={})
+def _runtime_row(response: Runtime | None) -> dict[str, object]:
+    runtime = response or Runtime(table={})
     disk = runtime.commit_log_disk_ratio
     return {
         "version": runtime.version,
@@ -43,19 +43,19 @@ def _runtime_row(told: Runtime | None) -> dict[str, object]:
         "getTps": runtime.get_tps,
         "diskUsed": None if disk is None or disk < 0 else f"{disk:.0%}",
         "commitLogDiskRatio": disk,
-        "booted": _moment(runtime.booted_ms),
-        "earliestMessage": _moment(runtime.earliest_message_ms),
+        "booted": _time(runtime.booted_ms),
+        "earliestMessage": _time(runtime.earliest_message_ms),
     }
 
 
-def _moment(ms: int | None) -> str | None:
+def _time(ms: int | None) -> str | None:
     return None if ms is None else time_text(ms)
 
 
 def pair_rows(tables: Mapping[Broker, Mapping[str, str]], names: Iterable[str] = ()) -> Iterable[Row]:
-    """A row for each setting, or each figure, of each broker; only those named if some are."""
-    wanted = set(names)
+    """A row for each pair of each broker; only those with the given names, if there are any."""
+    selection = set(names)
     for broker, table in tables.items():
         for name, value in sorted(table.items()):
-            if not wanted or name in wanted:
+            if not selection or name in selection:
                 yield {"brokerName": broker.name, "name": name, "value": value}

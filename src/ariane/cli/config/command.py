@@ -1,4 +1,4 @@
-"""`ariane config`: the settings in force, where each of them came from, and changing those of brokers that run."""
+"""`ariane config`: shows the effective settings and their origin, and changes those of running brokers."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -21,16 +21,11 @@ if TYPE_CHECKING:
     Tables = PerBroker[dict[str, str]]
 
 
-# --- config_set ---
-#
-# `ariane config set`: settings of brokers that run, after showing what would change.
-
-
-@click.command("set", short_help="Change settings of brokers that run.")
+@click.command("set", short_help="Change settings of running brokers.")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...", callback=name_value_pairs)
 @click.option("--cluster", metavar="NAME", help="Only the brokers of this cluster.")
 @click.option("--broker", metavar="NAME|HOST:PORT", help="Only this broker.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @connected
 @output_option()
 def set_settings(
@@ -41,10 +36,10 @@ def set_settings(
     connection: Connection,
     output: OutputFormat,
 ) -> int:
-    """Change settings of brokers that run, all that are named or none, until their next start.
+    """Change settings of running brokers until their next start: all given settings, or none if one is invalid.
 
-    Names are RocketMQ's, as `ariane broker config get` shows them; docs/settings.md says which can be changed while a
-    broker runs. What would change is shown first. To change them for good, write them into the broker's file as well.
+    Names are RocketMQ's, as shown by `ariane broker config get`; docs/settings.md says which settings can be changed at
+    run time. Shows the changes first, then asks. For a permanent change, edit the broker's settings file as well.
 
     \b
     Examples:
@@ -53,34 +48,34 @@ def set_settings(
     """
     from ariane.cli.common.admin import confirm, report_missing, run_admin
 
-    told = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
-    changes = _changes(told, settings)
+    before = run_admin(connection, lambda admin: admin.brokers.config(cluster=cluster, broker=broker))
+    changes = _changes(before, settings)
     if not changes:
-        click.echo("nothing to change: every broker has these values already", err=True)
-        return report_missing(told.failures)
+        click.echo("nothing to change: all brokers have these values already", err=True)
+        return report_missing(before.failures)
     if not yes:
         render(changes, OutputFormat.TABLE)
-    confirm(f"Change {_counted(settings)} at {len({row['brokerName'] for row in changes})} brokers?", yes=yes)
+    confirm(f"Change {_counted(settings)} on {len({row['brokerName'] for row in changes})} brokers?", yes=yes)
 
     async def change(admin: "Admin") -> Any:
         await admin.brokers.set_config(settings, cluster=cluster, broker=broker)
         return await admin.brokers.config(cluster=cluster, broker=broker)
 
-    after = {one.name: table for one, table in run_admin(connection, change).responses.items()}
+    after = {target.name: table for target, table in run_admin(connection, change).responses.items()}
     render([{**row, "value": after.get(str(row["brokerName"]), {}).get(str(row["name"]))} for row in changes], output)
-    return report_missing(told.failures)
+    return report_missing(before.failures)
 
 
-def _changes(told: "Tables", settings: dict[str, str]) -> list[Row]:
-    known = {name for table in told.responses.values() for name in table}
+def _changes(before: "Tables", settings: dict[str, str]) -> list[Row]:
+    names = {name for table in before.responses.values() for name in table}
     for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see `ariane broker config get` for all"
+        if name not in names:
+            similar = get_close_matches(name, names, n=1)
+            hint = f"did you mean {similar[0]}?" if similar else "`ariane broker config get` lists all settings"
             raise ClientError(f"no broker has a setting {name}: {hint}")
     return [
-        {"brokerName": one.name, "name": name, "was": table.get(name), "value": value}
-        for one, table in told.responses.items()
+        {"brokerName": broker.name, "name": name, "was": table.get(name), "value": value}
+        for broker, table in before.responses.items()
         for name, value in settings.items()
         if table.get(name) != value
     ]
@@ -89,8 +84,6 @@ def _changes(told: "Tables", settings: dict[str, str]) -> list[Row]:
 def _counted(settings: dict[str, str]) -> str:
     return "1 setting" if len(settings) == 1 else f"{len(settings)} settings"
 
-
-# ---
 
 _COLUMNS = ("setting", "value")
 
@@ -113,9 +106,9 @@ def _nameserver(file: Path | None) -> LoadedSettings[Any]:
 _LOADERS: dict[str, Callable[[Path | None], LoadedSettings[Any]]] = {"broker": _broker, "nameserver": _nameserver}
 
 
-@click.group(short_help="Settings: look at them, and change those of brokers.")
+@click.group(short_help="Settings: show them, change those of running brokers.")
 def config() -> None:
-    """Look at settings without starting anything, and change those of brokers that run.
+    """Show settings without starting a server, and change those of running brokers.
 
     \b
     Examples:
@@ -127,19 +120,25 @@ def config() -> None:
 config.add_command(set_settings)
 
 
-@config.command(short_help="Show every setting, its value, and where it came from.")
+@config.command(short_help="Show all settings, their values and origins.")
 @click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path), help="Settings file: TOML, broker.conf or namesrv.conf."
 )
-@click.option("--section", type=click.Choice(list(_LOADERS)), default="broker", show_default=True, help="Whose.")
 @click.option(
-    "--origin", is_flag=True, help="Also show where each value came from: a file's line, a variable, default."
+    "--section",
+    type=click.Choice(list(_LOADERS)),
+    default="broker",
+    show_default=True,
+    help="Settings of which server.",
+)
+@click.option(
+    "--origin", is_flag=True, help="Also show where each value comes from: a line of a file, a variable, default."
 )
 @output_option()
 def show(file: Path | None, section: str, origin: bool, output: OutputFormat) -> None:
-    """Show every setting and its value, from defaults, the file and the environment.
+    """Show all settings and their values, from defaults, the file and the environment.
 
-    A file with a fault ends this with the fault, as it would end the server. Secrets are never shown.
+    An error in the file ends the command, as it would end the server. Secrets are never shown.
 
     \b
     Examples:

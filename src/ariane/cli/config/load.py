@@ -1,4 +1,4 @@
-"""The broker's settings, as its command and `ariane config show` load them."""
+"""Loads the broker's settings for `ariane broker` and `ariane config show`, and writes settings as TOML."""
 
 import json
 from collections.abc import Container, Iterator, Mapping
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _APACHE_VARIABLE = "NAMESRV_ADDR"
-_OUR_VARIABLE = "ARIANE_BROKER__NAMESRV_ADDR"
+_ARIANE_VARIABLE = "ARIANE_BROKER__NAMESRV_ADDR"
 
 
 def load_broker_settings(
     file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]
 ) -> LoadedSettings[BrokerSettings]:
-    """Apache's own variable counts when nothing else names a nameserver."""
+    """$NAMESRV_ADDR, Apache's variable, is used if nothing else names a nameserver."""
     loaded = load(BrokerSettings, section="broker", file=file, environ=environ, flags=flags, unsupported=UNSUPPORTED)
     if loaded.origins["namesrv_addr"] != "default" or not environ.get(_APACHE_VARIABLE):
         return loaded
@@ -27,20 +27,15 @@ def load_broker_settings(
         BrokerSettings,
         section="broker",
         file=file,
-        environ={**environ, _OUR_VARIABLE: environ[_APACHE_VARIABLE]},
+        environ={**environ, _ARIANE_VARIABLE: environ[_APACHE_VARIABLE]},
         flags=flags,
         unsupported=UNSUPPORTED,
     )
     return LoadedSettings(again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings)
 
 
-# --- print_settings ---
-#
-# Settings in force, as a TOML file that can be loaded again.
-
-
 def to_toml(settings: "DataclassInstance", section: str, names: Container[str] | None = None) -> str:
-    """All settings, or those with these dotted names."""
+    """A TOML file that can be loaded again, with all settings, or those with these dotted names."""
     return "\n".join(_lines(settings, section, names)) + "\n"
 
 
@@ -61,7 +56,7 @@ def _line(name: str, declared: SettingSpec, value: object) -> str:
     if value is None:
         return f"# {name} is not set"
     if declared.secret:
-        return f"# {name} is set, and secret"
+        return f"# {name} is set, but secret"
     return f"{name} = {_toml(value)}"
 
 

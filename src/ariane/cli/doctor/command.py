@@ -1,14 +1,14 @@
-"""`ariane doctor`: what could keep Ariane from working here, found before it does."""
+"""`ariane doctor`: finds problems of the machine, the settings, the store and the cluster."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import OutputFormat, Row, output_option, render
+from ariane.cli.common.output import OutputFormat, output_option, render
 
 if TYPE_CHECKING:
     from ariane.cli.doctor.findings import Finding
@@ -34,15 +34,15 @@ _SIGNS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "failure": ("
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to look whether a group's lag grows.",
+    help="How long to watch whether a group's lag grows.",
 )
 @connected
 @output_option()
 def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Connection, output: OutputFormat) -> int:
-    """Check this machine, a cluster, a store and a settings file, and say what to do about what is wrong.
+    """Check this machine, a cluster, a store and a settings file, and suggest a fix for each problem.
 
-    Looks only: nothing is changed, no offset moves. Without -n the cluster is checked if one runs here. Exits with 1
-    when a check failed; a warning alone is no failure.
+    Changes nothing and moves no offset. Without -n, a cluster on this machine is checked if there is one. Exits with 1
+    if a check failed; a warning does not count as failure.
 
     \b
     Examples:
@@ -53,32 +53,28 @@ def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Co
     from ariane.cli.doctor.findings import Verdict
     from ariane.cli.doctor.run import all_findings
 
-    found = list(_shown(all_findings(store, file, connection, watch_s), output))
-    failed = sum(one.verdict is Verdict.FAILURE for one in found)
-    warned = sum(one.verdict is Verdict.WARNING for one in found)
-    click.echo(f"{len(found)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}", err=True)
+    findings = _print_all(all_findings(store, file, connection, watch_s), output)
+    failed = sum(finding.verdict is Verdict.FAILURE for finding in findings)
+    warned = sum(finding.verdict is Verdict.WARNING for finding in findings)
+    click.echo(f"{len(findings)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}", err=True)
     return 1 if failed else 0
 
 
-def _shown(findings: Iterable["Finding"], output: OutputFormat) -> Iterator["Finding"]:
-    """People see each finding when it is made; programs get rows."""
-    found: list[Finding] = []
-    for one in findings:
-        found.append(one)
+def _print_all(findings: Iterable["Finding"], output: OutputFormat) -> list["Finding"]:
+    """A table is printed line by line, as the checks finish; the other formats at the end."""
+    printed: list[Finding] = []
+    for finding in findings:
+        printed.append(finding)
         if output is OutputFormat.TABLE:
-            _print(one)
+            _print(finding)
     if output is not OutputFormat.TABLE:
-        render(_rows(found), output)
-    return iter(found)
+        render([finding.row() for finding in printed], output)
+    return printed
 
 
-def _rows(found: Iterable["Finding"]) -> list[Row]:
-    return [one.row() for one in found]
-
-
-def _print(one: "Finding") -> None:
-    word, colour = _SIGNS[one.verdict]
-    cure = f"\n{' ' * 25}-> {one.cure}" if one.cure else ""
+def _print(finding: "Finding") -> None:
+    word, colour = _SIGNS[finding.verdict]
+    hint = f"\n{' ' * 25}-> {finding.hint}" if finding.hint else ""
     is_plain = bool(os.environ.get("NO_COLOR"))  # no-color.org
     sign = f"{word:<8}" if is_plain else click.style(f"{word:<8}", fg=colour)
-    click.echo(f"{sign} {one.check:<15} {one.found}{cure}")
+    click.echo(f"{sign} {finding.check:<15} {finding.found}{hint}")

@@ -1,4 +1,4 @@
-"""What a check of `ariane doctor` says: how it is, what was found, and what to do about it."""
+"""The result of a check of `ariane doctor`: a verdict, what was found, and a hint how to fix it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class Finding:
     check: str
     verdict: Verdict
     found: str
-    cure: str | None = None
+    hint: str | None = None
 
     def row(self) -> Row:
-        return {"check": self.check, "verdict": str(self.verdict), "found": self.found, "cure": self.cure}
+        return {"check": self.check, "verdict": str(self.verdict), "found": self.found, "cure": self.hint}
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -32,17 +32,17 @@ def ok(check: str, found: str) -> Finding:
     return Finding(check, Verdict.OK, found)
 
 
-def warning(check: str, found: str, cure: str) -> Finding:
-    return Finding(check, Verdict.WARNING, found, cure)
+def warning(check: str, found: str, hint: str) -> Finding:
+    return Finding(check, Verdict.WARNING, found, hint)
 
 
-def failure(check: str, found: str, cure: str) -> Finding:
-    return Finding(check, Verdict.FAILURE, found, cure)
+def failure(check: str, found: str, hint: str) -> Finding:
+    return Finding(check, Verdict.FAILURE, found, hint)
 
 
 def findings(name: str, check: Check) -> Iterator[Finding]:
-    """What a check finds; that it could not be made is a finding too."""
+    """The findings of a check. If the check itself fails, that is a finding too."""
     try:
         yield from check()
     except (ArianeError, OSError) as error:
-        yield failure(name, f"this could not be checked: {error}", "mend that, then ask again")
+        yield failure(name, f"the check failed: {error}", "fix this, then run `ariane doctor` again")

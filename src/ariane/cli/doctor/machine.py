@@ -1,4 +1,4 @@
-"""Checks of this machine: Python and its packages, Java, limits, memory, the clock."""
+"""Checks of this machine (Python, packages, Java, limits, memory, clock), of a settings file, and of a store."""
 
 import ctypes
 import errno
@@ -40,25 +40,25 @@ OPEN_FILES_MIN = 4096
 MEMORY_MIN_MB = 256
 _MEMINFO = Path("/proc/meminfo")
 _YEAR_2024_S = 1_704_067_200
-_TIME_ERROR = 5  # adjtimex: nobody has set the clock by another one
+_TIME_ERROR = 5  # adjtimex: the clock is not synchronised
 _TIMEX_BYTES = 512  # more than any platform's struct timex
 
 
 def check_python() -> Iterator[Finding]:
-    told = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    version = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.version_info[:2] < PYTHON_MIN:
-        yield failure("python", told, "install Python 3.11 or later")
+        yield failure("python", version, "install Python 3.11 or later")
     elif platform.system() != "Linux":
-        yield warning("python", told, "run brokers on Linux: the store relies on its file system calls")
+        yield warning("python", version, "run brokers on Linux: the store relies on its file system calls")
     else:
-        yield ok("python", told)
+        yield ok("python", version)
 
 
 def check_extras() -> Iterator[Finding]:
     missing = {extra for extra, modules in EXTRAS.items() if any(find_spec(module) is None for module in modules)}
-    there = ", ".join(extra for extra in EXTRAS if extra not in missing) or "none"
+    installed = ", ".join(extra for extra in EXTRAS if extra not in missing) or "none"
     hint = "".join(f"; {extra} is not: pip install 'ariane[{extra}]'" for extra in EXTRAS if extra in missing)
-    yield ok("extras", f"installed: {there}{hint}")
+    yield ok("extras", f"installed: {installed}{hint}")
 
 
 def check_java() -> Iterator[Finding]:
@@ -72,8 +72,8 @@ def check_java() -> Iterator[Finding]:
         try:
             java = find_java(os.environ, Path(shim))
         except SettingsError as error:
-            found, _, cure = str(error).partition(": ")
-            yield warning("java", found, cure or "install Java 17 or later")
+            cause, _, hint = str(error).partition(": ")
+            yield warning("java", cause, hint or "install Java 17 or later")
             return
     yield ok("java", f"Java {java.version} for Spark, from {java.origin}")
 
@@ -83,8 +83,8 @@ def check_open_files() -> Iterator[Finding]:
     if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES_MIN:
         yield ok("open files", f"a process may open {_limit(soft)} files")
         return
-    cure = f"run ulimit -n {_limit(hard)} before starting a broker, or set LimitNOFILE= in its systemd unit"
-    yield warning("open files", f"a process may open only {soft} files, and each connection and queue takes some", cure)
+    hint = f"run ulimit -n {_limit(hard)} before starting a broker, or set LimitNOFILE= in its systemd unit"
+    yield warning("open files", f"a process may open only {soft} files; each connection and queue needs some", hint)
 
 
 def _limit(number: int) -> str:
@@ -94,16 +94,16 @@ def _limit(number: int) -> str:
 def check_memory() -> Iterator[Finding]:
     available = _available_mb()
     if available is None:
-        yield warning("memory", "this system does not tell how much is free", "see that 256 MB are")
+        yield warning("memory", "the available memory is unknown", "make sure that 256 MB are available")
     elif available < MEMORY_MIN_MB:
-        cure = "stop something, or give the machine more: a broker needs about 100 MB, and the rest caches messages"
-        yield warning("memory", f"only {available} MB are available", cure)
+        hint = "stop other programs or add memory: a broker needs about 100 MB, and more to cache messages"
+        yield warning("memory", f"only {available} MB are available", hint)
     else:
         yield ok("memory", f"{available:,} MB are available")
 
 
 def _available_mb() -> int | None:
-    """As the kernel estimates it."""
+    """The kernel's estimate."""
     try:
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) // 1024
@@ -114,59 +114,55 @@ def _available_mb() -> int | None:
 def check_clock() -> Iterator[Finding]:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if time.time() < _YEAR_2024_S:
-        yield failure("clock", f"it is {now} by this machine's clock", "set it: messages are stored under its time")
+        yield failure("clock", f"this machine's clock shows {now}", "set the clock: messages are stored with its time")
     elif _is_unsynchronised():
-        cure = "run chrony or systemd-timesyncd here, unless the host does that for this machine"
-        yield warning("clock", f"{now}; the kernel says that nobody synchronises it", cure)
+        hint = "run chrony or systemd-timesyncd, unless the host synchronises the clock of this machine"
+        yield warning("clock", f"{now}; the clock is not synchronised", hint)
     else:
         yield ok("clock", now)
 
 
 def _is_unsynchronised() -> bool:
-    """Asked by adjtimex with nothing to adjust. Without that call nothing is known to be wrong."""
+    """Calls adjtimex without changing anything. False where that call does not exist."""
     try:
         return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))) == _TIME_ERROR
     except (AttributeError, OSError):
         return False
 
 
-# --- doctor_config ---
-#
-# Checks of a broker's settings file, and of the ports it names.
+# --- settings file and ports of a broker ---
 
 
 def load_config(file: Path) -> tuple[list[Finding], LoadedSettings[BrokerSettings] | None]:
-    """What is wrong with the file, and the settings when a broker would start with it."""
+    """Checks the file. Also returns the settings, if a broker would start with them."""
     try:
         loaded = load_broker_settings(file, os.environ, {})
     except SettingsError as error:
-        return [failure("settings", str(error), "correct the file; docs/settings.md has every setting")], None
-    found = [warning("settings", text, "leave the key out, or see docs/settings.md") for text in loaded.warnings]
-    return found or [ok("settings", f"{file}: every key is known and in range")], loaded
+        return [failure("settings", str(error), "correct the file; docs/settings.md lists all settings")], None
+    warnings = [warning("settings", text, "remove the key, or see docs/settings.md") for text in loaded.warnings]
+    return warnings or [ok("settings", f"{file}: all keys are known and in range")], loaded
 
 
 def check_ports(settings: BrokerSettings, *, runs: bool) -> Iterator[Finding]:
-    """`runs`: a broker is at work on the store of these settings, so that its ports are to be in use."""
+    """`runs`: a broker runs on the store of these settings, so its ports must be in use."""
     where = f"{settings.host}:{settings.port}"
     try:
         with reserved_ports(settings.host, settings.port):
             pass
     except ListenFailed as error:
         if runs:
-            yield ok("ports", f"{where} is in use, by the broker that runs")
+            yield ok("ports", f"{where} is in use by the running broker")
         else:
-            yield failure("ports", str(error), "stop what listens there, or change listenPort")
+            yield failure("ports", str(error), "stop the program that listens there, or change listenPort")
         return
     if runs:
-        cure = "see its log: it may have been started with another port"
-        yield warning("ports", f"a broker runs on the store, but nobody listens at {where}", cure)
+        hint = "see its log: it may have been started with another port"
+        yield warning("ports", f"a broker runs on the store, but no program listens at {where}", hint)
     else:
         yield ok("ports", f"{where} and the VIP port {settings.port - 2} are free")
 
 
-# --- doctor_store ---
-#
-# Checks of a store directory: its disk, its file system, how the last run ended, and a quick look at the files.
+# --- store directory ---
 
 _MOUNTS = Path("/proc/self/mounts")
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs", "lustre"})
@@ -176,7 +172,10 @@ _CLOCK_SLACK_MS = 5_000
 
 
 class StoreChecks:
-    """Nothing of the store is written; a file of 1 MiB is made beside it for a moment, to see what the disk can do."""
+    """Disk, file system, last shutdown and files of a store.
+
+    Does not write to the store's files. Creates a temporary file of 1 MiB in its directory, to test the file system.
+    """
 
     def __init__(self, root: Path, settings: StoreSettings | None = None) -> None:
         self._layout = Layout.under(root, settings.commit_log_path if settings is not None else None)
@@ -188,36 +187,38 @@ class StoreChecks:
         return lock_holder(self._layout.lock) is not None
 
     def space(self) -> Iterator[Finding]:
-        place = _existing(self._layout.commit_log)
-        usage, settings = shutil.disk_usage(place), self._settings
+        directory = _existing(self._layout.commit_log)
+        usage, settings = shutil.disk_usage(directory), self._settings
         used = usage.used / usage.total
-        told = f"{used:.0%} of the disk under {place} is used, {usage.free / 2**30:,.1f} GiB are free"
+        figures = f"{used:.0%} of the disk of {directory} is used, {usage.free / 2**30:,.1f} GiB are free"
         if used >= settings.refuse_writes_ratio:
-            cure = f"free some or move the store: above {settings.refuse_writes_ratio:.0%} a broker refuses messages"
-            yield failure("disk space", told, cure)
+            limit = f"{settings.refuse_writes_ratio:.0%}"
+            hint = f"free space or move the store: above {limit} a broker refuses messages"
+            yield failure("disk space", figures, hint)
         elif used >= settings.disk_max_used_ratio:
-            cure = (
-                f"free some or keep messages for less time: above {settings.disk_max_used_ratio:.0%} old files go early"
-            )
-            yield warning("disk space", told, cure)
+            limit = f"{settings.disk_max_used_ratio:.0%}"
+            hint = f"free space or shorten the retention: above {limit} a broker deletes old files early"
+            yield warning("disk space", figures, hint)
         else:
-            yield ok("disk space", told)
+            yield ok("disk space", figures)
 
     def file_system(self) -> Iterator[Finding]:
-        place = _existing(self._layout.root)
-        kind = file_system_of(place)
-        told = f"{place} is on {kind or 'a file system of unknown kind'}"
-        if not os.access(place, os.W_OK):
-            yield failure("file system", f"{told}, where this user may not write", "change its owner, or the user")
+        directory = _existing(self._layout.root)
+        kind = file_system_of(directory)
+        location = f"{directory} is on {kind or 'an unknown file system'}"
+        if not os.access(directory, os.W_OK):
+            yield failure("file system", f"{location}; no write permission", "change its owner, or the user")
         elif kind in _REMOTE:
-            yield warning("file system", f"{told}, over a network", "use a local disk: locks and syncs differ there")
+            yield warning(
+                "file system", f"{location}, over a network", "use a local disk: locks and syncs differ there"
+            )
         elif kind in _IN_MEMORY:
-            yield warning("file system", f"{told}, in memory", "use a disk: all messages are gone with a reboot")
-        elif not reserves_space(place):
-            cure = "use ext4, XFS or btrfs: here every new file is written twice, and a full disk is noticed late"
-            yield warning("file system", f"{told}, which cannot reserve space (fallocate)", cure)
+            yield warning("file system", f"{location}, in memory", "use a disk: a reboot deletes all messages")
+        elif not reserves_space(directory):
+            hint = "use ext4, XFS or btrfs: here every new file is written twice, and a full disk is detected late"
+            yield warning("file system", f"{location}, which cannot reserve space (fallocate)", hint)
         else:
-            yield ok("file system", f"{told}, which reserves space (fallocate)")
+            yield ok("file system", f"{location}, which reserves space (fallocate)")
 
     def last_run(self) -> Iterator[Finding]:
         holder = lock_holder(self._layout.lock)
@@ -225,28 +226,28 @@ class StoreChecks:
         if holder is not None:
             yield ok("last run", f"process {holder} runs on {self._layout.root}")
         elif ended is LastExit.CLEAN:
-            yield ok("last run", "no broker runs on it, and the last one stopped in order")
+            yield ok("last run", "no broker runs on it, and the last one stopped cleanly")
         else:
             yield warning(
                 "last run",
-                f"the file `abort` is there: the last run ended in a {ended.value}",
-                "start the broker: its recovery ends the log at the last whole record",
+                f"the file `abort` exists: the last run ended in a {ended.value}",
+                "start the broker: its recovery ends the log at the last complete record",
             )
 
     def times(self) -> Iterator[Finding]:
-        """A clock that was set back makes new messages seem older than stored ones."""
+        """If the clock was set back, new messages appear older than stored ones."""
         newest_ms = read_checkpoint(self._disk, self._layout.checkpoint).physic_timestamp_ms
         ahead_ms = newest_ms - time.time_ns() // 1_000_000
         if ahead_ms > _CLOCK_SLACK_MS:
-            cure = "set the clock right before starting the broker: searches by time rely on it"
-            yield failure("store times", f"the newest message was stored {ahead_ms // 1000} s from now", cure)
+            hint = "correct the clock before starting the broker: searches by time depend on it"
+            yield failure("store times", f"the newest message is {ahead_ms // 1000} s in the future", hint)
         else:
-            yield ok("store times", "no message is stored under a time to come")
+            yield ok("store times", "no message has a store time in the future")
 
     def files(self) -> Iterator[Finding]:
         """Names, sizes and small tables; `ariane store verify` reads everything."""
         if not self._layout.commit_log.is_dir():
-            yield ok("store files", f"there is no store in {self._layout.root} yet: a broker makes one")
+            yield ok("store files", f"there is no store in {self._layout.root} yet: a broker will create it")
             return
         files = list_files(self._disk, self._layout.commit_log)
         report = Report(self._layout.root, is_unclean=self._disk.size(self._layout.abort) is not None)
@@ -256,40 +257,43 @@ class StoreChecks:
         for fault in report.faults:
             yield failure("store files", f"{fault.file}, byte {fault.position}: {fault.what}", fault.cure)
         for note in report.notes:
-            yield warning("store files", note, "see that this is meant; `ariane store verify` tells more")
+            yield warning("store files", note, "check that this is intended; `ariane store verify` reports details")
         if not report.faults and not report.notes:
-            yield ok("store files", f"{len(files)} files of the log in order (`ariane store verify` reads them all)")
+            yield ok(
+                "store files",
+                f"{len(files)} commit log files, no problem found (`ariane store verify` checks their contents)",
+            )
 
 
 def _existing(path: Path) -> Path:
-    """The directory itself, or the nearest one above it that is there."""
+    """The directory itself, or its nearest parent that exists."""
     while not path.exists():
         path = path.parent
     return path.resolve()
 
 
-def file_system_of(place: Path) -> str | None:
-    """The kind of the mount with the longest path above `place`."""
+def file_system_of(directory: Path) -> str | None:
+    """The file system type of the mount that contains the directory."""
     try:
         lines = _MOUNTS.read_text().splitlines()
     except OSError:
         return None
     mounts = [line.split()[1:3] for line in lines if len(line.split()) > 2]
-    above = [(point, kind) for point, kind in mounts if place.is_relative_to(point.replace("\\040", " "))]
-    return max(above, key=lambda one: len(one[0]))[1] if above else None
+    above = [(point, kind) for point, kind in mounts if directory.is_relative_to(point.replace("\\040", " "))]
+    return max(above, key=lambda mount: len(mount[0]))[1] if above else None
 
 
-def reserves_space(place: Path) -> bool:
-    """Asked of the kernel itself: the C library's posix_fallocate writes zeros where a file system cannot."""
+def reserves_space(directory: Path) -> bool:
+    """Calls the kernel's fallocate: the C library's posix_fallocate writes zeros if the file system lacks support."""
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:
         return False
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    with tempfile.TemporaryFile(dir=place, prefix=".ariane-doctor-") as file:
+    with tempfile.TemporaryFile(dir=directory, prefix=".ariane-doctor-") as file:
         if fallocate(file.fileno(), 0, 0, _PROBE_BYTES) == 0:
             return True
         number = ctypes.get_errno()
     if number in (errno.EOPNOTSUPP, errno.ENOSYS):
         return False
-    raise OSError(number, f"space cannot be reserved in {place}: {os.strerror(number)}")
+    raise OSError(number, f"cannot reserve space in {directory}: {os.strerror(number)}")

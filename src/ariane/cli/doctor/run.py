@@ -1,4 +1,4 @@
-"""The rounds of the doctor: machine, settings file, store, cluster; what one finds the next one uses."""
+"""Runs the checks of `ariane doctor` in order: machine, settings file, store, cluster."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from ariane.cli.doctor.cluster import (
     check_masters,
     check_nameservers,
     check_subscriptions,
-    gathered,
+    collect_findings,
 )
 from ariane.cli.doctor.findings import Finding, findings
 from ariane.cli.doctor.machine import StoreChecks
@@ -26,10 +26,10 @@ from ariane.model.route import ClusterMap
 def all_findings(store: Path | None, file: Path | None, connection: Connection, watch_s: float) -> Iterator[Finding]:
     yield from _machine()
     yield from _files(store, file)
-    found, known = check_nameservers(connection.settings, connection.origin)
+    found, cluster_map = check_nameservers(connection.settings, connection.origin)
     yield from found
-    if known is not None:
-        yield from asyncio.run(_cluster(connection.settings, known, watch_s))
+    if cluster_map is not None:
+        yield from asyncio.run(_cluster(connection.settings, cluster_map, watch_s))
 
 
 def _machine() -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _files(store: Path | None, file: Path | None) -> Iterator[Finding]:
-    """A settings file names a store; --store wins."""
+    """Checks the store of the settings file, unless --store names another."""
     settings = None
     if file is not None:
         from ariane.cli.doctor.machine import check_ports, load_config
@@ -67,15 +67,15 @@ def _store(checks: StoreChecks) -> Iterator[Finding]:
     yield from findings("store files", checks.files)
 
 
-async def _cluster(settings: ClientSettings, known: ClusterMap, watch_s: float) -> list[Finding]:
+async def _cluster(settings: ClientSettings, cluster_map: ClusterMap, watch_s: float) -> list[Finding]:
     found: list[Finding] = []
     async with Admin(settings=settings) as admin:
-        found += await gathered(check_brokers(admin, known, settings.nameservers), "brokers")
-        found += await gathered(check_masters(admin, known), "masters")
-        if not known.broker_addr_table:
+        found += await collect_findings(check_brokers(admin, cluster_map, settings.nameservers), "brokers")
+        found += await collect_findings(check_masters(admin, cluster_map), "masters")
+        if not cluster_map.broker_addr_table:
             return found
-        found += await gathered(check_disks(admin), "broker disks")
-        found += await gathered(check_lags(admin, watch_s), "lag")
-        found += await gathered(check_subscriptions(admin), "subscriptions")
-        found += await gathered(check_dead_letters(admin), "dead letters")
+        found += await collect_findings(check_disks(admin), "broker disks")
+        found += await collect_findings(check_lags(admin, watch_s), "lag")
+        found += await collect_findings(check_subscriptions(admin), "subscriptions")
+        found += await collect_findings(check_dead_letters(admin), "dead letters")
     return found

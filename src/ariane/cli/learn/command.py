@@ -1,4 +1,18 @@
-"""`ariane learn`: short lessons on how a broker works inside, each run against a throw-away one."""
+"""`ariane learn`: short lessons on how a broker works inside, each run against a temporary broker.
+
+A lesson is a Markdown page. `ariane learn` runs its `sh` blocks, one by one.
+
+    # Push is pull                    the title
+    Text that is shown.
+    ```sh                             commands that are shown, then run by a shell
+    ariane send orders hello
+    ```
+    ```sh exit=1                      commands that end with this exit status; 0 by default
+    ```text                           any other block is only shown
+
+The pages are docs/internals/NN-name.md, and docs/internals/zh/NN-name.md in Chinese; the wheel has them in
+ariane/lessons. Both languages have the same lessons with the same commands; a test checks this.
+"""
 
 import os
 import re
@@ -19,21 +33,6 @@ if TYPE_CHECKING:
 
     from ariane.cli.learn.sandbox import Sandbox
 
-
-# --- lesson ---
-#
-# A lesson: a page of Markdown whose `sh` blocks are run, one by one, by whoever reads it with `ariane learn`.
-#
-#     # Push is pull                    the title
-#     Text that is shown.
-#     ```sh                             commands that are shown, then run by a shell
-#     ariane send orders hello
-#     ```
-#     ```sh exit=1                      commands that end with this code; 0 unless it says so
-#     ```text                           any other block is only shown
-#
-# The pages are docs/internals/NN-name.md, and docs/internals/zh/NN-name.md in Chinese; the wheel carries them as
-# ariane/lessons. In each language there are the same lessons with the same commands; a test keeps them so.
 
 LANGUAGES = ("en", "zh")
 
@@ -69,7 +68,7 @@ class Lesson:
 
 
 def lessons(language: str) -> list[Lesson]:
-    """In their order."""
+    """Ordered by number."""
     directory = _pages() if language == "en" else _pages() / language
     pages = sorted(directory.glob("*.md"))
     named = ((_NAME.fullmatch(page.name), page) for page in pages)
@@ -77,17 +76,19 @@ def lessons(language: str) -> list[Lesson]:
 
 
 def _pages() -> Path:
-    """In the installed package, or in the clone that an editable install points to."""
+    """In the installed package, or in the clone of an editable install."""
     package = Path(ariane.__file__).parent
     installed = package / "lessons"
     return installed if installed.is_dir() else package.parents[1] / "docs" / "internals"
 
 
 def find_lesson(number: int, language: str) -> Lesson:
-    known = {lesson.number: lesson for lesson in lessons(language)}
-    if number not in known:
-        raise SettingsError(f"there is no lesson {number}: `ariane learn` lists those from 1 to {max(known)}")
-    return known[number]
+    by_number = {lesson.number: lesson for lesson in lessons(language)}
+    if number not in by_number:
+        raise SettingsError(
+            f"there is no lesson {number}: lessons are 1 to {max(by_number)}; `ariane learn` lists them"
+        )
+    return by_number[number]
 
 
 def parse_lesson(number: int, name: str, page: str) -> Lesson:
@@ -96,7 +97,7 @@ def parse_lesson(number: int, name: str, page: str) -> Lesson:
 
 
 def _parts(page: str) -> Iterator[Part]:
-    """Text up to the next block that is run; other blocks belong to the text."""
+    """Splits at the blocks that are run; other blocks belong to the text."""
     text_start = 0
     for fence in _FENCE.finditer(page):
         run = _RUN.fullmatch(fence["info"].strip())
@@ -110,11 +111,11 @@ def _parts(page: str) -> Iterator[Part]:
         yield Text(text)
 
 
-# ---
+# --- command ---
 
-_WORDS = {
-    "en": ("Enter: run it   s: skip   q: quit", "The lesson stopped: that ended with {status} instead of {wanted}."),
-    "zh": ("回车：执行   s：跳过   q：退出", "课程中止：退出码是 {status}，应当是 {wanted}。"),
+_PROMPTS = {
+    "en": ("Enter: run it   s: skip   q: quit", "the lesson stopped: exit status {status} instead of {expected}"),
+    "zh": ("回车：执行   s：跳过   q：退出", "课程中止：退出码是 {status}，应当是 {expected}。"),
 }
 
 
@@ -125,13 +126,13 @@ def _default_language() -> str:
 @click.command(short_help="Learn how a broker works inside, in lessons that run.")
 @click.argument("number", type=int, required=False)
 @click.option("--lang", "language", type=click.Choice(LANGUAGES), default=_default_language, help="English or Chinese.")
-@click.option("--no-wait", is_flag=True, help="Run the commands without asking before each.")
+@click.option("--no-wait", is_flag=True, help="Run all commands without waiting for Enter.")
 @output_option()
 def learn(number: int | None, language: str, no_wait: bool, output: OutputFormat) -> int:
-    """Learn how a message broker works inside, by commands that show it. Without NUMBER: the list of lessons.
+    """Learn how a message broker works inside, by running commands. Without NUMBER: list the lessons.
 
-    A lesson starts servers of its own in a throw-away directory, shows each command before it runs, and leaves nothing
-    behind. The exit code is 1 when a command does not do what the lesson says.
+    A lesson starts its own servers in a temporary directory, shows each command before it runs, and leaves nothing
+    behind. Exits with 1 if a command does not end as the lesson expects.
 
     \b
     Examples:
@@ -140,7 +141,7 @@ def learn(number: int | None, language: str, no_wait: bool, output: OutputFormat
       ariane learn 7 --lang zh --no-wait
     """
     if number is None:
-        render(({"lesson": one.number, "title": one.title} for one in lessons(language)), output)
+        render(({"lesson": lesson.number, "title": lesson.title} for lesson in lessons(language)), output)
         return 0
     return _teach(find_lesson(number, language), language, asks=sys.stdin.isatty() and not no_wait)
 
@@ -153,7 +154,7 @@ def _teach(lesson: Lesson, language: str, *, asks: bool) -> int:
 
     console = Console()
     console.print(Markdown(f"# {lesson.number}. {lesson.title}"))
-    with sandbox() as room:
+    with sandbox() as box:
         for part in lesson.parts:
             if not isinstance(part, Commands):
                 console.print(Markdown(part.markdown))
@@ -161,24 +162,24 @@ def _teach(lesson: Lesson, language: str, *, asks: bool) -> int:
             response = _show(console, part, language if asks else None)
             if response == "q":
                 return 0
-            if response != "s" and not _run(room, part, console, language):
+            if response != "s" and not _run(box, part, console, language):
                 return 1
     return 0
 
 
 def _show(console: "Console", part: Commands, language: str | None) -> str:
-    """The answer of the reader, who is asked in `language`."""
+    """Shows the commands and returns the key that the reader presses; no prompt if `language` is None."""
     console.print()
     for line in part.script.splitlines():
         console.print(f"$ {line}", style="bold", markup=False, highlight=False, soft_wrap=True)
-    return "" if language is None else console.input(f"[dim]{_WORDS[language][0]}[/] ").strip().lower()
+    return "" if language is None else console.input(f"[dim]{_PROMPTS[language][0]}[/] ").strip().lower()
 
 
-def _run(room: "Sandbox", part: Commands, console: "Console", language: str) -> bool:
-    status = room.run(part.script)
+def _run(box: "Sandbox", part: Commands, console: "Console", language: str) -> bool:
+    status = box.run(part.script)
     console.print()
     if status == part.exit_status:
         return True
-    told = _WORDS[language][1].format(status=status, wanted=part.exit_status)
-    click.echo(f"error: {told}", err=True)
+    problem = _PROMPTS[language][1].format(status=status, expected=part.exit_status)
+    click.echo(f"error: {problem}", err=True)
     return False

@@ -1,6 +1,6 @@
-"""Where a lesson takes place: an empty directory with an `ariane up` in it, and shells that run the commands there.
+"""The sandbox of a lesson: a temporary directory with a running `ariane up`, and shells that run the commands there.
 
-Whatever a lesson starts in the background ends with it.
+Background processes of a lesson end with it.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ _STOP_S = 10.0
 
 @dataclass(slots=True)
 class Sandbox:
-    """Commands in it need no `-n`: they find the servers by their directory."""
+    """Commands in it need no `-n`: they find the servers through the directory."""
 
     directory: Path
     variables: dict[str, str]
     _shells: list[int] = field(default_factory=list)
 
     def run(self, script: str) -> int:
-        """The exit status of the script, whose output goes where ours goes. It stops at its first error."""
-        shell = subprocess.Popen(  # noqa: S603  the lessons are ours
+        """Returns the exit status of the script, which stops at its first error. Its output is not captured."""
+        shell = subprocess.Popen(  # noqa: S603  the lessons are part of Ariane
             ["/bin/sh", "-euc", script],
             cwd=self.directory,
             env=self.variables,
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # so that what it leaves running can be ended with it
+            start_new_session=True,  # so that its background processes can be killed with it
         )
         self._shells.append(shell.pid)
         try:
@@ -53,16 +53,16 @@ class Sandbox:
 
 @contextmanager
 def sandbox() -> Iterator[Sandbox]:
-    """SIGTERM ends it as Ctrl-C does: a lesson that waits for something would wait on without us."""
+    """SIGTERM ends it like Ctrl-C: otherwise a lesson's shell would keep running after this process."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="ariane-learn-"))
     try:
         with _servers(directory) as servers:
-            room = Sandbox(directory, _variables(servers))
+            box = Sandbox(directory, _variables(servers))
             try:
-                yield room
+                yield box
             finally:
-                room.close()
+                box.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         signal.signal(signal.SIGTERM, before)
@@ -91,11 +91,11 @@ def _servers(directory: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _not_started() -> ArianeError:
-    return ClientError("the lesson's servers did not start: try `ariane up --tmp`, which tells why")
+    return ClientError("the lesson's servers did not start: run `ariane up --tmp` to see why")
 
 
 def _variables(servers: "subprocess.Popen[str] | None") -> dict[str, str]:
-    """Commands named as a reader types them, found beside this Python; no cluster of the reader's own."""
+    """The environment of the commands: `ariane` of this Python on the PATH, and no settings of the user's cluster."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("ARIANE_")}
     own.pop("NAMESRV_ADDR", None)
     path = os.pathsep.join((str(Path(sys.executable).parent), own.get("PATH", os.defpath)))

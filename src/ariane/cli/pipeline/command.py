@@ -1,4 +1,4 @@
-"""`ariane pipeline`: whole data pipelines on Spark, from a YAML file; docs/pipelines.md."""
+"""`ariane pipeline`: data pipelines on Spark, defined in a YAML file; docs/pipelines.md."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ _set_option = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=name_value_pairs,
-    help="A parameter of the pipeline; several times for several.",
+    help="Parameter of the pipeline; can be repeated.",
 )
 
 
@@ -28,7 +28,7 @@ def _duration(context: click.Context, parameter: click.Parameter, text: str | No
 
     seconds = None if text is None else duration_s(text)
     if text is not None and seconds is None:
-        raise click.BadParameter(f"{text!r} is no time such as 500ms, 30s or 5m", context, parameter)
+        raise click.BadParameter(f"{text!r} is not a duration such as 500ms, 30s or 5m", context, parameter)
     return seconds
 
 
@@ -36,11 +36,13 @@ def _duration(context: click.Context, parameter: click.Parameter, text: str | No
 @click.argument("pipeline", metavar="FILE.yaml|NAME")
 @_set_option
 @click.option(
-    "--master", metavar="URL", help="Where Spark runs: local[2], spark://HOST:PORT. Without it: this machine."
+    "--master", metavar="URL", help="Spark master: local[2], spark://HOST:PORT. Default: all cores of this machine."
 )
-@click.option("--once", is_flag=True, help="Streams: process what is there now, and end.")
+@click.option("--once", is_flag=True, help="Streams: process the messages that exist now, then exit.")
 @click.option("--interval", callback=_duration, metavar="TIME", help="Streams: time between micro-batches, such as 5s.")
-@click.option("--metrics", metavar="FILE", help="Keep figures of the run here: .json, or .prom for Prometheus.")
+@click.option(
+    "--metrics", metavar="FILE", help="Write metrics of the run to this file: .json, or .prom for Prometheus."
+)
 @connected
 @output_option(OutputFormat.TABLE, OutputFormat.JSONL)
 def run(
@@ -55,8 +57,8 @@ def run(
 ) -> int:
     """Run a pipeline: one that comes with Ariane, by its name, or a file of your own.
 
-    A mistake in the file is told with its line before Spark starts. A stream runs until Ctrl-C, which lets the
-    micro-batch that runs end; the next start goes on from there.
+    Errors in the file are reported with their line before Spark starts. A stream runs until Ctrl-C, which lets the
+    current micro-batch finish; the next run continues from there.
 
     \b
     Examples:
@@ -70,7 +72,9 @@ def run(
     loaded = _load(pipeline, values, connection.namesrv)
     if (once or interval is not None) and loaded.mode != "stream":
         option = "--once" if once else "--interval"
-        raise click.UsageError(f"{option} is for streams, and {loaded.name} is a batch", click.get_current_context())
+        raise click.UsageError(
+            f"{option} is for streams, but {loaded.name} is a batch pipeline", click.get_current_context()
+        )
     debug = bool(getattr(click.get_current_context().obj, "debug", False))
     return PipelineSession(loaded, connection, PipelineScreen(output), master, once, interval, metrics, debug).run()
 
@@ -78,7 +82,7 @@ def run(
 @pipeline_group.command("list")
 @output_option()
 def list_pipelines(output: OutputFormat) -> None:
-    """List the pipelines that come with Ariane, and what each one is about.
+    """List the pipelines that come with Ariane.
 
     \b
     Examples:
@@ -98,7 +102,7 @@ def list_pipelines(output: OutputFormat) -> None:
 @pipeline_group.command(short_help="Print the file of one of Ariane's pipelines.")
 @click.argument("name")
 def show(name: str) -> None:
-    """Print the file of a pipeline that comes with Ariane, to be copied from.
+    """Print the file of a pipeline that comes with Ariane, as a starting point for your own.
 
     \b
     Examples:
@@ -111,13 +115,13 @@ def show(name: str) -> None:
     click.echo(path.read_text(encoding="utf-8"), nl=False)
 
 
-@pipeline_group.command(short_help="Look for mistakes in a pipeline's file.")
+@pipeline_group.command(short_help="Check the file of a pipeline for errors.")
 @click.argument("pipeline", metavar="FILE.yaml|NAME")
 @_set_option
 def check(pipeline: str, values: dict[str, str]) -> None:
-    """Look for mistakes in a pipeline's file, without Spark and without a cluster. Exits with 2 when there are some.
+    """Check the file of a pipeline for errors, without Spark and without a cluster. Exits with 2 if there are any.
 
-    What only Spark knows, such as the columns of a view, is looked at when the pipeline runs, before its first row.
+    What only Spark can check, such as the columns of a view, is checked when the pipeline runs, before its first row.
 
     \b
     Examples:
@@ -126,17 +130,17 @@ def check(pipeline: str, values: dict[str, str]) -> None:
     """
     loaded = _load(pipeline, values, "127.0.0.1:9876")
     parts = [(len(loaded.sources), "source"), (len(loaded.steps), "step"), (len(loaded.sinks), "sink")]
-    told = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
-    click.echo(f"{loaded.file} is right: a {loaded.mode} with {told}")
+    counts = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
+    click.echo(f"{loaded.file} is valid: a {loaded.mode} pipeline with {counts}")
 
 
 @pipeline_group.command(short_help="Write a project for Spark's declarative pipelines.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @connected
 def init(directory: Path, connection: Connection) -> None:
-    """Write a project for Spark's own declarative pipelines, which reads and writes topics.
+    """Write a project for Spark's own declarative pipelines that reads and writes topics.
 
-    Its README.md tells how it is run. The directory must be empty, or not there.
+    Its README.md explains how to run it. The directory must be empty or must not exist.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""One run of `ariane pipeline run`, from the file to the exit code. Spark starts when all else is known to be right."""
+"""Runs `ariane pipeline run`. Spark starts only after all other checks have passed."""
 
 import os
 import signal
@@ -23,21 +23,19 @@ if TYPE_CHECKING:
     from ariane.spark.pipeline.model import Pipeline
 
 
-# --- pipeline_spark_log ---
-#
-# Spark's own words, kept out of the way: its JVM and its Python workers write pages to stderr, and inherit it once.
-#
-# While Spark starts, stderr is a file; what was started then keeps writing there, while our own lines are seen. The
-# file is removed when all went well, and named when something failed that it may explain. With --debug everything is on
-# stderr, as ever.
-
-
 @dataclass(frozen=True, slots=True)
 class SparkLog:
+    """A file for the output of Spark, whose JVM and Python workers write pages to the stderr that they inherit.
+
+    While Spark starts, stderr is this file. Spark's processes keep writing there, while the command's own lines go to
+    the real stderr. The file is deleted after a successful run, and its name is printed after a failure. With --debug
+    everything goes to stderr.
+    """
+
     path: Path
 
     def silence(self) -> None:
-        """Spark's Python side tells an error of SQL to stderr as well, in pages of JSON, before it raises it."""
+        """PySpark also logs an SQL error to stderr, as pages of JSON, before it raises the error."""
         from pyspark.logger import PySparkLogger
 
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -45,40 +43,38 @@ class SparkLog:
 
     @contextmanager
     def inherited(self) -> Iterator[None]:
-        """Whoever is started inside has the file as its stderr."""
+        """Processes that are started inside the block inherit the file as stderr."""
         sys.stderr.flush()
-        ours = os.dup(2)
+        real = os.dup(2)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
             os.dup2(file, 2)
             yield
         finally:
             sys.stderr.flush()
-            os.dup2(ours, 2)
+            os.dup2(real, 2)
             os.close(file)
-            os.close(ours)
+            os.close(real)
 
 
 @contextmanager
 def spark_log() -> Iterator[SparkLog]:
-    """Removed at the end, unless it ends with an error."""
+    """Deleted at the end, unless there is an error."""
     handle, name = tempfile.mkstemp(prefix="ariane-spark-", suffix=".log")
     os.close(handle)
     log = SparkLog(Path(name))
     try:
         yield log
-    except (KeyboardInterrupt, SettingsError):  # the file's own mistake is told with its line: Spark knows no more
+    except (KeyboardInterrupt, SettingsError):  # an error in the pipeline's file: Spark's log has no more details
         log.path.unlink(missing_ok=True)
         raise
     except Exception:
-        click.echo(f"Spark's own words are in {log.path}", err=True)
+        click.echo(f"Spark's log: {log.path}", err=True)
         raise
     log.path.unlink(missing_ok=True)
 
 
-# ---
-
-# What suits a command; `spark:` in the file wins.
+# Defaults for a command; `spark:` in the pipeline's file overrides them.
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -96,7 +92,7 @@ class PipelineSession:
     interval_s: float | None
     metrics: str | None
     debug: bool
-    """Whether Spark's own words are wanted."""
+    """Whether Spark's log goes to stderr."""
 
     def run(self) -> int:
         try:
@@ -140,7 +136,7 @@ class PipelineSession:
 
 
 def _stop_on_signal(stop: threading.Event) -> None:
-    """In place of Spark's own handler, which cancels the micro-batch that runs. The second signal does not wait."""
+    """Replaces Spark's own handler, which cancels the current micro-batch. The second signal stops at once."""
 
     def on_signal(number: int, frame: object) -> None:
         if stop.is_set():

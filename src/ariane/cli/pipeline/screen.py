@@ -1,4 +1,4 @@
-"""A pipeline's run for people: tables on stdout, progress on stderr, live on a terminal, elsewhere as lines."""
+"""Output of `ariane pipeline run`: tables on stdout; progress on stderr, as a live table or as lines."""
 
 import sys
 import threading
@@ -28,7 +28,7 @@ class PipelineScreen:
         self._lock = threading.Lock()
         self.is_terminal = sys.stderr.isatty()
         self._live: Live | None = None
-        self._told: dict[str, tuple[float, str, str]] = {}
+        self._printed: dict[str, tuple[float, str, str]] = {}
 
     def progress(self, sinks: "Sequence[SinkProgress]") -> None:
         with self._lock:
@@ -36,7 +36,7 @@ class PipelineScreen:
                 self._refresh(sinks)
             else:
                 for sink in sinks:
-                    self._tell(sink)
+                    self._print_line(sink)
 
     def table(self, sink: str, batch: int | None, rows: Sequence[Mapping[str, object]], left_out: bool) -> None:
         plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
@@ -50,26 +50,26 @@ class PipelineScreen:
             else:
                 render([{"sink": sink, **row} for row in plain], self._output)
             if left_out:
-                click.echo(f"{sink}: there are more rows than the {len(rows)} that are shown", err=True)
+                click.echo(f"{sink}: only the first {len(rows)} rows are shown", err=True)
             sys.stdout.flush()
 
     def close(self) -> None:
         with self._lock:
             self._stop_live()
 
-    # --- plain lines ------------------------------------------------------------------------------------------------
+    # --- lines ---
 
-    def _tell(self, sink: "SinkProgress") -> None:
-        """At most one line a second for each sink, but every change of its state."""
+    def _print_line(self, sink: "SinkProgress") -> None:
+        """At most one line a second for each sink; changes of its state are always printed."""
         line = progress_line(sink)
-        then, state, said = self._told.get(sink.name, (0.0, "waiting", ""))
+        printed_at, state, last = self._printed.get(sink.name, (0.0, "waiting", ""))
         now = time.monotonic()
-        if line == said or (state == sink.state and now - then < _LINE_EVERY_S):
+        if line == last or (state == sink.state and now - printed_at < _LINE_EVERY_S):
             return
-        self._told[sink.name] = (now, sink.state, line)
+        self._printed[sink.name] = (now, sink.state, line)
         click.echo(line, err=True)
 
-    # --- a terminal -------------------------------------------------------------------------------------------------
+    # --- live table on a terminal ---
 
     def _refresh(self, sinks: "Sequence[SinkProgress]") -> None:
         from rich.console import Console
@@ -81,7 +81,7 @@ class PipelineScreen:
         self._live.update(_live_table(sinks), refresh=True)
 
     def _stop_live(self) -> None:
-        """A table that is printed would tear it apart; the next progress draws it anew below."""
+        """Printing a result table would garble it; the next progress draws it again below."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -94,7 +94,7 @@ def progress_line(sink: "SinkProgress") -> str:
 
 
 def _figures(sink: "SinkProgress") -> dict[str, str]:
-    done, known = sink.tasks or (0, 0)
+    done, total = sink.tasks or (0, 0)
     return {
         "batches": f"{sink.batches:,}" if sink.batches > 1 else "",
         "rows read": _count(sink.rows_read),
@@ -102,7 +102,7 @@ def _figures(sink: "SinkProgress") -> dict[str, str]:
         "rows/s": "" if sink.rows_per_s is None else f"{sink.rows_per_s:,.0f}",
         "lag": _count(sink.lag),
         "s for a batch": "" if sink.batch_s is None else f"{sink.batch_s:.1f}",
-        "tasks": f"{done} of {known}" if known else "",
+        "tasks": f"{done} of {total}" if total else "",
         "": " ".join(f"{name}={value}" for name, value in list(sink.facts.items())[:_FACTS_MAX] if name != "rows"),
     }
 
@@ -125,7 +125,7 @@ def _live_table(sinks: "Sequence[SinkProgress]") -> "Table":
 
 
 def _plain(value: object) -> object:
-    """As a table and JSON can show it."""
+    """A value that a table and JSON can show."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
     if isinstance(value, date | Decimal):

@@ -1,4 +1,7 @@
-"""Commands that run a server in the foreground. Servers are imported by their command, so that --help stays fast."""
+"""`ariane namesrv` and `ariane broker`: run a server in the foreground.
+
+The server's code is imported inside the command, so that --help stays fast.
+"""
 
 import logging
 import os
@@ -11,17 +14,17 @@ from typing import Any
 import click
 
 from ariane.cli.common.parameters import listen_address
-from ariane.cli.servers.garbage_collector import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_disabled
 from ariane.logs import LogForm, configure
 from ariane.model.address import Address
 
 log = logging.getLogger(__name__)
 
-LISTEN_HELP = "Address to listen on; :PORT keeps the host, port 0 takes a free one."
+LISTEN_HELP = "Address to listen on; :PORT keeps the default host, port 0 takes a free one."
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--log-level` and `--log-format`, as every server has them."""
+    """`--log-level` and `--log-format` of the servers."""
     level = click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
@@ -29,14 +32,14 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Lowest level to log.",
     )
-    form = click.option(
+    log_format = click.option(
         "--log-format",
-        type=click.Choice([form.value for form in LogForm]),
+        type=click.Choice([log_format.value for log_format in LogForm]),
         default="text",
         show_default=True,
-        help="For people, or JSON lines for machines.",
+        help="Text for people, or JSON lines for programs.",
     )
-    return level(form(command))
+    return level(log_format(command))
 
 
 @click.command()
@@ -45,13 +48,13 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
 @log_options
-@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
-@collector_asleep()
+@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and exit.")
+@collector_disabled()
 def namesrv(file: Path | None, listen: Address | None, log_level: str, log_format: str, print_config: bool) -> None:
     """Run a nameserver in the foreground until Ctrl-C or SIGTERM.
 
-    Brokers register with it and clients ask it where topics are. It prints one line on stdout when it is ready; its
-    log goes to stderr. A settings file of Apache RocketMQ works as it is.
+    Brokers register with it, and clients look up there which brokers have a topic. It prints one line on stdout when it
+    is ready; its log goes to stderr. A settings file of Apache RocketMQ works unchanged.
 
     \b
     Examples:
@@ -91,15 +94,17 @@ def namesrv(file: Path | None, listen: Address | None, log_level: str, log_forma
     "-n",
     "--namesrv",
     metavar="HOST:PORT[;HOST:PORT]",
-    help="Nameservers to register with. Without it and without a setting: $NAMESRV_ADDR, as in Apache.",
+    help="Nameservers to register with. Default: the settings file, then $NAMESRV_ADDR, as in Apache.",
 )
 @click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
-@click.option("--advertise", metavar="HOST[:PORT]", help="Address that clients are told, when it is another one.")
-@click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="Directory of the messages.")
+@click.option("--advertise", metavar="HOST[:PORT]", help="Address for clients, if it differs from the listen address.")
+@click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="Directory for the messages.")
 @log_options
-@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and leave.")
-@click.option("-m", "--print-important", is_flag=True, help="Print the settings that differ from defaults and leave.")
-@collector_asleep()
+@click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and exit.")
+@click.option(
+    "-m", "--print-important", is_flag=True, help="Print the settings that differ from the defaults and exit."
+)
+@collector_disabled()
 def broker(
     file: Path | None,
     namesrv: str | None,
@@ -113,9 +118,9 @@ def broker(
 ) -> None:
     """Run a broker in the foreground until Ctrl-C or SIGTERM.
 
-    It keeps messages under --store, listens on its port and on the VIP port two below it, and registers with every
-    nameserver. It prints one line on stdout when it is ready; its log goes to stderr. A settings file of Apache
-    RocketMQ works as it is: keys that Ariane does not use are told in the log.
+    It stores messages under --store, listens on its port and on the VIP port (port-2), and registers with all
+    nameservers. It prints one line on stdout when it is ready; its log goes to stderr. A settings file of Apache
+    RocketMQ works unchanged: keys that Ariane does not use are logged.
 
     \b
     Examples:
@@ -141,8 +146,8 @@ def broker(
     run_server("broker", partial(serve, loaded.settings))
 
 
-def _begin_log(level: str, form: str, warnings: tuple[str, ...]) -> None:
-    configure(level, LogForm(form), sys.stderr)
+def _begin_log(level: str, log_format: str, warnings: tuple[str, ...]) -> None:
+    configure(level, LogForm(log_format), sys.stderr)
     for warning in warnings:
         log.warning("setting ignored", extra={"setting": warning})
 
@@ -152,7 +157,7 @@ def _listen_flags(listen: Address | None) -> dict[str, object]:
 
 
 def _advertise_flags(text: str | None) -> dict[str, object]:
-    """`HOST`, `HOST:PORT` or `[::1]:PORT`; a bare IPv6 address is all host."""
+    """`HOST`, `HOST:PORT` or `[::1]:PORT`; an IPv6 address without brackets has no port."""
     if text is None:
         return {}
     if text.count(":") != 1 and not text.startswith("["):

@@ -10,16 +10,14 @@ from typing import Any, Protocol
 
 import click
 
-from ariane.cli.servers.garbage_collector import wake_collector
+from ariane.cli.servers.garbage_collector import enable_collector
 from ariane.model.address import Address
-
-# ---
 
 log = logging.getLogger(__name__)
 
 
 class Serve(Protocol):
-    """A server: it calls `ready` once with the address it listens on, and returns some time after `stop` is set."""
+    """A server: calls `ready` once with its listen address, and returns after `stop` is set."""
 
     def __call__(self, stop: asyncio.Event, *, ready: Callable[[Address], None]) -> Coroutine[Any, Any, None]: ...
 
@@ -47,7 +45,7 @@ async def _until_signalled(name: str, serve: Serve) -> None:
 
 
 def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:
-    """The first signal asks for a clean stop, the second one does not wait for it."""
+    """The first signal requests a clean stop, the second one exits at once."""
     if stop.is_set():
         os._exit(128 + number)
     log.info("stopping", extra={"signal": number.name})
@@ -55,6 +53,6 @@ def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:
 
 
 def _announce(name: str, address: Address) -> None:
-    """Scripts wait for this line, so its form is fixed and it is the only one on stdout."""
-    wake_collector()
+    """Scripts wait for this line, so its format is fixed, and it is the only one on stdout."""
+    enable_collector()
     click.echo(f"ariane {name} ready on {address} (pid {os.getpid()})")

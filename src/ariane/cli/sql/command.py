@@ -1,8 +1,8 @@
-"""`ariane sql`: questions to topics and store directories, in SQL."""
+"""`ariane sql`: SQL queries over topics and store directories."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
@@ -10,37 +10,38 @@ from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import OutputFormat, output_option
 from ariane.cli.common.parameters import TIME_FORMATS, time_or
 
-if TYPE_CHECKING:
-    pass
-
 _TIME = time_or()
 
 
 @click.command()
 @click.argument("query", required=False, metavar="QUERY|-")
 @click.option(
-    "-f", "--file", type=click.File(encoding="utf-8"), help="Take the query from a file instead of the command line."
+    "-f", "--file", type=click.File(encoding="utf-8"), help="Read the query from a file instead of the command line."
 )
 @click.option(
     "--store",
     "stores",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Read a store directory, of ours or of Apache RocketMQ's, instead of asking brokers; can be repeated.",
+    help="Read a store directory, Ariane's or Apache RocketMQ's, instead of brokers; can be repeated.",
 )
-@click.option("--since", metavar="TIME", callback=_TIME, help=f"Only messages stored then or later: {TIME_FORMATS}.")
-@click.option("--until", metavar="TIME", callback=_TIME, help="Only messages stored before.")
+@click.option(
+    "--since", metavar="TIME", callback=_TIME, help=f"Only messages stored at this time or later: {TIME_FORMATS}."
+)
+@click.option("--until", metavar="TIME", callback=_TIME, help="Only messages stored before this time.")
 @click.option("-t", "--tags", metavar="'A || B'", help="Only messages with one of these tags.")
 @click.option("-k", "--keys", metavar="KEY[,KEY]", help="Only messages with one of these keys.")
-@click.option("--limit-scan", type=click.IntRange(1), metavar="N", help="Scan at most so many messages of each topic.")
+@click.option("--limit-scan", type=click.IntRange(1), metavar="N", help="Scan at most N messages of each topic.")
 @click.option(
     "--engine",
     type=click.Choice(["duckdb", "spark"]),
     default="duckdb",
     show_default=True,
-    help="duckdb answers at once; spark is for what is too large for one process, and speaks Spark's SQL.",
+    help="duckdb starts fast; spark is for data that is too large for one process, and uses Spark's SQL dialect.",
 )
-@click.option("--master", metavar="URL", help="With --engine spark: the cluster; without it, every core here.")
+@click.option(
+    "--master", metavar="URL", help="With --engine spark: the Spark master; by default all cores of this machine."
+)
 @connected
 @output_option()
 def sql(
@@ -57,14 +58,15 @@ def sql(
     connection: Connection,
     output: OutputFormat,
 ) -> int:
-    """Ask topics in SQL, without consuming them. A topic is a table; names such as "%RETRY%billing" go in quotes.
+    """Query topics with SQL, without consuming them. A topic is a table; quote names such as "%RETRY%billing".
 
     Columns are topic, brokerName, queueId, queueOffset, msgId, tags, keys, body, bornTimestamp and storeTimestamp.
-    Others are there when they are named: body_text and body_json (null when the body is none), properties,
-    reconsumeTimes, storeSize and more, see docs/sql.md. The tables topics, queues and groups tell about the cluster.
+    More columns exist if the query names them: body_text and body_json (null if the body is not text or JSON),
+    properties, reconsumeTimes, storeSize and others, see docs/sql.md. The tables topics, queues and groups describe the
+    cluster.
 
-    What was scanned, and whether that is everything, is said on stderr. --since, --until, --tags and --keys make a scan
-    shorter; a condition in the query does not. Exits with 1 when messages were damaged or gone.
+    Reports on stderr what was scanned and whether that is complete. --since, --until, --tags and --keys make a scan
+    shorter; a condition in the query does not. Exits with 1 if messages were damaged or had expired.
 
     \b
     Examples:
@@ -75,20 +77,20 @@ def sql(
       ariane sql - -o csv < report.sql
     """
     text = _query_text(query, file)
-    from ariane.cli.sql.run import print_answer
+    from ariane.cli.sql.run import print_result
     from ariane.sql.tables import ScanFilter
 
-    wanted = ScanFilter(
+    scan_filter = ScanFilter(
         since_ms=since, until_ms=until, tags=_words(tags, "||"), keys=_words(keys, ","), limit=limit_scan
     )
     if master is not None and engine != "spark":
-        raise click.UsageError("--master is for --engine spark", click.get_current_context())
-    return print_answer(text, connection, stores, wanted, output, master, by_spark=engine == "spark")
+        raise click.UsageError("--master needs --engine spark", click.get_current_context())
+    return print_result(text, connection, stores, scan_filter, output, master, by_spark=engine == "spark")
 
 
 def _query_text(query: str | None, file: TextIO | None) -> str:
     if (query is None) == (file is None):
-        raise click.UsageError("give a query, - for stdin, or --file", click.get_current_context())
+        raise click.UsageError("give either a query, - for stdin, or --file", click.get_current_context())
     text = file.read() if file is not None else sys.stdin.read() if query == "-" else query
     if not text or not text.strip():
         raise click.UsageError("the query is empty", click.get_current_context())
@@ -96,6 +98,6 @@ def _query_text(query: str | None, file: TextIO | None) -> str:
 
 
 def _words(text: str | None, separator: str) -> frozenset[str] | None:
-    """None for everything: no option, or a star among the tags."""
+    """None selects everything: no option, or a `*` among the tags."""
     words = frozenset(word.strip() for word in (text or "").split(separator)) - {""}
     return None if not words or "*" in words else words

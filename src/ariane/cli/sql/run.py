@@ -1,4 +1,4 @@
-"""The rows of a query on stdout, and what was scanned for them on stderr."""
+"""Runs `ariane sql`: prints the rows of the query on stdout and a report of the scan on stderr."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from ariane.cli.common.connection import Connection
-from ariane.cli.common.output import OutputFormat, Row, render
+from ariane.cli.common.output import OutputFormat, Row, progress_bar, render
 from ariane.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from ariane.sql.tables import Progress, ScanFilter
 
 
-# --- sql_progress ---
-#
-# How far the scans of a query are, for a person who waits at a terminal for more than two seconds.
+# --- progress bar ---
 
 _LATE_S = 2.0
 _REFRESH_S = 0.2
 
 
 class ScanBar:
-    """Counts in a thread of its own, while the query's rows are waited for. Leave it before rows are printed."""
+    """Progress of the scans, shown on a terminal after two seconds.
+
+    Updated by its own thread while the query runs. Leave the block before rows are printed.
+    """
 
     def __init__(self, late_s: float = _LATE_S) -> None:
         self._late_s = late_s
@@ -56,11 +57,7 @@ class ScanBar:
     def _run(self) -> None:
         if self._over.wait(self._late_s):
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        with progress_bar() as bar:
             task = bar.add_task("scanning", total=None)
             while not self._over.wait(_REFRESH_S):
                 bar.update(task, completed=self.scanned, total=self.total)
@@ -72,46 +69,51 @@ class ScanBar:
 
     @property
     def total(self) -> int | None:
-        """None while no scan has begun."""
+        """None before the first scan begins."""
         return sum((table.total - table.left_out) * len(table.scans) for table in self._tables) or None
 
 
-# ---
+# --- query ---
 
 INCOMPLETE = 1
 
 
-def print_answer(
+def print_result(
     text: str,
     connection: Connection,
     stores: Sequence[Path],
-    wanted: "ScanFilter",
+    scan_filter: "ScanFilter",
     output: OutputFormat,
     master: str | None,
     *,
     by_spark: bool,
 ) -> int:
-    """The exit code: messages that could not be read are a failure, a limit that was asked for is none."""
-    asked = _by_spark if by_spark else _by_duckdb
-    with ExitStack() as kept:
+    """Returns the exit code: 1 if messages could not be read; a limit given by the user does not count."""
+    query = _by_spark if by_spark else _by_duckdb
+    with ExitStack() as stack:
         with ScanBar() as bar:
-            response = kept.enter_context(asked(text, connection, stores, wanted, master, bar))
-            rows = _first_rows(response, output)
-        _print(rows, response.columns, output)
-    for sentence in response.sentences():
+            result = stack.enter_context(query(text, connection, stores, scan_filter, master, bar))
+            rows = _first_rows(result, output)
+        _print(rows, result.columns, output)
+    for sentence in result.sentences():
         click.echo(sentence, err=True)
-    return 0 if response.is_complete else INCOMPLETE
+    return 0 if result.is_complete else INCOMPLETE
 
 
-def _first_rows(response: "QueryResult", output: OutputFormat) -> Iterator[Row]:
-    """All of them where they are printed together, else as soon as there is one."""
+def _first_rows(result: "QueryResult", output: OutputFormat) -> Iterator[Row]:
+    """Waits for all rows if they are printed together, else for the first one."""
     if output in (OutputFormat.TABLE, OutputFormat.JSON):
-        return iter(list(response.rows))
-    return chain(list(islice(response.rows, 1)), response.rows)
+        return iter(list(result.rows))
+    return chain(list(islice(result.rows, 1)), result.rows)
 
 
 def _by_duckdb(
-    text: str, connection: Connection, stores: Sequence[Path], wanted: "ScanFilter", master: str | None, bar: ScanBar
+    text: str,
+    connection: Connection,
+    stores: Sequence[Path],
+    scan_filter: "ScanFilter",
+    master: str | None,
+    bar: ScanBar,
 ) -> AbstractContextManager["QueryResult"]:
     try:
         from ariane.sql.catalog import ClusterCatalog, StoreCatalog
@@ -120,12 +122,17 @@ def _by_duckdb(
         raise SettingsError(
             f"SQL needs the package {error.name}, which is not installed: run pip install 'ariane[sql]'"
         ) from None
-    catalog = StoreCatalog(stores, wanted) if stores else ClusterCatalog(connection.settings, wanted)
+    catalog = StoreCatalog(stores, scan_filter) if stores else ClusterCatalog(connection.settings, scan_filter)
     return run_duckdb_query(text, catalog, bar.watch)
 
 
 def _by_spark(
-    text: str, connection: Connection, stores: Sequence[Path], wanted: "ScanFilter", master: str | None, bar: ScanBar
+    text: str,
+    connection: Connection,
+    stores: Sequence[Path],
+    scan_filter: "ScanFilter",
+    master: str | None,
+    bar: ScanBar,
 ) -> AbstractContextManager["QueryResult"]:
     try:
         from ariane.sql.spark_engine import SparkTables, run_spark_query
@@ -133,11 +140,11 @@ def _by_spark(
         raise SettingsError(
             f"--engine spark needs the package {error.name}, which is not installed: run pip install 'ariane[spark]'"
         ) from None
-    return run_spark_query(text, SparkTables(connection.settings, stores, wanted), master)
+    return run_spark_query(text, SparkTables(connection.settings, stores, scan_filter), master)
 
 
 def _print(rows: Iterator[Row], columns: Sequence[str], output: OutputFormat) -> None:
-    """A result without rows still has columns, which a table and CSV show."""
+    """A table and CSV show the columns even if there are no rows."""
     first = next(rows, None)
     if first is not None:
         render(chain([first], rows), output, columns)

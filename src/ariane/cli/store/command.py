@@ -1,4 +1,4 @@
-"""`ariane store`: look into the files of a store, check them, make anew what can be made from the log."""
+"""`ariane store`: inspects, verifies, rebuilds and cleans the files of a store."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,19 +17,14 @@ if TYPE_CHECKING:
     from ariane.store.offline.verify_report import Report
 
 
-# --- store_clean ---
-#
-# `ariane store clean`: let old files go by hand, on a store that no broker runs on.
-
-
-@click.command(short_help="Delete commit log files that are old enough.")
+@click.command(short_help="Delete old commit log files.")
 @store_argument
-@click.option("--hours", type=click.IntRange(min=0), default=72, show_default=True, help="Age at which a file may go.")
+@click.option("--hours", type=click.IntRange(min=0), default=72, show_default=True, help="Minimum age of a file.")
 @index_slots_option
 def clean(layout: "Layout", hours: int, index_slots: int | None) -> None:
-    """Delete commit log files that are old enough, and what queues and index hold of them.
+    """Delete old commit log files, and their entries in consume queues and index.
 
-    No broker may run on the store: a running one cleans by itself. The last file stays, however old it is.
+    No broker may run on the store: a running broker deletes old files itself. The last file is always kept.
 
     \b
     Example:
@@ -46,37 +41,36 @@ def clean(layout: "Layout", hours: int, index_slots: int | None) -> None:
     from ariane.store.offline.verify_report import infer_file_sizes
 
     disk = RealDisk()
-    files_there = list(log_files(disk, layout))
-    if not files_there:
-        raise StoreMismatch(f"{layout.commit_log} has no commit log file: there is nothing to clean")
+    existing = list(log_files(disk, layout))
+    if not existing:
+        raise StoreMismatch(f"{layout.commit_log} has no commit log files: nothing to clean")
     settings = replace(
         infer_file_sizes(disk, layout, index_slots=index_slots),
-        segment_bytes=files_there[0].size,
+        segment_bytes=existing[0].size,
         retention_hours=hours,
     )
     with locked(layout.lock):
         store = MessageStore.open(settings, Clock(), store_host=bytes(8))
         try:
             files = 0
-            while dropped := store.clean(manual=True).files:
-                files += dropped
+            while deleted := store.clean(manual=True).files:
+                files += deleted
             begin = store.components.commit_log.min_offset
         finally:
             store.close()
-    click.echo(f"{files} commit log files deleted; the log begins at {begin} now")
+    click.echo(f"{files} commit log files deleted; the log now begins at {begin}")
 
-
-# ---
 
 _REBUILT = {"queues": ("queues", "queue_entries"), "index": ("index_files",)}
-"""What a rebuild of each part counts."""
+"""The figures that a rebuild of each part reports."""
 
 
-@click.group(short_help="Store files: look into them, check, rebuild.")
+@click.group(short_help="Store files: inspect, verify, rebuild, clean.")
 def store() -> None:
-    """Look into the files of a store, check them, rebuild what is derived.
+    """Inspect and verify the files of a store, and rebuild the files that are derived from the commit log.
 
-    DIR is a store's root, of ours or of Apache RocketMQ's, or a copy of one. Only `rebuild` and `clean` write.
+    DIR is the root directory of a store, Ariane's or Apache RocketMQ's, or a copy of one. Only `rebuild` and `clean`
+    write.
 
     \b
     Examples:
@@ -95,10 +89,11 @@ store.add_command(clean)
 @index_slots_option
 @output_option(OutputFormat.TABLE, OutputFormat.JSON)
 def verify(layout: "Layout", index_slots: int | None, output: OutputFormat) -> None:
-    """Check every file against every other. Exits with 1 when something is wrong.
+    """Check all files against each other. Exits with 1 if there is a problem.
 
-    Records are whole and where they say; every record is in its queue and every entry of a queue has its record; the
-    index leads to records that have the key. Each fault is told with its file, its byte and what to do about it.
+    Checks that each record is complete and at the offset it names, that each record has an entry in its consume queue
+    and each entry a record, and that the index points to records with the key. Each problem is shown with its file,
+    its byte, and how to fix it.
 
     \b
     Example:
@@ -115,7 +110,7 @@ def verify(layout: "Layout", index_slots: int | None, output: OutputFormat) -> N
     else:
         _print_report(report)
     if not report.is_sound:
-        raise StoreCorrupt(f"{report.fault_count} faults in {layout.root}")
+        raise StoreCorrupt(f"{report.fault_count} problems found in {layout.root}")
 
 
 def _printable(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -141,20 +136,19 @@ def _summary(report: "Report") -> Iterator[Row]:
         yield {"what": name.removesuffix("_ms").replace("_", " "), "found": shown if shown is not None else "none"}
 
 
-@store.command(short_help="Make queues and index anew from the commit log.")
+@store.command(short_help="Rebuild queues and index from the commit log.")
 @store_argument
 @click.option("--queues", is_flag=True, help="Rebuild the consume queues.")
 @click.option("--index", is_flag=True, help="Rebuild the index.")
-@click.option("--yes", is_flag=True, help="Remove the old ones when the new ones are in place.")
-@click.option("--delay-levels", help="The broker's messageDelayLevel, when it is not Apache's default.")
+@click.option("--yes", is_flag=True, help="Delete the old files after the rebuild.")
+@click.option("--delay-levels", help="The broker's messageDelayLevel, if it differs from Apache's default.")
 @index_slots_option
 def rebuild(
     layout: "Layout", queues: bool, index: bool, yes: bool, delay_levels: str | None, index_slots: int | None
 ) -> None:
-    """Make consume queues and index anew from the commit log; both, unless one is named.
+    """Rebuild consume queues and index from the commit log: the selected one, or both.
 
-    No broker may run on the store. The new ones are built beside the old ones, which are kept as consumequeue.old and
-    index.old unless you say --yes.
+    No broker may run on the store. The old files are kept as consumequeue.old and index.old, unless --yes is given.
 
     \b
     Example:
@@ -168,21 +162,21 @@ def rebuild(
     from ariane.store.offline.verify_report import infer_file_sizes
 
     disk = RealDisk()
-    wanted = {"queues": queues or not index, "index": index or not queues}
-    settings = infer_file_sizes(disk, layout, index_slots=index_slots, with_index=wanted["index"])
+    parts = {"queues": queues or not index, "index": index or not queues}
+    settings = infer_file_sizes(disk, layout, index_slots=index_slots, with_index=parts["index"])
     if delay_levels is not None:
         settings = replace(settings, message_delay_levels=delay_levels)
     with _progress("rebuilding", sum(file.size for file in log_files(disk, layout))) as progress:
-        rebuilt = rebuild_store(disk, layout, settings, **wanted, discard_old=yes, progress=progress)
+        rebuilt = rebuild_store(disk, layout, settings, **parts, discard_old=yes, progress=progress)
     if not yes:
-        click.echo("the old ones are kept as .old; remove them when `ariane store verify` finds no fault", err=True)
-    hidden = {name for part, names in _REBUILT.items() if not wanted[part] for name in names}
+        click.echo("the old files are kept as .old; delete them when `ariane store verify` finds no problem", err=True)
+    hidden = {name for part, names in _REBUILT.items() if not parts[part] for name in names}
     render([{name: value for name, value in asdict(rebuilt).items() if name not in hidden}], OutputFormat.TABLE)
 
 
 @contextmanager
 def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, when a person looks at it."""
+    """A progress bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return

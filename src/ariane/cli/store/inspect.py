@@ -1,4 +1,4 @@
-"""`ariane store inspect`: what lies in the files of a store, record by record or byte by byte."""
+"""`ariane store inspect`: shows the contents of store files, record by record or byte by byte."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 annotate_option = click.option("--annotate", is_flag=True, help="Show every byte with its field and its meaning.")
-limit_option = click.option("--limit", type=click.IntRange(min=0), help="How many to show, 0 for all.  [default: 20]")
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=0), help="Show at most this many, 0 for all.  [default: 20]"
+)
 index_slots_option = click.option(
-    "--index-slots", type=click.IntRange(min=1), help="Hash slots of an index file, when they cannot be found out."
+    "--index-slots", type=click.IntRange(min=1), help="Hash slots of an index file, if they cannot be detected."
 )
 
 
 def store_argument(command: Command) -> Command:
-    """DIR and --commit-log, handed to the command as one Layout."""
+    """DIR and --commit-log; the command gets them as one Layout."""
 
     @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
     @click.option(
         "--commit-log",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Directory of the commit log, when it is not DIR/commitlog.",
+        help="Directory of the commit log, if it is not DIR/commitlog.",
     )
     @wraps(command)
     def with_layout(directory: Path, commit_log: Path | None, **options: Any) -> Any:
@@ -37,7 +39,7 @@ def store_argument(command: Command) -> Command:
 
         try:
             return command(Layout.under(directory, commit_log), **options)
-        except BrokenPipeError:  # whoever reads our output has gone
+        except BrokenPipeError:  # the output pipe was closed: `main` handles it
             raise
         except OSError as error:
             raise StoreError(f"{error.filename or directory}: {error.strerror}") from error
@@ -45,18 +47,18 @@ def store_argument(command: Command) -> Command:
     return with_layout
 
 
-def warn_of_movement(layout: "Layout") -> None:
-    """A running broker keeps appending: what is printed was true at some moment."""
+def warn_if_in_use(layout: "Layout") -> None:
+    """A running broker keeps appending, so the output may be outdated."""
     from ariane.store.lock import lock_holder
 
     holder = lock_holder(layout.lock)
     if holder is not None:
-        click.echo(f"warning: process {holder} runs on this store: its end is moving", err=True)
+        click.echo(f"warning: process {holder} is using this store: its files are changing", err=True)
 
 
 @click.group()
 def inspect() -> None:
-    """Show what lies in the files, read-only.
+    """Show the contents of store files. Read-only.
 
     \b
     Examples:
@@ -70,7 +72,7 @@ def inspect() -> None:
 
 @inspect.command()
 @store_argument
-@click.option("--from", "start", type=click.IntRange(min=0), default=0, help="Physical offset to begin at.")
+@click.option("--from", "start", type=click.IntRange(min=0), default=0, help="Physical offset to start at.")
 @limit_option
 @click.option("--topic", help="Only records of this topic.")
 @annotate_option
@@ -80,7 +82,7 @@ def commitlog(
 ) -> None:
     """Show records of the commit log.
 
-    An offset inside a record is fine: the next whole record is found. --annotate shows one record, or --limit of them.
+    If the start offset is inside a record, shows the next complete one. --annotate shows one record, or --limit many.
 
     \b
     Example:
@@ -88,23 +90,23 @@ def commitlog(
     """
     from ariane.cli.store.rows import annotated_commit_log, commit_log_listing
 
-    warn_of_movement(layout)
+    warn_if_in_use(layout)
     make = annotated_commit_log if annotate else commit_log_listing
     make(layout, start, topic, limit).show(output)
 
 
-@inspect.command(short_help="Show entries of a queue beside their records.")
+@inspect.command(short_help="Show entries of a consume queue and their records.")
 @store_argument
 @click.argument("topic")
 @click.argument("queue_id", metavar="QUEUE", type=click.IntRange(min=0))
-@click.option("--from", "start", type=click.IntRange(min=0), default=0, help="Queue offset to begin at.")
+@click.option("--from", "start", type=click.IntRange(min=0), default=0, help="Queue offset to start at.")
 @limit_option
 @annotate_option
 @output_option()
 def queue(
     layout: "Layout", topic: str, queue_id: int, start: int, limit: int | None, annotate: bool, output: OutputFormat
 ) -> None:
-    """Show entries of a consume queue, and what the records say that they point to.
+    """Show entries of a consume queue, with the records that they point to.
 
     \b
     Example:
@@ -112,20 +114,20 @@ def queue(
     """
     from ariane.cli.store.rows import queue_listing
 
-    warn_of_movement(layout)
+    warn_if_in_use(layout)
     queue_listing(layout, topic, queue_id, start, limit, annotated=annotate).show(output)
 
 
 @inspect.command()
 @store_argument
-@click.option("--key", metavar="TOPIC#KEY", help="Show the entries that this key leads to, newest first.")
+@click.option("--key", metavar="TOPIC#KEY", help="Show the entries of this key, newest first.")
 @index_slots_option
 @annotate_option
 @output_option()
 def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: bool, output: OutputFormat) -> None:
-    """Show the index files, or what they know of a key.
+    """Show the index files, or the entries of a key.
 
-    A hash may belong to several keys: `hasKey` tells whether the record really has this one.
+    Several keys may have the same hash: `hasKey` shows whether the record really has this key.
 
     \b
     Example:
@@ -133,7 +135,7 @@ def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: 
     """
     from ariane.cli.store.rows import index_listing, key_listing
 
-    warn_of_movement(layout)
+    warn_if_in_use(layout)
     if key is None:
         index_listing(layout, index_slots, annotated=annotate).show(output)
     else:
@@ -145,7 +147,7 @@ def index(layout: "Layout", key: str | None, index_slots: int | None, annotate: 
 @annotate_option
 @output_option()
 def checkpoint(layout: "Layout", annotate: bool, output: OutputFormat) -> None:
-    """Show how far each part of the store is safe.
+    """Show how far each part of the store is flushed to disk.
 
     \b
     Example:
@@ -153,5 +155,5 @@ def checkpoint(layout: "Layout", annotate: bool, output: OutputFormat) -> None:
     """
     from ariane.cli.store.rows import checkpoint_listing
 
-    warn_of_movement(layout)
+    warn_if_in_use(layout)
     checkpoint_listing(layout, annotated=annotate).show(output)

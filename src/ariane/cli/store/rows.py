@@ -1,4 +1,7 @@
-"""Listings of store files: which rows, in which columns. With `annotate`, each thing becomes a row for each field."""
+"""Rows of `ariane store inspect`: records and entries, or with `--annotate` their fields.
+
+Fields have the names of RocketMQ's tools and of docs/data_files.md.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -37,10 +40,6 @@ from ariane.store.offline.verify import log_files
 from ariane.wire.host import decode_host
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.record.read import BlankRecord, RecordView
-
-# --- store_rows ---
-#
-# What lies in store files, as rows. Fields have the names that RocketMQ's tools and our layouts give them.
 
 RECORD_COLUMNS = (
     "physicalOffset", "storeSize", "storeTime", "topic", "queueId", "queueOffset",
@@ -81,7 +80,7 @@ def record_row(view: RecordView) -> Row:
 def _properties(view: RecordView) -> dict[str, str]:
     try:
         return view.properties()
-    except RecordError:  # shown as if there were none; `verify` tells about it
+    except RecordError:  # shown without properties; `verify` reports the problem
         return {}
 
 
@@ -93,7 +92,7 @@ def _host(raw: bytes) -> str:
 
 
 def entry_row(number: int, raw: bytes, record: LocatedRecord | None) -> Row:
-    """One entry of a queue, with what its record says."""
+    """One entry of a consume queue, with fields of its record."""
     offset, size, tags_code = entry.ENTRY.unpack(raw)
     properties = _properties(record.view) if record is not None else {}
     return {
@@ -111,8 +110,8 @@ def entry_row(number: int, raw: bytes, record: LocatedRecord | None) -> Row:
 
 def _entry_remark(raw: bytes, record: LocatedRecord | None) -> str | None:
     if raw == entry.FILLER:
-        return "filler: the queue starts behind it"
-    return None if record is not None else "no whole record there"
+        return "filler: the queue starts after it"
+    return None if record is not None else "no complete record there"
 
 
 def index_file_row(scan: IndexScan) -> Row:
@@ -131,7 +130,7 @@ def index_file_row(scan: IndexScan) -> Row:
 
 
 def index_entry_row(file: Path, number: int, raw: bytes, record: LocatedRecord | None, key: str) -> Row:
-    """One entry that a key leads to. The hash alone does not tell whether its message has that key."""
+    """One entry of the hash of a key. `hasKey`: whether its message really has that key."""
     key_hash, offset, seconds, previous = entries.ENTRY.unpack(raw)
     view = record.view if record is not None else None
     return {
@@ -156,12 +155,12 @@ def _index_keys(view: RecordView) -> set[str]:
 
 
 def checkpoint_rows(checkpoint: Checkpoint) -> list[Row]:
-    """Without the numbers of ours when only Apache has written it."""
-    ours = {"flushed_to", "dispatched_to", "written_to", "store_timestamp_ms", "sequence"}
+    """Without Ariane's own fields if only Apache's broker has written the checkpoint."""
+    ariane_fields = {"flushed_to", "dispatched_to", "written_to", "store_timestamp_ms", "sequence"}
     return [
         {"name": name, "value": value, "time": time_text(value) if name.endswith("_ms") else None}
         for name, value in asdict(checkpoint).items()
-        if name != "has_ariane_slot" and (checkpoint.has_ariane_slot or name not in ours)
+        if name != "has_ariane_slot" and (checkpoint.has_ariane_slot or name not in ariane_fields)
     ]
 
 
@@ -178,7 +177,7 @@ def field_rows(file: Path, fields: Iterable[Field]) -> Iterator[Row]:
 
 
 def wrapped_field_rows(file: Path, fields: Iterable[Field]) -> Iterator[Row]:
-    """For a table: a line with the file's name, then 16 bytes a line; only a long run of zeros is cut short."""
+    """For a table: a line with the file's name, then 16 bytes a line; a long run of zeros is abbreviated."""
     yield {"name": f"file {file.name}"}
     for field in fields:
         is_gap = len(field.raw) > _BYTES_A_LINE and not any(field.raw)
@@ -189,7 +188,7 @@ def wrapped_field_rows(file: Path, fields: Iterable[Field]) -> Iterator[Row]:
             yield {"position": field.position + at, "bytes": shown, **(named if at == 0 else {})}
 
 
-# ---
+# --- listings ---
 
 LIMIT = 20
 
@@ -199,7 +198,7 @@ T = TypeVar("T")
 class Listing(NamedTuple):
     rows: Iterable[Row]
     columns: Sequence[str] | None = None
-    """What a table shows of the rows; None for all of it."""
+    """The columns of a table; None for all."""
 
     def show(self, output: OutputFormat) -> None:
         render(self.rows, output, self.columns)
@@ -214,21 +213,21 @@ class Annotated(NamedTuple):
 
 
 def commit_log_listing(layout: Layout, start: int, topic: str | None, limit: int | None) -> Listing:
-    found = walk_records(RealDisk(), log_files(RealDisk(), layout), start)
-    wanted = (record for record in found if topic in (None, record.view.topic))
-    shown = _first(wanted, limit, place=lambda record: record.view.physical_offset)
+    records = walk_records(RealDisk(), log_files(RealDisk(), layout), start)
+    selection = (record for record in records if topic in (None, record.view.topic))
+    shown = _first(selection, limit, offset_of=lambda record: record.view.physical_offset)
     return Listing((record_row(record.view) for record in shown), RECORD_COLUMNS)
 
 
 def annotated_commit_log(layout: Layout, start: int, topic: str | None, limit: int | None) -> Annotated:
-    """Records, and the blanks between them when all topics are wanted."""
-    found = walk_files(RealDisk(), log_files(RealDisk(), layout), start)
-    wanted = (item for item in found if _is_wanted(item, topic))
-    shown = _first(wanted, 1 if limit is None else limit, place=lambda item: item.offset)
+    """Records; without a topic also the blanks at the ends of files."""
+    items = walk_files(RealDisk(), log_files(RealDisk(), layout), start)
+    selection = (item for item in items if _is_selected(item, topic))
+    shown = _first(selection, 1 if limit is None else limit, offset_of=lambda item: item.offset)
     return Annotated((item.file.path, _item_fields(item)) for item in shown)
 
 
-def _is_wanted(item: LogItem, topic: str | None) -> bool:
+def _is_selected(item: LogItem, topic: str | None) -> bool:
     if isinstance(item.verdict, RecordView):
         return topic in (None, item.verdict.topic)
     return isinstance(item.verdict, BlankRecord) and topic is None
@@ -246,7 +245,8 @@ def queue_listing(
     layout: Layout, topic: str, queue_id: int, start: int, limit: int | None, *, annotated: bool
 ) -> Listing | Annotated:
     scan = _queue(layout, topic, queue_id)
-    shown = _first(scan.written(start), 1 if annotated and limit is None else limit, place=lambda numbered: numbered[0])
+    limit = 1 if annotated and limit is None else limit
+    shown = _first(scan.written(start), limit, offset_of=lambda numbered: numbered[0])
     if annotated:
         return Annotated(_entry_fields(scan, number, raw) for number, raw in shown)
     disk, files = RealDisk(), log_files(RealDisk(), layout)
@@ -255,19 +255,19 @@ def queue_listing(
 
 
 def _queue(layout: Layout, topic: str, queue_id: int) -> QueueScan:
-    fault = topic_name_problem(topic.replace("|", "_"))  # Apache allows "|" in names
-    if fault is not None:
-        raise StoreMismatch(fault)
+    problem = topic_name_problem(topic.replace("|", "_"))  # Apache allows "|" in names
+    if problem is not None:
+        raise StoreMismatch(problem)
     scan = queue_at(RealDisk(), layout.queue(topic, queue_id), topic, queue_id)
     if not scan.files:
-        raise StoreMismatch(f"{scan.directory} has no files: there is no such queue, or nothing was ever sent to it")
+        raise StoreMismatch(f"{scan.directory} has no files: the queue does not exist, or never had a message")
     return scan
 
 
 def _entry_fields(scan: QueueScan, number: int, raw: bytes) -> tuple[Path, list[Field]]:
-    place = scan.find(number)
-    assert place is not None, "it was read from there"
-    return place[0].path, annotate(raw, place[1], QUEUE_ENTRY)
+    location = scan.find(number)
+    assert location is not None, "it was read from there"
+    return location[0].path, annotate(raw, location[1], QUEUE_ENTRY)
 
 
 def index_listing(layout: Layout, slots: int | None, *, annotated: bool) -> Listing | Annotated:
@@ -281,13 +281,13 @@ def key_listing(layout: Layout, key: str, slots: int | None, *, annotated: bool)
     """The entries under the hash of `topic#key`, newest first."""
     topic, separator, text = key.partition("#")
     if not separator or not text:
-        raise StoreMismatch(f"{key!r} is no key of the index: TOPIC#KEY expected, for example orders#order-1001")
-    wanted = key_hash(topic, text)
+        raise StoreMismatch(f"{key!r} is not an index key: TOPIC#KEY expected, for example orders#order-1001")
+    hash_of_key = key_hash(topic, text)
     hits = [
         (scan, number, raw)
         for scan in reversed(_index(layout, slots))
-        for number, raw in scan.chain(wanted)
-        if INDEX.unpack(raw)[0] == wanted
+        for number, raw in scan.chain(hash_of_key)
+        if INDEX.unpack(raw)[0] == hash_of_key
     ]
     if annotated:
         return Annotated((scan.path, annotate(raw, scan.position(number), INDEX_ENTRY)) for scan, number, raw in hits)
@@ -306,16 +306,16 @@ def checkpoint_listing(layout: Layout, *, annotated: bool) -> Listing | Annotate
     data = read_all(RealDisk(), layout.checkpoint, CHECKPOINT_BYTES)
     if data is None:
         raise StoreMismatch(
-            f"{layout.checkpoint} is not there: this is no store, or no broker has stopped cleanly on it"
+            f"{layout.checkpoint} does not exist: this is not a store, or no broker has stopped cleanly on it"
         )
     if annotated:
         return Annotated([(layout.checkpoint, annotate_checkpoint(data))])
     return Listing(checkpoint_rows(decode_checkpoint(data)))
 
 
-def _first(found: Iterator[T], limit: int | None, place: Callable[[T], int]) -> Iterator[T]:
-    """As many as were asked for, 0 being all; without a limit some, and a word on stderr when there are more."""
-    yield from found if limit == 0 else islice(found, LIMIT if limit is None else limit)
-    following = next(found, None) if limit is None else None
+def _first(items: Iterator[T], limit: int | None, offset_of: Callable[[T], int]) -> Iterator[T]:
+    """The first `limit` items, or all if it is 0. Without a limit the first 20, and a note if there are more."""
+    yield from items if limit == 0 else islice(items, LIMIT if limit is None else limit)
+    following = next(items, None) if limit is None else None
     if following is not None:
-        click.echo(f"there is more: --from {place(following)} goes on, --limit 0 shows all", err=True)
+        click.echo(f"there is more: continue with --from {offset_of(following)}, or show all with --limit 0", err=True)

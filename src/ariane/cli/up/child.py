@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from ariane.cli.servers.garbage_collector import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_disabled
 from ariane.errors import ArianeError, sole_cause
 from ariane.model.address import Address
 
@@ -19,7 +19,7 @@ FAILED = "failed "
 EXIT_BUG = 70
 
 
-@collector_asleep()
+@collector_disabled()
 def main(arguments: list[str]) -> int:
     from ariane.cli.servers.run import run_server
     from ariane.cli.up.command import up_broker_settings

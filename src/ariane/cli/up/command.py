@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import DATA, locked_notice
-from ariane.cli.servers.garbage_collector import collector_asleep
+from ariane.cli.servers.garbage_collector import collector_disabled
 from ariane.errors import SettingsError
 from ariane.logs import LogForm, configure
 
@@ -128,7 +128,7 @@ _PORT = click.IntRange(0, 65_535)
     show_default=True,
     help="Lowest level to log, on stderr.",
 )
-@collector_asleep()
+@collector_disabled()
 def up(
     data: Path, tmp: bool, port: int, broker_port: int, brokers: int, demo: bool, demo_rate: float, log_level: str
 ) -> None:
