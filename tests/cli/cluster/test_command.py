@@ -24,7 +24,7 @@ async def test_a_broker_that_does_not_answer_is_silent_and_not_idle() -> None:
     assert done.status == 3
     silent = next(row for row in done.rows if row["brokerName"] == "broker-z")
     assert (silent["state"], silent["putTps"], silent["version"]) == ("silent", None, None)
-    assert "the part of broker-z (127.0.0.1:1)" in done.err
+    assert "no data from broker-z (127.0.0.1:1)" in done.err
 
 
 def test_a_cluster_that_is_not_there_is_the_answer_no(command: CommandLine) -> None:
@@ -69,4 +69,4 @@ def test_brokers_are_cleaned_when_somebody_says_yes(command: CommandLine) -> Non
 
 def test_options_of_the_server_are_not_mistaken_for_those_of_a_command(command: CommandLine) -> None:
     done = CommandLine(command.namesrv, (sys.executable, "-m", "ariane", "broker", "-n", "x:1", "list")).run()
-    assert (done.status, "-c must stand" in done.err, "behind 'list'" in done.err) == (2, False, True)
+    assert (done.status, "-c is an option" in done.err, "write it after 'list'" in done.err) == (2, False, True)

@@ -42,12 +42,12 @@ def test_a_table_on_a_terminal_and_csv_in_a_pipe(command: CommandLine) -> None:
     assert sorted(json.loads(row["body"])["n"] for row in rows) == [0, 2, 4, 6, 8, 10]
 
 
-Ask = Callable[..., Outcome]
+RunSql = Callable[..., Outcome]
 
 
 @pytest.fixture
-def ask(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> Ask:
-    """The same in this process, which takes less time to start."""
+def run_sql(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> RunSql:
+    """Runs the command in this process, which is faster than starting one."""
 
     def run(*arguments: str) -> Outcome:
         status = main(["sql", *arguments, "-n", shared_broker.namesrv])
@@ -57,23 +57,23 @@ def ask(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> As
     return run
 
 
-def test_a_query_comes_from_stdin_or_from_a_file(command: CommandLine, request: Ask, tmp_path: Path) -> None:
+def test_a_query_comes_from_stdin_or_from_a_file(command: CommandLine, run_sql: RunSql, tmp_path: Path) -> None:
     done = command.run("sql", "-", "-o", "json", stdin="select count(*) as n from orders")
     assert (done.status, done.rows) == (0, [{"n": COUNT}])
     file = tmp_path / "query.sql"
     file.write_text("select count(*) as n\nfrom orders\n")
-    assert request("--file", str(file), "-o", "json").rows == [{"n": COUNT}]
+    assert run_sql("--file", str(file), "-o", "json").rows == [{"n": COUNT}]
 
 
-def test_a_result_without_rows_still_has_its_columns(request: Ask) -> None:
+def test_a_result_without_rows_still_has_its_columns(run_sql: RunSql) -> None:
     sql = "select tags, body from orders where tags = 'none'"
-    assert request(sql).out.split() == ["tags", "body"]
-    assert request(sql, "-o", "csv").out == "tags,body\n"
-    assert request(sql, "-o", "json").rows == []
+    assert run_sql(sql).out.split() == ["tags", "body"]
+    assert run_sql(sql, "-o", "csv").out == "tags,body\n"
+    assert run_sql(sql, "-o", "json").rows == []
 
 
-def test_a_limited_scan_is_done_and_not_complete(request: Ask) -> None:
-    done = request("select count(*) as n from orders", "--limit-scan", "4", "-o", "json")
+def test_a_limited_scan_is_done_and_not_complete(run_sql: RunSql) -> None:
+    done = run_sql("select count(*) as n from orders", "--limit-scan", "4", "-o", "json")
     assert (done.status, done.rows) == (0, [{"n": 4}])
     assert done.err == "scanned 4 of 12 messages of orders (2 queues), stopped at --limit-scan: not complete\n"
 
@@ -82,8 +82,8 @@ def test_a_limited_scan_is_done_and_not_complete(request: Ask) -> None:
     ("options", "count"),
     [(("--tags", "odd || none"), 6), (("--keys", "k1,k2"), 2), (("--since", "-1d", "--until", "-1h"), 0)],
 )
-def test_options_choose_messages(request: Ask, options: tuple[str, ...], count: int) -> None:
-    assert request("select count(*) as n from orders", *options, "-o", "json").rows == [{"n": count}]
+def test_options_choose_messages(run_sql: RunSql, options: tuple[str, ...], count: int) -> None:
+    assert run_sql("select count(*) as n from orders", *options, "-o", "json").rows == [{"n": count}]
 
 
 @pytest.mark.parametrize(
@@ -92,21 +92,21 @@ def test_options_choose_messages(request: Ask, options: tuple[str, ...], count: 
         (("select * from ordres",), 1, "did you mean orders?"),
         (("select pric from orders",), 2, "at position 8"),
         (("select body_text::int from orders",), 1, "the query failed: Could not convert"),
-        ((), 2, "give a query, - for stdin, or --file"),
+        ((), 2, "give either a query, - for stdin, or --file"),
         ((" ",), 2, "the query is empty"),
         (("select 1", "--since", "yesterday"), 2, "is not a time"),
-        (("select 1", "--master", "local[1]"), 2, "--master is for --engine spark"),
+        (("select 1", "--master", "local[1]"), 2, "--master needs --engine spark"),
         (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan works only with --engine duckdb"),
     ],
 )
-def test_mistakes_are_one_sentence(request: Ask, arguments: tuple[str, ...], status: int, told: str) -> None:
-    done = request(*arguments)
+def test_an_error_is_one_line(run_sql: RunSql, arguments: tuple[str, ...], status: int, told: str) -> None:
+    done = run_sql(*arguments)
     assert (done.status, done.out) == (status, "")
     assert told in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_nobody_to_ask_is_told_with_3(request: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_nameserver_ends_with_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "select * from orders", "-n", "127.0.0.1:1"]) == 3
     assert "no nameserver answers" in capsys.readouterr().err
 

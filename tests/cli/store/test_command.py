@@ -135,7 +135,7 @@ def test_an_annotated_entry_is_its_twenty_bytes(run: Run, layout: Layout) -> Non
 
 def test_an_entry_without_a_record_says_so(run: Run, layout: Layout) -> None:
     flip(layout.queue("GoldenNormal", 0) / "00000000000000000000", 7)
-    assert run.rows("inspect queue DIR GoldenNormal 0 --limit 1")[0]["remark"] == "no whole record there"
+    assert run.rows("inspect queue DIR GoldenNormal 0 --limit 1")[0]["remark"] == "no complete record there"
 
 
 def test_index_files_are_shown(run: Run) -> None:
@@ -179,7 +179,7 @@ def test_rows_come_as_csv_and_as_json_lines(run: Run) -> None:
         ("inspect commitlog /no/such/directory", 2, "does not exist"),
         ("inspect commitlog DIR --commit-log /no/such", 2, "does not exist"),
         ("inspect commitlog DIR --from -1", 2, "--from"),
-        ("inspect queue DIR nobody 0", 1, "no such queue"),
+        ("inspect queue DIR nobody 0", 1, "the queue does not exist"),
         ("inspect queue DIR ../commitlog 0", 1, "may hold only"),
         ("inspect index DIR --key GoldenNormal", 1, "TOPIC#KEY"),
         ("inspect index DIR --index-slots 7", 1, "--index-slots"),
@@ -209,7 +209,7 @@ def test_a_file_that_may_not_be_read_is_told(run: Run, layout: Layout) -> None:
 def test_a_running_broker_is_warned_of(run: Run, layout: Layout) -> None:
     with held_by_another_process(layout.lock) as process:
         assert run("inspect commitlog DIR --limit 1") == 0
-    assert run.err == f"warning: process {process} runs on this store: its end is moving\n"
+    assert run.err == f"warning: process {process} is using this store: its files are changing\n"
     assert len(run.out.splitlines()) == 2
 
 
@@ -230,7 +230,7 @@ def test_a_fault_is_told_with_file_byte_and_cure_and_exit_1(run: Run, layout: La
     assert heading.split() == ["file", "position", "what", "cure"]
     assert fault.startswith("commitlog/00000000000000262144")
     assert "restore the file" in fault
-    assert run.err == f"error: 1 faults in {layout.root}\n"
+    assert run.err == f"error: 1 problems found in {layout.root}\n"
 
 
 def test_a_report_for_programs_holds_the_same(run: Run, layout: Layout) -> None:

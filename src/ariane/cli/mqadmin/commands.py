@@ -1,4 +1,4 @@
-"""What every command of mqadmin has in common: its options by letter, its help, and columns as Apache prints them."""
+"""Shared code of the mqadmin commands: options by letter, help, and tables in Apache's format."""
 
 import json
 import os
@@ -29,14 +29,14 @@ class Option:
     name: str
     help: str
     example: str | None = None
-    """Required options have one: it stands in the example of the help."""
+    """Value for the example in the help; required options have one."""
     type: Any = str
     default: Any = None
     flag: bool = False
 
     def decorate(self, command: Callable[..., Any]) -> Callable[..., Any]:
         more: dict[str, Any] = {"is_flag": True} if self.flag else {"type": self.type}
-        if self.default is not None:  # to click, a default of None would be a value
+        if self.default is not None:  # click treats default=None as a value
             more["default"] = self.default
         option = click.option(
             f"-{self.letter}",
@@ -50,28 +50,30 @@ class Option:
         return option(command)
 
 
-NAMESRV = Option("n", "namesrvAddr", "namesrv", "Nameservers; else $NAMESRV_ADDR, a running `ariane up`, this machine.")
-TOPIC = Option("t", "topic", "topic", "The topic.", example="orders")
-GROUP = Option("g", "groupName", "group", "The consumer group.", example="billing")
-BROKER = Option("b", "brokerAddr", "broker", "This broker, HOST:PORT.")
-CLUSTER = Option("c", "clusterName", "cluster", "Every broker of this cluster.")
-PLACE = (BROKER, CLUSTER)
-"""Commands that have both want exactly one."""
+NAMESRV = Option(
+    "n", "namesrvAddr", "namesrv", "Nameservers; default: $NAMESRV_ADDR, a running `ariane up`, this machine."
+)
+TOPIC = Option("t", "topic", "topic", "Topic.", example="orders")
+GROUP = Option("g", "groupName", "group", "Consumer group.", example="billing")
+BROKER = Option("b", "brokerAddr", "broker", "Address of the broker, HOST:PORT.")
+CLUSTER = Option("c", "clusterName", "cluster", "All brokers of this cluster.")
+TARGET = (BROKER, CLUSTER)
+"""A command with both options requires exactly one of them."""
 
 
 def apache(name: str, *options: Option) -> Callable[[Work], Work]:
-    """Adds a command under mqadmin's name. The docstring is its help; the function prints, and may return a status."""
+    """Adds a command under mqadmin's name. The docstring is its help; the function prints, may return an exit code."""
 
     def add(work: Work) -> Work:
         def run(namesrv: str | None, **values: Any) -> int | None:
-            if set(PLACE) <= set(options) and (values["broker"] is None) == (values["cluster"] is None):
-                raise click.UsageError("one of -b and -c must say where", click.get_current_context())
+            if set(TARGET) <= set(options) and (values["broker"] is None) == (values["cluster"] is None):
+                raise click.UsageError("give either -b or -c", click.get_current_context())
             connection = find_connection(namesrv, os.environ.get("ARIANE_PROFILE"), with_tools_account(os.environ))
 
-            async def asked(admin: Admin) -> int | None:
+            async def with_admin(admin: Admin) -> int | None:
                 return await work(admin, **values)
 
-            return run_admin(connection, asked)
+            return run_admin(connection, with_admin)
 
         _add(name, options, run, work.__doc__ or "")
         return work
@@ -80,12 +82,12 @@ def apache(name: str, *options: Option) -> Callable[[Work], Work]:
 
 
 def missing(name: str, instead: str, *options: Option) -> None:
-    """A command of mqadmin that is not there: it says so when it is called, whatever its options."""
+    """A command of mqadmin that Ariane does not support: it fails with this message, whatever its options."""
 
     def run(namesrv: str | None, **values: Any) -> int | None:
-        raise ClientError(f"mqadmin's {name} is not in Ariane: {instead}")
+        raise ClientError(f"mqadmin's {name} is not supported: {instead}")
 
-    _add(name, options, run, f"Not in Ariane: {instead}.")
+    _add(name, options, run, f"Not supported: {instead}.")
     MISSING[name] = instead
 
 
@@ -95,17 +97,17 @@ MISSING: dict[str, str] = {}
 def _add(name: str, options: Sequence[Option], run: Callable[..., Any], doc: str) -> None:
     for option in reversed((*options, NAMESRV)):
         run = option.decorate(run)
-    place = " -c DefaultCluster" if set(PLACE) <= set(options) else ""
-    needed = "".join(f" -{one.letter} {one.example}" for one in options if one.example is not None)
-    example = f"\b\nExamples:\n  ariane admin {name} -n 127.0.0.1:9876{place}{needed}"
+    target = " -c DefaultCluster" if set(TARGET) <= set(options) else ""
+    required = "".join(f" -{option.letter} {option.example}" for option in options if option.example is not None)
+    example = f"\b\nExamples:\n  ariane admin {name} -n 127.0.0.1:9876{target}{required}"
     admin_group.command(name, help=f"{doc}\n\n{example}")(run)
 
 
-# --- times ----------------------------------------------------------------------------------------------------------
+# --- times ---
 
 
-def moment_of(text: str) -> int:
-    """Milliseconds since 1970, or Apache's own form: a `#` for the blank, a colon before the milliseconds."""
+def time_of(text: str) -> int:
+    """Milliseconds since 1970, or Apache's own format: a `#` for the blank, a colon before the milliseconds."""
     day, _, clock = text.partition("#")
     if clock.count(":") == 3:
         clock = ".".join(clock.rsplit(":", 1))
@@ -115,22 +117,22 @@ def moment_of(text: str) -> int:
         raise click.UsageError(str(error), click.get_current_context()) from None
 
 
-def optional_moment(text: str | None) -> int | None:
-    return None if text is None else moment_of(text)
+def optional_time(text: str | None) -> int | None:
+    return None if text is None else time_of(text)
 
 
-# --- printing -------------------------------------------------------------------------------------------------------
+# --- output ---
 
 UNKNOWN = "unknown"
-"""Where Apache's tool prints a number that nobody knows."""
+"""Printed for an unknown value, where Apache's tool prints some number."""
 
 
 def print_table(
     layout: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, head_layout: str | None = None
 ) -> None:
-    """Apache's tables: headings begin with `#`, and each table has its own widths, as scripts cut by column.
+    """A table in Apache's format: headings begin with `#`, and widths are fixed, because scripts split by column.
 
-    `layout` is a template such as `%-32s  %-4s`. A value that is longer than its column is not cut.
+    `layout` is a template such as `%-32s  %-4s`. A value that is longer than its column is not truncated.
     """
     if headings:
         click.echo((head_layout or layout) % tuple(f"#{text}" for text in headings))
@@ -144,5 +146,5 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def print_json(value: object, *, indent: str | None = "\t") -> None:
-    """Names in order, no blank behind a colon: lines such as `"perm":6,` are what scripts look for."""
+    """Sorted by name, no blank after a colon: scripts search for lines such as `"perm":6,`."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":"), sort_keys=True))

@@ -1,6 +1,6 @@
-"""How Apache's mqadmin writes values: scripts look for these words, so they are kept to the letter.
+"""Values as Apache's mqadmin prints them. Scripts search for these texts, so they must match exactly.
 
-What Java's own `toString()` made public (`MessageQueue [topic=..., ...]`) is part of the output that people grep.
+This includes the output of Java's `toString()`, such as `MessageQueue [topic=..., ...]`.
 """
 
 import os
@@ -19,28 +19,28 @@ from ariane.model.message import HostPort
 from ariane.model.route import MessageQueue
 from ariane.model.topic import Permission, TopicConfig
 
-_FIRST_REGULAR = 232  # V4_1_0_SNAPSHOT: from here on two numbers for each patch, and ten patches for each minor
+_FIRST_REGULAR = 232  # V4_1_0_SNAPSHOT: from here on two numbers for each patch, ten patches for each minor version
 _FIRST_RELEASE = 410
 
 _TRACKS = {
     TrackState.CONSUMED: "CONSUMED",
     TrackState.FILTERED: "CONSUMED_BUT_FILTERED",
     TrackState.WAITING: "NOT_CONSUME_YET",
-    TrackState.BROADCASTING: "UNKNOWN",  # 4.9 has no word for it, and the broker cannot know
+    TrackState.BROADCASTING: "UNKNOWN",  # Apache 4.9 has no such state, and the broker does not know the offsets
     TrackState.UNKNOWN: "UNKNOWN",
 }
 _NOT_ONLINE = "NOT_ONLINE"
 
 
 def version_name(number: int) -> str:
-    """V4_7_1 for 355. Releases before 4.1 were numbered without a rule: they stay numbers."""
+    """V4_7_1 for 355. Releases before 4.1 follow no numbering rule: returns the number."""
     if number < _FIRST_REGULAR:
         return str(number)
     step, is_release = divmod(number - _FIRST_REGULAR, 2)
     return f"V{'_'.join(str(_FIRST_RELEASE + step))}{'' if is_release else '_SNAPSHOT'}"
 
 
-# --- times: local, as Apache's; `-s 2026-01-01#10:00:00:000` is local, too ------------------------------------------
+# --- times: local, as in Apache's tool; `-s 2026-01-01#10:00:00:000` is local, too ---
 
 
 def day_and_second(ms: int) -> str:
@@ -55,15 +55,15 @@ def digits_only(ms: int) -> str:
     return _local(ms, "%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 
 
-def _local(ms: int, output: str) -> str:
-    """A time of a peer may be one that no calendar has: the number itself then."""
+def _local(ms: int, pattern: str) -> str:
+    """Returns the number itself if it is out of range: it may come from a peer."""
     try:
-        return datetime.fromtimestamp(ms // 1000).strftime(output)
+        return datetime.fromtimestamp(ms // 1000).strftime(pattern)
     except (OverflowError, ValueError, OSError):
         return str(ms)
 
 
-# --- plain values ---------------------------------------------------------------------------------------------------
+# --- plain values ---
 
 
 def java(value: object) -> str:
@@ -81,12 +81,12 @@ def _fields(name: str, pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def permission(perm: int) -> str:
-    """RW-, R--, -W-, and an X for what inherits."""
+    """RW-, R--, -W-; X for the inherit bit."""
     letters = ((Permission.READ, "R"), (Permission.WRITE, "W"), (Permission.INHERIT, "X"))
     return "".join(letter if perm & bit else "-" for bit, letter in letters)
 
 
-# --- what Apache's classes call themselves --------------------------------------------------------------------------
+# --- `toString()` of Apache's classes ---
 
 
 def queue_words(queue: MessageQueue) -> str:
@@ -133,14 +133,14 @@ def sent_words(sent: SendResult) -> str:
 
 
 def track_words(track: Track) -> str:
-    """A group that is offline is told as such unless its offset says more: Apache's tool does not look at that."""
+    """NOT_ONLINE for an offline group, unless its offset shows more: Apache's tool ignores the offset."""
     is_open = track.state in (TrackState.WAITING, TrackState.UNKNOWN)
     word = _NOT_ONLINE if is_open and not track.is_online else _TRACKS[track.state]
     return f"MessageTrack [consumerGroup={track.group}, trackType={word}, exceptionDesc=null]"
 
 
 def message_words(message: Received) -> str:
-    """MIN_OFFSET and MAX_OFFSET, which Java's client adds to the properties, are not the message's own: not here."""
+    """Without MIN_OFFSET and MAX_OFFSET, which Java's client adds to the message's own properties."""
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
     plain = (
         f"Message{{topic='{message.topic}', flag={message.flag}, properties={java_map(message.properties)}, "
@@ -172,9 +172,7 @@ def _host(host: HostPort) -> str:
     return f"/{host}"
 
 
-# --- mqadmin_bodies ---
-#
-# Bodies as files: the queries of mqadmin put each body where Apache's tool does, and scripts read it there.
+# --- body files: mqadmin's queries write each body where Apache's tool does, because scripts read it there ---
 
 _PLAIN_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
@@ -182,8 +180,8 @@ _PLAIN_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
 def write_body(message: Received) -> Path:
     """`rocketmq/msgbodys/ID` in the directory for temporary files.
 
-    The id is the producer's own word and must not lead out of there; nor may a link that somebody else has put into
-    a directory that everybody may write to.
+    The id comes from the producer and must not point outside this directory. The directory is writable by everybody,
+    so symbolic links are not followed.
     """
     is_plain = _PLAIN_NAME.fullmatch(message.message_id)
     name = message.message_id if is_plain else message.offset_message_id
@@ -193,6 +191,6 @@ def write_body(message: Received) -> Path:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
             file.write(message.body)
     except OSError as error:
-        cure = "set TMPDIR to a directory of your own"
-        raise ClientError(f"the body cannot be written to {path}: {error.strerror}; {cure}") from error
+        hint = "set TMPDIR to a directory of your own"
+        raise ClientError(f"cannot write the body to {path}: {error.strerror}; {hint}") from error
     return path
