@@ -75,7 +75,7 @@ async def test_dead_letters_are_sent_again_once(
     assert len(await shared_broker.aio.wait_for_messages(other, 6)) == 6
 
 
-async def test_a_member_is_handed_its_dead_letters(command: CommandLine, given_up: GivesUp) -> None:
+async def test_dead_letters_are_delivered_to_a_member(command: CommandLine, given_up: GivesUp) -> None:
     refused = await asyncio.to_thread(command.run, "dlq", "redrive", given_up.group, "--direct", "--yes", "-o", "json")
     assert (refused.status, len(refused.rows)) == (1, 1)
     given_up.consumes = True
@@ -84,6 +84,6 @@ async def test_a_member_is_handed_its_dead_letters(command: CommandLine, given_u
 
 
 @pytest.mark.parametrize("verb", ["show", "export", "redrive"])
-def test_a_group_without_dead_letters_is_the_answer_no(command: CommandLine, verb: str) -> None:
+def test_a_group_without_dead_letters_ends_with_1(command: CommandLine, verb: str) -> None:
     done = command.run("dlq", verb, "nobody")
     assert (done.status, done.err) == (1, "error: group nobody has no dead letters\n")

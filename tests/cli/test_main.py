@@ -1,3 +1,5 @@
+"""The root command: errors as one line and an exit code, usage, version, help."""
+
 import re
 from collections.abc import Callable
 
@@ -31,28 +33,28 @@ def run_failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     ("error", "status"),
     [(SettingsError("bad"), 2), (ListenFailed("bad"), 3), (RequestFailed(1, "bad"), 4), (ArianeError("bad"), 1)],
 )
-def test_an_error_of_ours_is_one_line_and_its_exit_code(
+def test_an_ariane_error_is_one_line_with_its_exit_code(
     run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str], error: ArianeError, status: int
 ) -> None:
     assert run_failing(error) == status
     assert capsys.readouterr() == ("", f"error: {error}\n")
 
 
-def test_an_error_alone_in_a_group_is_told_as_itself(
+def test_a_single_error_in_a_group_is_unwrapped(
     run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_failing(ExceptionGroup("tasks", [ExceptionGroup("jobs", [ListenFailed("port in use")])])) == 3
     assert capsys.readouterr().err == "error: port in use\n"
 
 
-def test_an_unexpected_error_is_one_sentence_with_the_way_to_the_traceback(
+def test_an_unexpected_error_is_one_line_that_mentions_debug(
     run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_failing(ValueError("first\nsecond")) == 70
-    told = capsys.readouterr().err
-    assert told.startswith("error: unexpected ValueError: first second. ")
-    assert "--debug" in told
-    assert told.count("\n") == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: unexpected ValueError: first second. ")
+    assert "--debug" in err
+    assert err.count("\n") == 1
 
 
 def test_debug_shows_the_traceback(run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,17 +71,17 @@ def test_the_variable_shows_the_traceback_too(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (PermissionError(13, "Permission denied", "/data/store"), "/data/store: Permission denied"),
         (OSError(28, "No space left on device"), "reading or writing failed: No space left on device"),
     ],
 )
-def test_a_disk_that_fails_is_no_fault_of_ours(
-    run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str], error: OSError, told: str
+def test_a_disk_error_is_not_reported_as_a_bug(
+    run_failing: Callable[..., int], capsys: pytest.CaptureFixture[str], error: OSError, expected: str
 ) -> None:
     assert run_failing(error) == 1
-    assert capsys.readouterr().err == f"error: {told}\n"
+    assert capsys.readouterr().err == f"error: {expected}\n"
 
 
 def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,11 +96,11 @@ def test_ctrl_c_leaves_with_130(run_failing: Callable[..., int]) -> None:
 @pytest.mark.parametrize("arguments", [["namesvr"], ["namesrv", "--lisen", "x"], ["namesrv", "extra"], ["--what"]])
 def test_wrong_usage_is_one_line_that_names_the_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert re.fullmatch(r"error: .*\. Try 'ariane( namesrv)? --help'\.\n", told)
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"error: .*\. Try 'ariane( namesrv)? --help'\.\n", err)
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"ariane, version {__version__}\n"
 
@@ -109,7 +111,7 @@ def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", ariane.list_commands(click.Context(ariane)))
-def test_every_command_has_help_with_an_example_and_a_word_on_each_option(name: str) -> None:
+def test_every_command_has_an_example_and_help_for_each_option(name: str) -> None:
     command = ariane.commands[name]
     assert f"  ariane {name}" in (command.help or "")
     for parameter in command.params:

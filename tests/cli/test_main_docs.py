@@ -1,4 +1,4 @@
-"""Every command tells how it is used, and docs/cli.md tells it too."""
+"""Every command has help, and docs/cli.md has it too."""
 
 import subprocess
 import sys
@@ -37,13 +37,13 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize(("path", "command"), OURS, ids=[path for path, _ in OURS])
-def test_every_command_has_an_example_and_a_word_on_each_option(path: str, command: click.Command) -> None:
+def test_every_command_has_an_example_and_help_for_each_option(path: str, command: click.Command) -> None:
     assert f"  {path}" in (command.help or "")
     for parameter in command.params:
         assert not isinstance(parameter, click.Option) or parameter.help, parameter.name
 
 
-def test_no_line_of_a_list_of_commands_is_cut_on_a_usual_terminal() -> None:
+def test_no_short_help_is_truncated_on_80_columns() -> None:
     groups = [
         one for path, one in commands(ariane, "ariane") if isinstance(one, click.Group) and path != "ariane admin"
     ]

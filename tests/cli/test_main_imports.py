@@ -1,4 +1,4 @@
-"""What a command does not wait for: the modules that it imports are named by the interpreter itself, not measured."""
+"""Which modules a command imports. The interpreter lists them; nothing is measured."""
 
 import gc
 import re
@@ -40,9 +40,9 @@ FOR_SOME_BROKERS = {
 }
 
 
-def imported(told: str) -> set[str]:
+def imported(err: str) -> set[str]:
     """The modules that PYTHONPROFILEIMPORTTIME names on stderr, and the packages that they are in."""
-    names = re.findall(r"^import time:.*\| +(\S+)$", told, re.MULTILINE)
+    names = re.findall(r"^import time:.*\| +(\S+)$", err, re.MULTILINE)
     return {".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 2)}
 
 
@@ -73,12 +73,12 @@ def test_a_command_imports_no_other_command(name: str) -> None:
 
 
 def test_a_broker_is_ready_without_what_only_some_brokers_need(tmp_path: Path) -> None:
-    with (tmp_path / "err").open("w") as told:
+    with (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(
             [*COMMAND, "up", "--tmp", "--port", "0", "--broker-port", "0"],
             env=ENVIRONMENT | SMALL | {"PYTHONPROFILEIMPORTTIME": "1", "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=err,
             text=True,
         )
         try:
@@ -99,7 +99,7 @@ def test_the_parent_of_broker_processes_imports_no_broker() -> None:
     assert subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, timeout=HANG_S).returncode == 0
 
 
-def test_a_name_that_is_no_command_is_told_with_a_similar_one() -> None:
+def test_an_unknown_command_is_reported_with_a_similar_one() -> None:
     program = "import sys; from ariane.cli.main import main; sys.exit(main(['nmesrv']))"
     done = subprocess.run(
         [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=HANG_S
@@ -108,7 +108,7 @@ def test_a_name_that_is_no_command_is_told_with_a_similar_one() -> None:
     assert "'nmesrv'" in done.stderr
 
 
-def test_every_command_is_where_the_root_says() -> None:
+def test_every_command_is_in_the_module_that_the_root_names() -> None:
     context = click.Context(ariane, info_name="ariane")
     names = ariane.list_commands(context)
     assert {"up", "send", "topic", "broker"} <= set(names)
@@ -126,7 +126,7 @@ def collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collector")
-def test_the_collector_sleeps_until_the_server_is_ready() -> None:
+def test_the_collector_is_disabled_until_the_server_is_ready() -> None:
     with collector_disabled():
         assert not gc.isenabled()
         enable_collector()
@@ -136,7 +136,7 @@ def test_the_collector_sleeps_until_the_server_is_ready() -> None:
 
 
 @pytest.mark.usefixtures("collector")
-def test_a_start_that_fails_leaves_the_collector_awake(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_failed_start_leaves_the_collector_enabled(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["broker", "-c", str(tmp_path / "missing.conf")]) == 2
     assert "missing.conf" in capsys.readouterr().err
     assert gc.isenabled()

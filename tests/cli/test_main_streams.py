@@ -1,4 +1,4 @@
-"""Commands whose stdin, stdout or stderr is closed, or cannot say everything."""
+"""Commands whose stdin, stdout or stderr is closed, or has a limited encoding."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from tests.cli.command_line import ENVIRONMENT, HANG_S, PROGRAM
 
 
 def run(namesrv: str, words: str | bytes, redirections: str = "", **variables: str) -> tuple[int, bytes, bytes]:
-    """As a shell runs it: only a shell closes a stream."""
+    """Runs it by a shell, which can close streams."""
     script = f'exec "$@" {redirections}'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *PROGRAM, *words.split(), "-n", namesrv],
@@ -22,20 +22,20 @@ def run(namesrv: str, words: str | bytes, redirections: str = "", **variables: s
 
 @pytest.fixture(scope="module")
 def chinese(shared_broker: BrokerForTests) -> str:
-    """A topic with a message that ASCII cannot say."""
+    """A topic with a message that is not ASCII."""
     shared_broker.create_topic("chinese", queues=1)
     shared_broker.send("chinese", "你好".encode())
     return "chinese"
 
 
-def test_a_closed_stdin_is_an_empty_one(shared_broker: BrokerForTests, chinese: str) -> None:
-    status, _, told = run(shared_broker.namesrv, f"send {chinese} -", "<&-")
-    assert (status, b"nothing was sent" in told) == (0, True)
+def test_a_closed_stdin_is_empty_input(shared_broker: BrokerForTests, chinese: str) -> None:
+    status, _, err = run(shared_broker.namesrv, f"send {chinese} -", "<&-")
+    assert (status, b"nothing was sent" in err) == (0, True)
 
 
-def test_a_closed_stdin_answers_no_question(shared_broker: BrokerForTests, chinese: str) -> None:
-    status, _, told = run(shared_broker.namesrv, f"topic delete {chinese}", "<&-")
-    assert (status, b"cannot ask for confirmation" in told) == (2, True)
+def test_a_closed_stdin_cannot_confirm(shared_broker: BrokerForTests, chinese: str) -> None:
+    status, _, err = run(shared_broker.namesrv, f"topic delete {chinese}", "<&-")
+    assert (status, b"cannot ask for confirmation" in err) == (2, True)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
@@ -48,15 +48,15 @@ def test_a_command_works_with_closed_streams(shared_broker: BrokerForTests, chin
     ("encoding", "shown"), [("utf-8", "你好".encode()), ("ascii", "你好".encode()), ("latin-1", rb"\u4f60\u597d")]
 )
 @pytest.mark.parametrize("words", ["tail chinese --from earliest --exit-at-end", "msg find chinese"])
-def test_every_text_can_be_shown(
+def test_every_text_can_be_printed(
     shared_broker: BrokerForTests, chinese: str, words: str, encoding: str, shown: bytes
 ) -> None:
-    status, out, told = run(shared_broker.namesrv, words, PYTHONIOENCODING=encoding)
-    assert (status, told) == (0, b"")
+    status, out, err = run(shared_broker.namesrv, words, PYTHONIOENCODING=encoding)
+    assert (status, err) == (0, b"")
     assert shown in out
 
 
-def test_a_name_that_is_no_text_is_told(shared_broker: BrokerForTests) -> None:
-    status, _, told = run(shared_broker.namesrv, b"topic show \xff")
-    assert (status, told.count(b"\n")) == (2, 1)
-    assert rb"'\udcff' is not UTF-8 text" in told
+def test_an_argument_that_is_not_utf_8_is_reported(shared_broker: BrokerForTests) -> None:
+    status, _, err = run(shared_broker.namesrv, b"topic show \xff")
+    assert (status, err.count(b"\n")) == (2, 1)
+    assert rb"'\udcff' is not UTF-8 text" in err

@@ -11,7 +11,7 @@ from tests.cli.command_line import CommandLine
 from tests.client.cluster_fixture import fresh
 
 
-def test_a_topic_is_made_as_it_was_asked_for(command: CommandLine) -> None:
+def test_a_topic_is_created_with_the_given_settings(command: CommandLine) -> None:
     topic = fresh("made")
     done = command.ok("topic", "create", topic, "--read-queues", "3", "--write-queues", "2", "--order", "--perm", "r")
     assert topic in done.out
@@ -23,7 +23,7 @@ def test_a_topic_is_made_as_it_was_asked_for(command: CommandLine) -> None:
     assert (route["brokerName"], route["writeQueueNums"], route["perm"]) == ("broker-a", 2, "r")
 
 
-def test_a_topic_that_is_there_is_not_made_again(command: CommandLine) -> None:
+def test_an_existing_topic_is_not_created_again(command: CommandLine) -> None:
     topic = fresh("twice")
     command.ok("topic", "create", topic)
     again = command.run("topic", "create", topic)
@@ -63,7 +63,7 @@ def test_stats_show_each_queue(shared_broker: BrokerForTests, command: CommandLi
     assert empty["lastStored"] is None
 
 
-def test_an_update_changes_what_it_names_and_nothing_else(command: CommandLine) -> None:
+def test_an_update_changes_only_the_given_settings(command: CommandLine) -> None:
     topic = fresh("changed")
     command.ok("topic", "create", topic, "--read-queues", "4", "--write-queues", "4")
     command.ok("topic", "update", topic, "--write-queues", "2")
@@ -75,14 +75,14 @@ def test_an_update_changes_what_it_names_and_nothing_else(command: CommandLine) 
 
 
 @pytest.mark.parametrize("verb", ["show", "route", "stats", "delete", "update --perm r"])
-def test_a_topic_that_is_not_there_is_the_answer_no(command: CommandLine, verb: str) -> None:
+def test_a_missing_topic_ends_with_1(command: CommandLine, verb: str) -> None:
     name, *options = verb.split()
     done = command.run("topic", name, "nowhere", *options)
     assert (done.status, done.out) == (1, "")
     assert "no route for topic nowhere" in done.err
 
 
-def test_nobody_deletes_a_topic_without_having_been_asked(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_deleting_a_topic_asks_for_confirmation(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = fresh("deleted")
     shared_broker.create_topic(topic)
     shared_broker.send(topic, b"one")
@@ -96,12 +96,12 @@ def test_nobody_deletes_a_topic_without_having_been_asked(shared_broker: BrokerF
     assert command.run("topic", "show", topic).status == 1
 
 
-def test_a_topic_of_the_system_is_not_deleted(command: CommandLine) -> None:
+def test_a_system_topic_is_not_deleted(command: CommandLine) -> None:
     done = command.run("topic", "delete", "TBW102", "--yes")
     assert (done.status, "is a system topic and cannot be deleted" in done.err) == (1, True)
 
 
-def test_a_table_is_cut_on_a_terminal_only(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_a_table_is_truncated_only_on_a_terminal(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = "a-topic-with-a-name-that-is-so-long-that-no-terminal-of-eighty-columns-has-the-room-for-it"
     shared_broker.create_topic(topic)
     screen = command.on_terminal("topic", "show", topic)
@@ -113,7 +113,7 @@ def test_a_table_is_cut_on_a_terminal_only(shared_broker: BrokerForTests, comman
     assert "…" not in piped.out
 
 
-def test_every_form_has_the_same_rows(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_every_format_has_the_same_rows(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = fresh("forms")
     shared_broker.create_topic(topic, queues=2)
     rows = command.rows("topic", "stats", topic)
@@ -123,7 +123,7 @@ def test_every_form_has_the_same_rows(shared_broker: BrokerForTests, command: Co
     assert [row["queueId"] for row in table] == ["0", "1"]
 
 
-def test_without_a_nameserver_nothing_is_told_but_that(command: CommandLine) -> None:
+def test_without_a_nameserver_only_that_is_reported(command: CommandLine) -> None:
     done = CommandLine("127.0.0.1:1").run("topic", "show", "orders")
     assert (done.status, done.out) == (3, "")
     assert "no nameserver answers" in done.err

@@ -8,7 +8,9 @@ from tests.cli.command_line import CommandLine
 from tests.nameserver.servers import caller, registration
 
 
-def test_the_cluster_is_shown_with_what_its_brokers_tell(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_the_cluster_is_shown_with_the_state_of_its_brokers(
+    shared_broker: BrokerForTests, command: CommandLine
+) -> None:
     (row,) = command.rows("cluster")
     assert (row["brokerName"], row["brokerId"], row["address"]) == ("broker-a", 0, shared_broker.address)
     assert (row["state"], row["role"]) == ("ok", "master")
@@ -16,7 +18,7 @@ def test_the_cluster_is_shown_with_what_its_brokers_tell(shared_broker: BrokerFo
     assert "broker-a" in command.ok("cluster").out
 
 
-async def test_a_broker_that_does_not_answer_is_silent_and_not_idle() -> None:
+async def test_a_broker_that_does_not_respond_is_silent_and_has_no_figures() -> None:
     with running_broker() as broker:
         async with caller() as calls:
             await calls.call(broker.namesrv, registration(broker="broker-z", address="127.0.0.1:1"))
@@ -27,7 +29,7 @@ async def test_a_broker_that_does_not_answer_is_silent_and_not_idle() -> None:
     assert "no data from broker-z (127.0.0.1:1)" in done.err
 
 
-def test_a_cluster_that_is_not_there_is_the_answer_no(command: CommandLine) -> None:
+def test_an_unknown_cluster_ends_with_1(command: CommandLine) -> None:
     done = command.run("cluster", "--cluster", "Nowhere")
     assert (done.status, "knows the clusters DefaultCluster" in done.err) == (1, True)
 
@@ -53,14 +55,14 @@ def test_a_setting_is_read_and_changed(command: CommandLine) -> None:
     assert len(command.rows("broker", "config", "get")) > 20
 
 
-def test_settings_that_cannot_be_are_told_with_their_kind_of_no(command: CommandLine) -> None:
+def test_invalid_settings_end_with_the_exit_code_of_their_error(command: CommandLine) -> None:
     assert command.run("broker", "config", "get", "noSuchThing").status == 1
     assert command.run("broker", "config", "set", "traceOn").status == 2
     refused = command.run("broker", "config", "set", "brokerName=other")
     assert (refused.status, refused.out) == (4, "")
 
 
-def test_brokers_are_cleaned_when_somebody_says_yes(command: CommandLine) -> None:
+def test_brokers_are_cleaned_only_after_confirmation(command: CommandLine) -> None:
     assert command.run("broker", "clean").status == 2
     removed = [row["removed"] for row in command.rows("broker", "clean", "--yes")]
     assert removed == ["expired queues", "unused topics", "expired files"]

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to when it is not told."""
+"""Which cluster a command talks to: flag, profile, variable, a running `ariane up`, default."""
 
 import json
 import os
@@ -41,12 +41,12 @@ def test_the_variable_of_apache_counts() -> None:
     assert (found.namesrv, found.origin) == ("b:2;c:3", "NAMESRV_ADDR")
 
 
-def test_without_anything_it_is_this_machine() -> None:
+def test_the_default_is_this_machine() -> None:
     found = find_connection(None, None, {})
     assert (found.namesrv, found.origin) == ("127.0.0.1:9876", "default")
 
 
-def test_what_runs_here_is_found_and_what_crashed_is_not(tmp_path: Path) -> None:
+def test_a_running_ariane_up_is_found_and_a_crashed_one_is_not(tmp_path: Path) -> None:
     with up(cwd=tmp_path) as servers:
         found = find_connection(None, None, {})
         assert (found.namesrv, found.origin) == (servers.namesrv, "ariane up")
@@ -57,7 +57,7 @@ def test_what_runs_here_is_found_and_what_crashed_is_not(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", "[]", "{}", '{"namesrv": 7}', '{"namesrv": "nowhere"}'])
-def test_a_notice_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
+def test_an_invalid_address_file_is_ignored(tmp_path: Path, content: str) -> None:
     import subprocess
     import sys
 
@@ -75,18 +75,18 @@ def test_a_notice_that_cannot_be_read_is_none(tmp_path: Path, content: str) -> N
 
 
 @pytest.mark.parametrize("name", ["missing", "../etc/passwd", "a b", "."])
-def test_a_profile_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_a_missing_profile_is_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(SettingsError, match="profile"):
         find_connection(None, name, {"XDG_CONFIG_HOME": str(tmp_path)})
 
 
-def test_a_profile_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_profile_is_reported(tmp_path: Path) -> None:
     (tmp_path / "ariane" / "prod.toml").mkdir(parents=True)
     with pytest.raises(SettingsError, match=r"prod\.toml: cannot read this settings file"):
         find_connection(None, "prod", {"XDG_CONFIG_HOME": str(tmp_path)})
 
 
-def test_a_fault_in_a_profile_ends_a_command_with_2(tmp_path: Path) -> None:
+def test_an_error_in_a_profile_ends_with_2(tmp_path: Path) -> None:
     environ = profile(tmp_path, "prod", '[client]\nnameserver = "10.0.0.1:9876"\n')
     outcome = run("send", "orders", "x", "--profile", "prod", cwd=tmp_path, **environ)
     assert outcome.status == 2
@@ -95,6 +95,6 @@ def test_a_fault_in_a_profile_ends_a_command_with_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["nowhere", "a:b", ";"])
-def test_an_address_that_cannot_be_read_is_told(text: str) -> None:
+def test_an_invalid_address_is_reported(text: str) -> None:
     with pytest.raises(SettingsError):
         find_connection(text, None, {})

@@ -1,3 +1,5 @@
+"""Rows as a table, JSON, JSON lines and CSV."""
+
 import csv
 import io
 import json
@@ -24,24 +26,24 @@ def test_a_table_aligns_text_left_and_numbers_right(capsys: pytest.CaptureFixtur
     ]
 
 
-def test_a_table_shows_the_columns_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_shows_the_given_columns(capsys: pytest.CaptureFixture[str]) -> None:
     render(ROWS, OutputFormat.TABLE, ["queues", "name"])
     assert capsys.readouterr().out.splitlines()[1] == "     4  orders"
 
 
-def test_a_table_of_nothing_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     render([], OutputFormat.TABLE, ["name"])
     assert capsys.readouterr().out == ""
 
 
-def test_json_and_json_lines_hold_everything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_json_lines_have_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
     render(ROWS, OutputFormat.JSON, ["name"])
     assert json.loads(capsys.readouterr().out) == ROWS
     render(ROWS, OutputFormat.JSONL, ["name"])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
 
 
-def test_json_of_nothing_is_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_without_rows_is_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
     render([], OutputFormat.JSON)
     assert json.loads(capsys.readouterr().out) == []
 
@@ -52,7 +54,7 @@ def test_csv_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows == [["name", "number", "more", "tags"], ['with "quotes", commas\nand lines', "7", "", '["a"]']]
 
 
-def test_rows_are_printed_as_they_come_when_the_form_allows_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_are_printed_as_the_rows_come(capsys: pytest.CaptureFixture[str]) -> None:
     def rows() -> Iterator[Row]:
         yield {"n": 1}
         assert capsys.readouterr().out == '{"n": 1}\n'
@@ -62,13 +64,13 @@ def test_rows_are_printed_as_they_come_when_the_form_allows_it(capsys: pytest.Ca
     assert capsys.readouterr().out == '{"n": 2}\n'
 
 
-def test_a_message_cannot_take_over_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     render([{"body": "\x1b]0;title\x07 red\n\x9b31m"}], OutputFormat.TABLE)
     assert capsys.readouterr().out.splitlines()[1] == r"\x1b]0;title\x07 red\n\x9b31m"
 
 
 @pytest.mark.parametrize(("is_terminal", "longest"), [(True, 40), (False, 206)])
-def test_only_a_terminal_cuts_a_table(
+def test_a_table_is_truncated_only_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool, longest: int
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
@@ -79,7 +81,7 @@ def test_only_a_terminal_cuts_a_table(
     assert lines[1].endswith("…") is is_terminal
 
 
-def test_a_cut_never_splits_a_wide_character_over_the_edge(
+def test_a_wide_character_never_crosses_the_edge(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -88,7 +90,7 @@ def test_a_cut_never_splits_a_wide_character_over_the_edge(
     assert capsys.readouterr().out.splitlines()[1] == "杭州…"
 
 
-def test_a_table_that_must_be_whole_is_not_cut(
+def test_a_table_without_truncation_is_complete(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""Moments as people type them."""
+"""Times as users type them."""
 
 import pytest
 
@@ -21,11 +21,11 @@ NOW_MS = 1_794_000_000_000
         ("2026-03-01T17:30:00.125+08:00", 1_772_357_400_125),
     ],
 )
-def test_each_form_is_read(text: str, expected: int) -> None:
+def test_each_format_is_parsed(text: str, expected: int) -> None:
     assert parse_time(text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "15m", "-15", "-15y", "17000", "2026-13-01", "+99999999999d", "-1.5h"])
-def test_anything_else_is_refused_with_the_forms(text: str) -> None:
+def test_anything_else_is_refused_with_the_list_of_formats(text: str) -> None:
     with pytest.raises(ValueError, match="milliseconds since 1970"):
         parse_time(text, NOW_MS)

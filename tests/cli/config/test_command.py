@@ -20,7 +20,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, dict
     return {row["setting"]: row for row in json.loads(capsys.readouterr().out)}
 
 
-def test_each_value_tells_where_it_came_from(
+def test_each_value_has_its_origin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conf = tmp_path / "broker.conf"
@@ -36,7 +36,7 @@ def test_each_value_tells_where_it_came_from(
     assert list(rows) == [declared.name for declared in describe(BrokerSettings)]
 
 
-def test_a_variable_of_ours_wins_over_that_of_apache(
+def test_the_variable_of_ariane_wins_over_that_of_apache(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
@@ -44,7 +44,7 @@ def test_a_variable_of_ours_wins_over_that_of_apache(
     assert shown(capsys)["namesrv_addr"]["value"] == "127.0.0.1:2"
 
 
-def test_the_table_has_the_origin_when_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_the_origin_with_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["setting", "value"]
     assert main(["config", "show", "--origin"]) == 0
@@ -55,7 +55,7 @@ def test_the_nameserver_has_its_own_section(capsys: pytest.CaptureFixture[str]) 
     assert shown(capsys, "--section", "nameserver")["port"]["value"] == 9876
 
 
-def test_what_is_not_used_is_a_warning_and_a_fault_ends_it_with_2(
+def test_an_unused_key_is_a_warning_and_an_error_ends_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = tmp_path / "broker.conf"

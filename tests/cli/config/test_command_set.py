@@ -6,19 +6,19 @@ import pytest
 
 from ariane.cli.main import main
 from ariane.testing.broker import BrokerForTests
-from tests.cli.command_line import CommandLine, Outcome
+from tests.cli.command_line import CommandLine, Result
 
-Run = Callable[..., Outcome]
+Run = Callable[..., Result]
 
 
 @pytest.fixture
 def run_here(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command in this process, which is faster than starting one."""
 
-    def run(*arguments: str) -> Outcome:
+    def run(*arguments: str) -> Result:
         status = main([*arguments, "-n", shared_broker.namesrv])
         printed = capsys.readouterr()
-        return Outcome(status, printed.out, printed.err)
+        return Result(status, printed.out, printed.err)
 
     return run
 
@@ -47,7 +47,9 @@ def test_with_yes_the_old_and_new_values_are_printed(run_here: Run) -> None:
     assert done.err == "nothing to change: all brokers have these values already\n"
 
 
-def test_without_a_terminal_and_without_yes_nothing_changes(command: CommandLine, run_here: Run, shared_broker: BrokerForTests) -> None:
+def test_without_a_terminal_and_without_yes_nothing_changes(
+    command: CommandLine, run_here: Run, shared_broker: BrokerForTests
+) -> None:
     done = command.run("config", "set", "fileReservedTime=55", "--broker", shared_broker.address)
     assert done.status == 2
     assert "add --yes" in done.err

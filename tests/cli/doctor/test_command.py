@@ -58,7 +58,7 @@ def verdicts(rows: list[dict[str, Any]]) -> set[str]:
     return {row["verdict"] for row in rows}
 
 
-def test_a_healthy_cluster_has_nothing_that_failed(command: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_cluster_has_no_failures(command: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
     status, checks = found(capsys, command.namesrv)
     assert status == 0
     for name in ("python", "extras", "nameserver", "brokers", "clocks", "masters", "lag", "dead letters"):
@@ -68,7 +68,7 @@ def test_a_healthy_cluster_has_nothing_that_failed(command: CommandLine, capsys:
     assert screen.lines[0].startswith(("ok", "\x1b"))
 
 
-def test_a_nameserver_that_was_named_and_is_silent_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_configured_nameserver_that_does_not_respond_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     status, checks = found(capsys, "127.0.0.1:1")
     (row,) = checks["nameserver"]
     assert status == 1
@@ -76,7 +76,7 @@ def test_a_nameserver_that_was_named_and_is_silent_is_a_failure(capsys: pytest.C
     assert row["cure"] == "start it, or correct its address, which came from -n"
 
 
-def test_nobody_has_named_a_nameserver_and_there_is_none(tmp_path: Path) -> None:
+def test_no_nameserver_at_the_default_address_is_a_warning(tmp_path: Path) -> None:
     """127.0.0.1:9876 may be somebody's, so only the sentence is looked at."""
     done = subprocess.run(
         [*PROGRAM, "doctor", *QUICK], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, timeout=HANG_S
@@ -85,7 +85,7 @@ def test_nobody_has_named_a_nameserver_and_there_is_none(tmp_path: Path) -> None
     assert "ariane up" in done.stdout or "127.0.0.1:9876 responds" in done.stdout
 
 
-def test_few_open_files_are_a_warning_with_the_cure() -> None:
+def test_a_low_limit_of_open_files_is_a_warning_with_a_hint() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
     try:
@@ -111,7 +111,7 @@ def write(file: Path, *lines: str) -> str:
     return str(file)
 
 
-def test_a_key_that_nobody_knows_fails_and_one_that_is_not_used_is_a_warning(
+def test_an_unknown_key_is_a_failure_and_an_unused_one_a_warning(
     capsys: pytest.CaptureFixture[str], command: CommandLine, tmp_path: Path
 ) -> None:
     status, checks = found(capsys, command.namesrv, "-c", write(tmp_path / "bad.conf", "brokerNane=a"))
@@ -122,7 +122,7 @@ def test_a_key_that_nobody_knows_fails_and_one_that_is_not_used_is_a_warning(
     assert [(one.verdict, "transientStorePoolSize" in one.found) for one in findings] == [("warning", True)]
 
 
-def test_a_port_that_is_taken_fails_unless_it_is_by_the_broker_that_runs() -> None:
+def test_a_port_in_use_is_a_failure_unless_the_broker_itself_uses_it() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -138,7 +138,7 @@ def test_a_port_that_is_taken_fails_unless_it_is_by_the_broker_that_runs() -> No
 # --- stores ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_stopped_in_order_is_well_and_one_that_was_killed_says_so(
+def test_a_clean_shutdown_is_ok_and_a_kill_is_a_warning(
     capsys: pytest.CaptureFixture[str], command: CommandLine, tmp_path: Path
 ) -> None:
     _, clean = found(capsys, command.namesrv, "--store", str(unpack("clean", tmp_path / "clean").root))
@@ -148,7 +148,7 @@ def test_a_store_that_stopped_in_order_is_well_and_one_that_was_killed_says_so(
     assert (finding.verdict, "abort" in finding.found) == ("warning", True)
 
 
-def test_a_broken_table_and_a_log_with_a_hole_are_failures(tmp_path: Path) -> None:
+def test_a_broken_table_and_a_missing_log_file_are_failures(tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     (layout.config / "topics.json").write_text("{")
     files = sorted(layout.commit_log.iterdir())
@@ -158,14 +158,14 @@ def test_a_broken_table_and_a_log_with_a_hole_are_failures(tmp_path: Path) -> No
     assert any("is missing" in text for text in failed)
 
 
-def test_a_broker_at_work_is_not_a_crash(tmp_path: Path) -> None:
+def test_a_running_broker_is_not_a_crash(tmp_path: Path) -> None:
     layout = unpack("clean", tmp_path)
     with held_by_another_process(layout.lock) as process:
         (finding,) = StoreChecks(layout.root).last_run()
         assert (finding.verdict, str(process) in finding.found) == ("ok", True)
 
 
-def test_a_full_disk_is_told_by_the_settings_that_are_in_force(tmp_path: Path) -> None:
+def test_a_full_disk_is_judged_by_the_effective_settings(tmp_path: Path) -> None:
     settings = StoreSettings(root=tmp_path, disk_max_used_ratio=0.1, force_clean_ratio=0.3, refuse_writes_ratio=0.35)
     (finding,) = StoreChecks(tmp_path, settings).space()
     used = os.statvfs(tmp_path)
@@ -174,7 +174,7 @@ def test_a_full_disk_is_told_by_the_settings_that_are_in_force(tmp_path: Path) -
     assert expected is None or finding.verdict == expected
 
 
-def test_the_file_system_is_asked_itself(tmp_path: Path) -> None:
+def test_the_file_system_is_detected_and_tested(tmp_path: Path) -> None:
     assert file_system_of(Path("/proc/self")) == "proc"
     assert file_system_of(Path("/dev/shm")) in ("tmpfs", file_system_of(Path("/dev")))
     assert isinstance(reserves_space(tmp_path), bool)
@@ -185,7 +185,7 @@ def test_the_file_system_is_asked_itself(tmp_path: Path) -> None:
 # --- cluster --------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_tells_its_time_by_when_it_booted_and_how_long_it_runs() -> None:
+def test_the_time_of_a_broker_is_its_boot_time_plus_its_uptime() -> None:
     table = {"bootTimestamp": "1000000", "runtime": "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"}
     assert broker_time_s(Runtime(table=table)) == 1000 + 93_784 + 0.5
     assert broker_time_s(Runtime(table={})) is None
@@ -202,18 +202,18 @@ def test_a_broker_tells_its_time_by_when_it_booted_and_how_long_it_runs() -> Non
         ("Total : 2.0 GiB, Free : 0.0 GiB.", "", False),
     ],
 )
-def test_a_disk_without_room_for_a_log_file_is_noticed(capacity: str, file_bytes: str, expected: bool) -> None:
+def test_a_disk_without_room_for_a_log_file_is_detected(capacity: str, file_bytes: str, expected: bool) -> None:
     runtime = Runtime(table={"commitLogDirCapacity": capacity})
     assert is_too_small(runtime, {"mappedFileSizeCommitLog": file_bytes}) is expected
 
 
-def test_a_terminal_has_no_colours_where_none_are_wanted() -> None:
+def test_no_color_disables_colours() -> None:
     nobody = CommandLine("127.0.0.1:1", variables={"NO_COLOR": "1"})
     assert "\x1b[" not in nobody.on_terminal("doctor", *QUICK).out
     assert "\x1b[" in CommandLine("127.0.0.1:1").on_terminal("doctor", *QUICK).out
 
 
-def test_a_broker_that_is_registered_and_gone_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_registered_broker_that_does_not_respond_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     """A slave whose process hangs: its connection to the nameserver is open, and nobody listens at its address."""
     with socket.socket() as silent, running_broker() as broker, calls_to(broker) as slave:
         silent.bind(("127.0.0.1", 0))

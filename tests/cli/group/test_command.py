@@ -34,7 +34,7 @@ async def behind(shared_broker: BrokerForTests) -> tuple[str, str]:
     return group, topic
 
 
-def test_lag_is_told_by_queue_and_unknown_is_not_zero(command: CommandLine, behind: tuple[str, str]) -> None:
+def test_lag_is_shown_by_queue_and_unknown_is_not_zero(command: CommandLine, behind: tuple[str, str]) -> None:
     group, topic = behind
     done = command.ok("group", "lag", group, "--topic", topic, "-o", "json")
     assert [(row["brokerOffset"], row["consumerOffset"], row["lag"]) for row in done.rows] == [
@@ -45,7 +45,7 @@ def test_lag_is_told_by_queue_and_unknown_is_not_zero(command: CommandLine, behi
     assert command.run("group", "lag", group, "--at-most", "1000").status == 1
 
 
-async def test_nobody_is_behind_where_no_message_ever_was(shared_broker: BrokerForTests, command: CommandLine) -> None:
+async def test_the_lag_of_an_empty_queue_is_zero(shared_broker: BrokerForTests, command: CommandLine) -> None:
     """A group that has never failed has no offset among its retries, and is not behind there."""
     topic, group = fresh("topic"), fresh("group")
     await shared_broker.aio.create_topic(topic, queues=2)
@@ -66,13 +66,13 @@ async def test_lag_as_an_exit_code(
 
 
 @pytest.mark.parametrize("verb", ["lag", "show", "delete"])
-def test_a_group_that_nobody_knows_is_the_answer_no(command: CommandLine, verb: str) -> None:
+def test_an_unknown_group_ends_with_1(command: CommandLine, verb: str) -> None:
     done = command.run("group", verb, "nobody")
     assert (done.status, done.out) == (1, "")
     assert "no broker knows group nobody" in done.err
 
 
-def test_a_group_is_made_changed_and_deleted(command: CommandLine) -> None:
+def test_a_group_is_created_changed_and_deleted(command: CommandLine) -> None:
     group = fresh("made")
     command.ok("group", "create", group, "--retry-max", "3")
     assert command.run("group", "create", group).status == 1
@@ -87,7 +87,7 @@ def test_a_group_is_made_changed_and_deleted(command: CommandLine) -> None:
     assert command.run("group", "update", group).status == 2
 
 
-def test_the_list_leaves_out_idle_groups_of_the_system_and_says_so(command: CommandLine) -> None:
+def test_the_list_hides_unused_system_groups_and_says_so(command: CommandLine) -> None:
     short, everything = command.ok("group", "list", "-o", "json"), command.rows("group", "list", "--all")
     assert "system groups are not shown: --all" in short.err
     idle = next(row for row in everything if row["group"] == "SELF_TEST_C_GROUP")
@@ -113,7 +113,7 @@ async def test_members_and_their_queues_are_shown(shared_broker: BrokerForTests,
     assert [row["owner"] for row in lag] == [client_id]
 
 
-def test_a_seek_shows_what_it_would_do_and_asks(command: CommandLine, behind: tuple[str, str]) -> None:
+def test_a_seek_shows_its_effect_and_asks(command: CommandLine, behind: tuple[str, str]) -> None:
     group, topic = behind
     shown = command.ok("group", "seek", group, topic, "--to", "earliest", "--dry-run", "-o", "json")
     assert [(row["from"], row["to"], row["skips"], row["repeats"]) for row in shown.rows] == [
@@ -130,7 +130,7 @@ def test_a_seek_shows_what_it_would_do_and_asks(command: CommandLine, behind: tu
     assert [row["consumerOffset"] for row in command.rows("group", "lag", group)] == [0, 0]
 
 
-def test_a_seek_to_offsets_moves_these_queues_only(command: CommandLine, behind: tuple[str, str]) -> None:
+def test_a_seek_to_offsets_moves_only_these_queues(command: CommandLine, behind: tuple[str, str]) -> None:
     group, topic = behind
     done = command.ok("group", "seek", group, topic, "--offset", "broker-a:0=2", "--yes", "-o", "json")
     assert [(row["queueId"], row["to"], row["skips"]) for row in done.rows] == [(0, 2, 1)]
@@ -141,7 +141,7 @@ def test_a_seek_to_offsets_moves_these_queues_only(command: CommandLine, behind:
     assert command.run("group", "seek", group, topic, "--to", "yesterday").status == 2
 
 
-def test_what_was_not_consumed_is_skipped(command: CommandLine, behind: tuple[str, str]) -> None:
+def test_messages_not_yet_consumed_are_skipped(command: CommandLine, behind: tuple[str, str]) -> None:
     group, topic = behind
     command.ok("group", "skip", group, topic, "--yes")
     assert [row["lag"] for row in command.rows("group", "lag", group)] == [0, 0]

@@ -30,7 +30,7 @@ def lesson_cases() -> list[object]:
 
 
 @pytest.mark.parametrize("lesson", lesson_cases())
-def test_what_the_lesson_shows_happens(lesson: Lesson, pupil: Pupil) -> None:
+def test_the_commands_of_a_lesson_work(lesson: Lesson, pupil: Pupil) -> None:
     done = pupil.learn(str(lesson.number), "--lang", "en", "--no-wait")
     assert done.status == 0, done.out + done.err
 
@@ -61,7 +61,7 @@ def test_a_page_is_text_and_commands() -> None:
     )
 
 
-def test_lessons_are_listed_and_an_unknown_one_is_named(pupil: Pupil) -> None:
+def test_lessons_are_listed_and_an_unknown_one_is_an_error(pupil: Pupil) -> None:
     listed = pupil.learn("--lang", "zh")
     assert len(listed.lines) == len(ENGLISH) + 1
     unknown = pupil.learn("99")

@@ -82,7 +82,7 @@ def test_a_table_has_apache_s_headings(
     assert run(*words)[0] == HEADINGS[command]
 
 
-def test_rows_stand_in_apache_s_columns(run: Run, shared_broker: BrokerForTests, message: Received) -> None:
+def test_rows_have_apache_s_columns(run: Run, shared_broker: BrokerForTests, message: Received) -> None:
     topic, address = message.topic, shared_broker.address
     assert re.fullmatch(
         rf"DefaultCluster    broker-a                0     {address:<22} Ariane-\S+ +\d+\.\d\d\(0,0ms\)"
@@ -126,7 +126,7 @@ def test_a_message_is_shown_line_by_line(run: Run, message: Received) -> None:
     assert by_unique_key == found[1:]
 
 
-def test_an_id_that_is_a_path_does_not_lead_out_of_the_directory_of_bodies(message: Received) -> None:
+def test_an_id_that_is_a_path_stays_in_the_directory_of_bodies(message: Received) -> None:
     outside = msgspec.structs.replace(message, properties={"UNIQ_KEY": "../../evil"})
     assert outside.message_id == "../../evil"
     assert write_body(outside).name == message.offset_message_id
@@ -141,7 +141,7 @@ def test_a_body_is_not_written_through_a_link(message: Received, tmp_path: Path)
     assert not target.exists()
 
 
-def test_messages_are_printed_in_java_s_words(run: Run, message: Received) -> None:
+def test_messages_are_printed_like_java_does(run: Run, message: Received) -> None:
     head, line, end = run("printMsg", "-t", message.topic)
     assert head == f"minOffset=0, maxOffset=1, MessageQueue [topic={message.topic}, brokerName=broker-a, queueId=0]"
     assert line.startswith(f"MSGID: {message.message_id} MessageExt [brokerName=broker-a, queueId=0, storeSize=")
@@ -158,7 +158,7 @@ def test_messages_are_printed_in_java_s_words(run: Run, message: Received) -> No
     )
 
 
-def test_the_index_of_a_queue_is_printed_in_java_s_words(run: Run, message: Received) -> None:
+def test_entries_of_a_consume_queue_are_printed_like_java_does(run: Run, message: Received) -> None:
     assert run("queryCq", "-t", message.topic, "-q", "0", "-i", "0") == [
         "Queue data: ",
         "max: 1, min: 0",
@@ -170,7 +170,7 @@ def test_the_index_of_a_queue_is_printed_in_java_s_words(run: Run, message: Rece
     ]
 
 
-def test_a_route_is_json_without_blanks_behind_colons(run: Run, message: Received) -> None:
+def test_a_route_is_json_without_blanks_after_colons(run: Run, message: Received) -> None:
     lines = run("topicRoute", "-t", message.topic)
     assert lines[:2] == ["{", '\t"brokerDatas":[']
     assert '\t\t\t"perm":6,' in lines
@@ -179,7 +179,7 @@ def test_a_route_is_json_without_blanks_behind_colons(run: Run, message: Receive
     ]
 
 
-def test_changes_of_a_topic_are_told_in_apache_s_sentences(run: Run, shared_broker: BrokerForTests) -> None:
+def test_changes_of_a_topic_are_reported_in_apache_s_words(run: Run, shared_broker: BrokerForTests) -> None:
     topic, address = fresh("topic"), shared_broker.address
     config = f"TopicConfig [topicName={topic}, readQueueNums=8, writeQueueNums=8, perm=RW-, "
     config += "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=true]"
@@ -204,7 +204,7 @@ def test_changes_of_a_topic_are_told_in_apache_s_sentences(run: Run, shared_brok
     ]
 
 
-def test_changes_of_a_group_are_told_in_apache_s_sentences(
+def test_changes_of_a_group_are_reported_in_apache_s_words(
     run: Run, shared_broker: BrokerForTests, message: Received
 ) -> None:
     group, address = fresh("group"), shared_broker.address
@@ -233,12 +233,12 @@ def test_changes_of_a_group_are_told_in_apache_s_sentences(
     ]
 
 
-def test_settings_stand_behind_an_equals_sign_at_column_50(run: Run, shared_broker: BrokerForTests) -> None:
+def test_settings_have_an_equals_sign_at_column_50(run: Run, shared_broker: BrokerForTests) -> None:
     address = shared_broker.address
     assert run("getBrokerConfig", "-b", address)[0] == f"============{address}============"
-    told = run("getBrokerConfig", *CLUSTER)
-    assert told[0] == f"============Master: {address}============"
-    assert f"{'brokerName':<50}=  broker-a" in told
+    config = run("getBrokerConfig", *CLUSTER)
+    assert config[0] == f"============Master: {address}============"
+    assert f"{'brokerName':<50}=  broker-a" in config
     assert f"{'brokerActive':<32}: true" in run("brokerStatus", "-b", address)
     assert f"{address:<24} {'brokerActive':<32}: true" in run("brokerStatus", *CLUSTER)
     namesrv = shared_broker.namesrv
@@ -283,7 +283,7 @@ def test_versions_and_permissions_have_apache_s_names() -> None:
     assert [permission(perm) for perm in (2, 4, 6, 7)] == ["-W-", "R--", "RW-", "RWX"]
 
 
-def test_what_a_group_did_with_a_message_has_apache_s_words() -> None:
+def test_the_state_of_a_message_in_a_group_has_apache_s_names() -> None:
     words = {
         (state, is_online): track_words(Track(group="billing", state=state, is_online=is_online))
         for state in TrackState

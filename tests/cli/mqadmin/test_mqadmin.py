@@ -92,13 +92,13 @@ def test_a_message_is_sent_and_found_in_every_way(shared_broker: BrokerForTests,
     assert "prepare resend msg" in resent.out
 
 
-async def test_progress_tells_unknown_and_not_zero(shared_broker: BrokerForTests, mqadmin: CommandLine) -> None:
+async def test_an_unknown_lag_is_unknown_and_not_zero(shared_broker: BrokerForTests, mqadmin: CommandLine) -> None:
     topic, group, clone = fresh("topic"), fresh("group"), fresh("clone")
     await shared_broker.aio.create_topic(topic, queues=2)
     await asyncio.to_thread(mqadmin.ok, "updateSubGroup", *CLUSTER, "-g", group, "-r", "3")
     empty, unread = (MessageQueue(topic=topic, broker_name="broker-a", queue_id=number) for number in range(2))
-    async with Admin(shared_broker.namesrv) as desk, Producer(shared_broker.namesrv, group="tests") as producer:
-        await desk.offsets.commit(group, empty, 0)
+    async with Admin(shared_broker.namesrv) as admin_client, Producer(shared_broker.namesrv, group="tests") as producer:
+        await admin_client.offsets.commit(group, empty, 0)
         await producer.send(topic, b"unread", queue=unread)
     progress = await asyncio.to_thread(mqadmin.ok, "consumerProgress", "-g", group)
     rows = [line.split() for line in progress.lines if line.startswith(topic)]
@@ -138,7 +138,7 @@ async def test_connected_clients_are_shown(shared_broker: BrokerForTests, mqadmi
     assert (await asyncio.to_thread(mqadmin.run, "producerConnection", "-g", "nobody", "-t", topic)).status == 1
 
 
-def test_brokers_and_nameservers_are_looked_after(shared_broker: BrokerForTests, mqadmin: CommandLine) -> None:
+def test_brokers_and_nameservers_are_managed(shared_broker: BrokerForTests, mqadmin: CommandLine) -> None:
     assert shared_broker.address in mqadmin.ok("clusterList").out
     assert "#InTotalYest" in mqadmin.ok("clusterList", "-m").out
     assert "commitLogMaxOffset" in mqadmin.ok("brokerStatus", "-b", shared_broker.address).out
@@ -152,7 +152,7 @@ def test_brokers_and_nameservers_are_looked_after(shared_broker: BrokerForTests,
     assert "OK" in mqadmin.ok("wipeWritePerm", "-b", "broker-a").out
 
 
-def test_accounts_are_looked_after_by_the_one_in_apache_s_file(tmp_path: Path) -> None:
+def test_accounts_are_managed_with_the_account_in_apache_s_file(tmp_path: Path) -> None:
     account = "accessKey: administrator\nsecretKey: twelve-letters\n"
     rules, tools = tmp_path / "plain_acl.yml", tmp_path / "conf" / "tools.yml"
     rules.write_text("accounts:\n- " + account.replace("\n", "\n  ") + "admin: true\n")
@@ -178,13 +178,13 @@ def test_accounts_are_looked_after_by_the_one_in_apache_s_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["startMonitoring", "clusterRT"])
-def test_a_command_that_is_not_there_says_so(mqadmin: CommandLine, name: str) -> None:
+def test_an_unsupported_command_says_so(mqadmin: CommandLine, name: str) -> None:
     done = mqadmin.run(name)
     assert (done.status, done.out) == (1, "")
-    assert f"mqadmin's {name} is not in Ariane" in done.err
+    assert f"mqadmin's {name} is not supported" in done.err
 
 
-def test_wrong_use_is_told_as_such(mqadmin: CommandLine) -> None:
+def test_wrong_usage_ends_with_2(mqadmin: CommandLine) -> None:
     assert mqadmin.run("updateTopic", "-t", "orders").status == 2
     assert mqadmin.run("updateTopic", *CLUSTER, "-b", "127.0.0.1:1", "-t", "orders").status == 2
     assert mqadmin.run("topicRoute").status == 2
@@ -192,6 +192,6 @@ def test_wrong_use_is_told_as_such(mqadmin: CommandLine) -> None:
     assert CommandLine("127.0.0.1:1", MQADMIN).run("topicList").status == 3
 
 
-def test_help_is_asked_for_as_with_apache(shared_broker: BrokerForTests) -> None:
+def test_help_works_as_in_apache_s_tool(shared_broker: BrokerForTests) -> None:
     done = CommandLine(shared_broker.namesrv, (*MQADMIN, "help", "updateTopic")).run()
     assert (done.status, "--readQueueNums" in done.out) == (0, True)

@@ -47,12 +47,12 @@ def test_a_message_is_shown_by_either_id(shared_broker: BrokerForTests, command:
 
 
 @pytest.mark.parametrize("verb", ["get", "explain", "trace", "resend"])
-def test_a_message_that_is_not_there_is_the_answer_no(command: CommandLine, verb: str) -> None:
+def test_a_missing_message_ends_with_1(command: CommandLine, verb: str) -> None:
     done = command.run("msg", verb, "7F0000010E6C4F6B5E2D1A3B00000000")
     assert (done.status, done.out) == (1, "")
 
 
-def test_messages_are_found_by_key_and_by_place(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_messages_are_found_by_key_and_by_queue_offset(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = fresh("topic")
     shared_broker.create_topic(topic, queues=1)
     shared_broker.send(topic, b"other")
@@ -65,7 +65,7 @@ def test_messages_are_found_by_key_and_by_place(shared_broker: BrokerForTests, c
     assert command.run("msg", "find", topic, "--queue", "0").status == 2
 
 
-def test_a_scan_that_was_cut_says_how_far_it_came(shared_broker: BrokerForTests, command: CommandLine) -> None:
+def test_a_limited_scan_reports_how_far_it_got(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = fresh("topic")
     shared_broker.create_topic(topic, queues=1)
     for number in range(10):
@@ -96,7 +96,7 @@ async def test_a_copy_is_sent_to_another_topic(shared_broker: BrokerForTests, co
     assert [message.body for message in await shared_broker.aio.messages(other)] == [b"again"]
 
 
-async def test_a_member_is_handed_a_message(shared_broker: BrokerForTests, command: CommandLine) -> None:
+async def test_a_message_is_delivered_to_a_member(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic, collector = await topic_of(shared_broker), MessageCollector()
     consumer = PushConsumer(shared_broker.namesrv, group=fresh("group"), start="earliest", handler=collector.put)
     consumer.subscribe(topic)
@@ -119,7 +119,7 @@ def test_files_are_named_after_their_first_byte() -> None:
     assert file_and_byte("commitlog", 2050, None) == (None, None)
 
 
-async def test_a_message_is_explained_down_to_its_byte(shared_broker: BrokerForTests, command: CommandLine) -> None:
+async def test_explain_shows_file_and_byte(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic = await topic_of(shared_broker)
     sent = await shared_broker.aio.send(topic, b"found", tags="Aa", keys=["order-5"])
     row = await explained(command, "order-5", topic)
@@ -150,7 +150,7 @@ async def test_offsets_explain_who_has_consumed_and_who_waits(
 
 
 @pytest.mark.parametrize(("tags", "sql"), [("wanted", None), ("*", "TAGS = 'wanted'")])
-async def test_a_filter_explains_why_a_message_was_passed_over(
+async def test_a_filter_explains_why_a_message_was_not_consumed(
     shared_broker: BrokerForTests, command: CommandLine, tags: str, sql: str | None
 ) -> None:
     topic, collector = await topic_of(shared_broker), MessageCollector()
@@ -167,7 +167,7 @@ async def test_a_filter_explains_why_a_message_was_passed_over(
         assert (verdict, "wanted" in why) == ("filtered", True)
 
 
-async def test_a_group_that_subscribes_to_something_else_is_told(
+async def test_a_group_with_other_subscriptions_is_reported(
     shared_broker: BrokerForTests, command: CommandLine
 ) -> None:
     topic, other = await topic_of(shared_broker), await topic_of(shared_broker)
@@ -181,7 +181,7 @@ async def test_a_group_that_subscribes_to_something_else_is_told(
     assert (verdict, why) == ("subscription mismatch", f"its members do not subscribe to {topic}, but to {other}")
 
 
-async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
+async def test_a_due_retry_of_a_group_without_an_offset_is_explained(
     shared_broker: BrokerForTests, command: CommandLine
 ) -> None:
     topic, collector, group = await topic_of(shared_broker), MessageCollector(), fresh("group")
@@ -205,7 +205,7 @@ async def test_a_retry_that_is_due_waits_for_a_group_that_has_no_offset_there(
     assert why == "in retry 1 of 16, which is due; the group has no offset in its retry topic yet"
 
 
-async def test_retries_and_dead_letters_are_told(shared_broker: BrokerForTests, command: CommandLine) -> None:
+async def test_retries_and_dead_letters_are_explained(shared_broker: BrokerForTests, command: CommandLine) -> None:
     topic, collector, group = await topic_of(shared_broker), MessageCollector(), fresh("group")
     is_hopeless = False
 

@@ -39,16 +39,16 @@ def run(*arguments: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def test_the_shipped_pipelines_are_listed_shown_and_right(tmp_path: Path) -> None:
+def test_the_shipped_pipelines_are_listed_shown_and_valid(tmp_path: Path) -> None:
     listed = run("list", "-o", "json")
     assert {"orders", "stats", "dlq", "trace"} <= {str(row["pipeline"]) for row in listed.rows}
     copy = tmp_path / "mine.yaml"
     copy.write_text(run("show", "orders").out)
     checked = run("check", str(copy))
-    assert checked.out == f"{copy} is right: a stream with 1 source, 3 steps, 3 sinks\n"
+    assert checked.out == f"{copy} is valid: a stream pipeline with 1 source, 3 steps, 3 sinks\n"
 
 
-def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_an_error_in_the_file_is_reported_with_its_line_and_exit_code_2(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(STREAM.format(work=tmp_path).replace("FROM lines", "FROM lnes"))
     for verb in ("check", "run"):
@@ -58,7 +58,7 @@ def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "expected"),
     [
         (
             ("run", "stats", "--set", "topcs=a"),
@@ -66,22 +66,20 @@ def test_a_mistake_is_told_with_its_line_and_exit_code_2(tmp_path: Path) -> None
             "--set topcs: stats.yaml has no such parameter: did you mean topics?",
         ),
         (("run", "stats", "--set", "rows=few"), 2, "'few' is not a valid int"),
-        (("run", "stats", "--once"), 2, "--once is for streams, and stats is a batch"),
+        (("run", "stats", "--once"), 2, "--once is for streams, but stats is a batch pipeline"),
         (("run", "orders", "--interval", "soon"), 2, "'soon' is not a duration such as 500ms, 30s or 5m"),
         (("run", "ordrs"), 2, "there is no pipeline ordrs: did you mean orders?"),
         (("run", "./none.yaml"), 2, "./none.yaml cannot be read"),
         (("run", "orders", "-n", "127.0.0.1:1"), 3, "no nameserver answers"),
     ],
 )
-def test_whatever_is_wrong_before_spark_starts_has_its_exit_code(
-    arguments: tuple[str, ...], status: int, told: str
-) -> None:
+def test_an_error_before_spark_starts_has_its_exit_code(arguments: tuple[str, ...], status: int, expected: str) -> None:
     done = run(*arguments)
     assert (done.status, done.out) == (status, "")
-    assert told in done.err
+    assert expected in done.err
 
 
-def test_a_topic_that_does_not_exist_is_told_at_once(command: CommandLine) -> None:
+def test_a_missing_topic_is_reported_before_spark_starts(command: CommandLine) -> None:
     done = command.run("pipeline", "run", "orders", "--set", "topic=nowhere")
     assert done.status == 3
     assert "no route for topic nowhere" in done.err
@@ -143,12 +141,12 @@ def _running(command: CommandLine, file: Path) -> Iterator[tuple[subprocess.Pope
         process.stderr.close()
 
 
-def test_progress_is_one_line_with_what_is_known() -> None:
+def test_progress_is_one_line_with_the_known_figures() -> None:
     sink = SinkProgress("lake", state="running", rows_read=1200, rows_written=3, lag=0)
     assert progress_line(sink) == "lake: running, 1,200 rows read, 3 rows written, 0 lag"
 
 
-def test_the_same_line_is_not_told_twice_but_every_change_of_state_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_not_repeated_but_every_change_of_state_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     screen = PipelineScreen(OutputFormat.TABLE)
     sink = SinkProgress("lake", state="running", rows_read=1)
     screen.progress([sink])
@@ -162,6 +160,6 @@ def test_tables_are_for_people_or_for_programs(capsys: pytest.CaptureFixture[str
     PipelineScreen(OutputFormat.TABLE).table("totals", 3, [{"region": "eu", "n": 2}], left_out=True)
     shown = capsys.readouterr()
     assert shown.out == "\ntotals, batch 3\nregion  n\neu      2\n"
-    assert "there are more rows than the 1 that are shown" in shown.err
+    assert "only the first 1 rows are shown" in shown.err
     PipelineScreen(OutputFormat.JSONL).table("totals", None, [{"body": b"\xff", "n": 2.5}], left_out=False)
     assert capsys.readouterr().out == '{"sink": "totals", "body": "\\\\xff", "n": 2.5}\n'

@@ -33,7 +33,7 @@ def send(
     return run("send", topic, *arguments, "-n", broker.namesrv, cwd=cwd, stdin=stdin, **variables)
 
 
-def test_a_message_has_all_that_was_said(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_message_has_all_given_fields(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     options = ("-t", "paid", "-k", "o-1", "-k", "c-7", "-p", "region=eu", "-p", "note=a=b", "--sharding-key", "o-1")
     outcome = send(broker, topic, "héllo 你好", *options, "-o", "json", cwd=tmp_path)
     assert (outcome.status, outcome.err) == (0, "")
@@ -54,16 +54,14 @@ def test_a_message_has_all_that_was_said(broker: BrokerForTests, topic: str, tmp
     ]
 
 
-def test_each_line_of_stdin_is_a_message_and_empty_ones_are_none(
-    broker: BrokerForTests, topic: str, tmp_path: Path
-) -> None:
+def test_each_line_of_stdin_is_a_message_except_empty_ones(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     outcome = send(broker, topic, "-", "-o", "jsonl", cwd=tmp_path, stdin=b"one\r\n\ntwo \xff\nno end")
     assert outcome.status == 0
     assert len(outcome.rows) == 3
     assert [message.body for message in broker.messages(topic)] == [b"one", b"two \xff", b"no end"]
 
 
-def test_many_lines_are_all_stored_and_told_by_queue(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_many_lines_are_stored_and_shown_by_queue(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     lines = [f"line {number}" for number in range(5_000)]
     outcome = send(broker, topic, "-", cwd=tmp_path, stdin="\n".join(lines))
     header, *rows = outcome.out.splitlines()
@@ -73,7 +71,7 @@ def test_many_lines_are_all_stored_and_told_by_queue(broker: BrokerForTests, top
     assert sorted(message.body.decode() for message in broker.messages(topic)) == sorted(lines)
 
 
-def test_csv_tells_every_message(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_csv_has_a_row_for_each_message(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     outcome = send(broker, topic, "m{n}", "--count", "30", "-o", "csv", cwd=tmp_path)
     rows = list(csv.DictReader(io.StringIO(outcome.out)))
     ids = {message.message_id for message in broker.messages(topic)}
@@ -81,7 +79,7 @@ def test_csv_tells_every_message(broker: BrokerForTests, topic: str, tmp_path: P
     assert len(ids) == 30
 
 
-def test_a_line_that_is_typed_leaves_before_the_next_one(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_typed_line_is_sent_before_the_next_one(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     with terminal("send", topic, "-", "-n", broker.namesrv, cwd=tmp_path) as person:
         person.type("first\n")
         assert broker.wait_for_messages(topic, 1, HANG_S)[0].body == b"first"
@@ -99,7 +97,7 @@ def test_ctrl_c_does_not_wait_for_stdin(broker: BrokerForTests, topic: str, tmp_
         assert person.status() == 130
 
 
-def test_files_are_messages_whole_or_by_lines(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_files_are_sent_whole_or_by_lines(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\ntwo\n")
     (tmp_path / "b").write_bytes(b"\x00binary")
     assert send(broker, topic, "-f", "a", "-f", "b", cwd=tmp_path).status == 0
@@ -108,10 +106,10 @@ def test_files_are_messages_whole_or_by_lines(broker: BrokerForTests, topic: str
     assert {message.body for message in broker.messages(topic)} >= {b"one", b"two"}
 
 
-def test_json_lines_say_more_than_a_body(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_json_lines_have_more_than_a_body(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     rows = [
         {"body": "text", "tags": "a", "keys": "k1 k2", "properties": {"p": "1"}, "shardingKey": "s"},
-        {"body": {"order": 17}, "msgId": "told by tail, of no use here"},
+        {"body": {"order": 17}, "msgId": "printed by tail, ignored here"},
         {"body": "AP8=", "bodyEncoding": "base64", "keys": ["k3"]},
     ]
     outcome = send(broker, topic, "-", "--jsonl", "-t", "b", cwd=tmp_path, stdin="\n".join(map(json.dumps, rows)))
@@ -131,7 +129,7 @@ def test_one_topic_can_be_piped_into_another(broker: BrokerForTests, topic: str,
     assert sorted(copies) == [(b"m%d" % number, (f"k{number}",), "x", "b") for number in range(10)]
 
 
-def test_a_queue_can_be_chosen(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_queue_can_be_selected(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     for queue in ("1", "broker-a:1"):
         assert send(broker, topic, "x", "--queue", queue, cwd=tmp_path).status == 0
     assert {message.queue.queue_id for message in broker.messages(topic)} == {1}
@@ -151,7 +149,7 @@ def test_a_message_is_not_delivered_before_its_time(broker: BrokerForTests, topi
     assert message.store_timestamp_ms >= int(message.properties["TIMER_DELIVER_MS"])
 
 
-def test_a_transaction_ends_as_it_is_told(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_transaction_ends_with_the_given_outcome(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     rolled = send(broker, topic, "never", "--transaction", "rollback", "-o", "json", cwd=tmp_path)
     assert rolled.json[0]["transaction"] == "rollback"
     assert rolled.json[0]["queueOffset"] is None
@@ -167,7 +165,7 @@ def test_one_way_reports_that_the_result_is_unknown(broker: BrokerForTests, topi
     broker.wait_for_messages(topic, 5)
 
 
-def test_a_table_at_a_terminal_and_json_in_a_pipe(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_table_on_a_terminal_and_json_in_a_pipe(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     with terminal("send", topic, "x", "-n", broker.namesrv, cwd=tmp_path, columns=50) as person:
         assert person.status() == 0
     header, row = person.seen.splitlines()
@@ -176,7 +174,7 @@ def test_a_table_at_a_terminal_and_json_in_a_pipe(broker: BrokerForTests, topic:
     assert send(broker, topic, "x", "-o", "jsonl", cwd=tmp_path).rows[0]["sendStatus"] == "SEND_OK"
 
 
-def test_work_that_takes_long_shows_a_bar_to_a_person(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_long_work_shows_a_progress_bar_on_a_terminal(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     arguments = ("send", topic, "m", "--count", "7", "--rate", "2", "-n", broker.namesrv)
     with terminal(*arguments, cwd=tmp_path) as person:
         assert person.status() == 0
@@ -185,7 +183,7 @@ def test_work_that_takes_long_shows_a_bar_to_a_person(broker: BrokerForTests, to
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "nothing to send"),
         (("x", "--lines"), "--lines needs --file"),
@@ -201,17 +199,17 @@ def test_work_that_takes_long_shows_a_bar_to_a_person(broker: BrokerForTests, to
         (("x", "--group", "no good"), "group"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_the_cure(
-    broker: BrokerForTests, tmp_path: Path, arguments: tuple[str, ...], told: str
+def test_wrong_usage_ends_with_2_and_a_hint(
+    broker: BrokerForTests, tmp_path: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     outcome = send(broker, "orders", *arguments, cwd=tmp_path)
     assert (outcome.status, outcome.out) == (2, "")
-    assert told in outcome.err
+    assert expected in outcome.err
     assert outcome.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("{", "it is not JSON: Expecting property name enclosed in double quotes at character 2"),
         ('{"body": "x", "fault": "its CRC is wrong"}', "its CRC is wrong"),
@@ -226,19 +224,21 @@ def test_wrong_usage_ends_with_2_and_the_cure(
         ('{"body": "x", "tags": 1}', "tags must be a string"),
     ],
 )
-def test_a_bad_json_line_is_named(broker: BrokerForTests, topic: str, tmp_path: Path, line: str, told: str) -> None:
+def test_a_bad_json_line_is_reported_with_its_number(
+    broker: BrokerForTests, topic: str, tmp_path: Path, line: str, expected: str
+) -> None:
     outcome = send(broker, topic, "-", "--jsonl", cwd=tmp_path, stdin='{"body": "good"}\n' + line)
     assert outcome.status == 2
-    assert f"line 2: {told}" in outcome.err or ("line 2: " in outcome.err and told in outcome.err)
+    assert f"line 2: {expected}" in outcome.err or ("line 2: " in outcome.err and expected in outcome.err)
 
 
-def test_an_input_without_anything_is_told(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_empty_input_is_reported(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     outcome = send(broker, topic, "-", cwd=tmp_path, stdin="\n\n")
     assert (outcome.status, outcome.out) == (0, "")
     assert "nothing was sent" in outcome.err
 
 
-def test_nobody_there_ends_with_3(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_ends_with_3(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, and not listening
         outcome = run("send", "orders", "x", "-n", f"127.0.0.1:{unused.getsockname()[1]}", cwd=tmp_path)
@@ -252,7 +252,7 @@ def test_a_refusal_ends_with_4(tmp_path: Path) -> None:
     assert (outcome.status, outcome.err.count("\n")) == (4, 1)
 
 
-def test_what_was_stored_before_a_failure_is_told(tmp_path: Path) -> None:
+def test_messages_stored_before_a_failure_are_printed(tmp_path: Path) -> None:
     too_large = "".join(map(chr, range(256, 8_000)))
     with running_broker(store={"max_message_bytes": 4096}) as strict:
         options = ("-", "--rate", "1000", "-o", "json")  # with a rate they leave one by one
@@ -263,7 +263,7 @@ def test_what_was_stored_before_a_failure_is_told(tmp_path: Path) -> None:
     assert "maxMessageSize" in outcome.err or "bytes" in outcome.err
 
 
-def test_a_topic_that_does_not_exist_ends_with_3(tmp_path: Path) -> None:
+def test_a_missing_topic_ends_with_3(tmp_path: Path) -> None:
     with running_broker(auto_create_topics=False) as strict:
         outcome = send(strict, "orders", "x", cwd=tmp_path)
     assert outcome.status == 3

@@ -107,7 +107,7 @@ async def test_it_registers_serves_and_stops_cleanly_on_a_signal(tmp_path: Path,
     assert not (tmp_path / "here" / "abort").exists()
 
 
-async def test_what_was_acknowledged_is_there_after_kill_9(tmp_path: Path) -> None:
+async def test_acknowledged_messages_survive_kill_9(tmp_path: Path) -> None:
     async with caller() as client:
         async with started("--listen", "127.0.0.1:0", cwd=tmp_path) as process:
             address = await address_of(process)
@@ -129,29 +129,29 @@ async def test_the_variable_of_apache_names_the_nameservers(tmp_path: Path) -> N
             assert (await client.call(names, GetRoute("SELF_TEST_TOPIC"))).body.broker_datas
 
 
-async def test_a_store_in_use_ends_it_with_1_and_one_sentence(tmp_path: Path) -> None:
+async def test_a_store_in_use_ends_with_1_and_one_line(tmp_path: Path) -> None:
     async with started("--listen", "127.0.0.1:0", cwd=tmp_path) as process:
         await address_of(process)
-        status, told = await outcome("--listen", "127.0.0.1:0", "--log-level", "error", cwd=tmp_path)
+        status, err = await outcome("--listen", "127.0.0.1:0", "--log-level", "error", cwd=tmp_path)
     assert status == 1
-    assert told.startswith("error: ")
-    assert "in use by another broker" in told
-    assert told.count("\n") == 1
+    assert err.startswith("error: ")
+    assert "in use by another broker" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("distance", [0, 2])
-async def test_a_port_or_vip_port_in_use_ends_it_with_3_and_the_cure(tmp_path: Path, distance: int) -> None:
+async def test_a_port_or_vip_port_in_use_ends_with_3_and_a_hint(tmp_path: Path, distance: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1] + distance
-        status, told = await outcome("--listen", f"127.0.0.1:{port}", "--log-level", "error", cwd=tmp_path)
+        status, err = await outcome("--listen", f"127.0.0.1:{port}", "--log-level", "error", cwd=tmp_path)
     assert status == 3
-    assert told.count("\n") == 1
-    assert "--listen" in told
-    assert ("VIP" in told) == bool(distance)
+    assert err.count("\n") == 1
+    assert "--listen" in err
+    assert ("VIP" in err) == bool(distance)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("brokerip1=10.0.0.1\n", "did you mean 'brokerIP1'?"),
         ("listenPort=high\n", "expected a whole number"),
@@ -164,12 +164,12 @@ async def test_a_port_or_vip_port_in_use_ends_it_with_3_and_the_cure(tmp_path: P
         ("aclEnable=true\nlistenPort=0\n", "plain_acl.yml"),
     ],
 )
-async def test_a_bad_broker_conf_ends_it_with_2_and_the_cure(tmp_path: Path, text: str, told: str) -> None:
+async def test_a_bad_broker_conf_ends_with_2_and_a_hint(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "broker.conf").write_text(text)
     status, error = await outcome("-c", "broker.conf", "--log-level", "error", cwd=tmp_path)
     assert (status, error.count("\n")) == (2, 1)
     assert error.startswith("error: ")
-    assert told in error
+    assert expected in error
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:x", "host:99999", "[::1"])
@@ -195,7 +195,7 @@ def test_the_printed_configuration_can_be_loaded_again(
     assert (settings.name, settings.store.retention_hours, settings.advertised_host) == ("b", 48, "::1")
 
 
-def test_only_what_was_set_is_printed_with_m(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_m_prints_only_settings_that_were_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=b\nfileReservedTime=48\nnamesrvAddr=127.0.0.1:9876\n")
     assert main(["broker", "-c", str(conf), "-m"]) == 0

@@ -20,7 +20,7 @@ from ariane.settings import load
 
 HANG_S = 30  # only a hang is this long; nothing here is measured
 READY = re.compile(r"ariane namesrv ready on (\S+):(\d+) \(pid (\d+)\)\n")
-# The source tree under test, whether it is installed or not, and no settings of whoever runs the tests.
+# The source tree under test, whether it is installed or not, and no settings of the user who runs the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("ARIANE_")} | {
     "PYTHONPATH": str(Path(ariane.__file__).parents[1])
 }
@@ -64,7 +64,9 @@ async def outcome(*arguments: str, cwd: Path, **variables: str) -> tuple[int | N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_says_when_it_is_ready_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_it_reports_that_it_is_ready_and_stops_cleanly_on_a_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     async with started("--listen", "127.0.0.1:0", cwd=tmp_path) as process:
         host, port, pid = (await ready_line(process)).groups()
         assert host == "127.0.0.1"
@@ -84,7 +86,7 @@ async def test_only_the_port_is_changed_when_no_host_is_given(tmp_path: Path) ->
         assert (await ready_line(process))[1] == "127.0.0.2"
 
 
-async def test_a_key_it_does_not_use_is_one_line_of_the_log(tmp_path: Path) -> None:
+async def test_an_unused_key_is_logged(tmp_path: Path) -> None:
     (tmp_path / "namesrv.conf").write_text("listenPort=0\nserverWorkerThreads=8\nrocketmqHome=/opt/rocketmq\n")
     async with started("-c", "namesrv.conf", "--log-format", "json", cwd=tmp_path) as process:
         await ready_line(process)
@@ -95,7 +97,7 @@ async def test_a_key_it_does_not_use_is_one_line_of_the_log(tmp_path: Path) -> N
     assert warnings[0]["setting"].startswith("namesrv.conf:2: serverWorkerThreads is not used: ")
 
 
-async def test_a_misspelt_key_in_namesrv_conf_ends_it_with_2_and_the_nearest_key(tmp_path: Path) -> None:
+async def test_a_misspelt_key_in_namesrv_conf_ends_with_2_and_a_similar_key(tmp_path: Path) -> None:
     (tmp_path / "namesrv.conf").write_text("# ours\nlistenprot=9876\n")
     assert await outcome("-c", "namesrv.conf", cwd=tmp_path) == (
         2,
@@ -103,7 +105,7 @@ async def test_a_misspelt_key_in_namesrv_conf_ends_it_with_2_and_the_nearest_key
     )
 
 
-async def test_a_misspelt_key_in_toml_ends_it_with_2_and_the_nearest_key(tmp_path: Path) -> None:
+async def test_a_misspelt_key_in_toml_ends_with_2_and_a_similar_key(tmp_path: Path) -> None:
     (tmp_path / "ariane.toml").write_text("[nameserver.transport]\nidle_timout_s = 5\n")
     assert await outcome("-c", "ariane.toml", cwd=tmp_path) == (
         2,
@@ -111,35 +113,35 @@ async def test_a_misspelt_key_in_toml_ends_it_with_2_and_the_nearest_key(tmp_pat
     )
 
 
-async def test_a_misspelt_variable_ends_it_with_2_and_the_nearest_one(tmp_path: Path) -> None:
-    status, told = await outcome(cwd=tmp_path, ARIANE_NAMESERVER__PROT="1")
+async def test_a_misspelt_variable_ends_with_2_and_a_similar_one(tmp_path: Path) -> None:
+    status, err = await outcome(cwd=tmp_path, ARIANE_NAMESERVER__PROT="1")
     assert status == 2
-    assert told == "error: unknown variable 'ARIANE_NAMESERVER__PROT', did you mean ARIANE_NAMESERVER__PORT?\n"
+    assert err == "error: unknown variable 'ARIANE_NAMESERVER__PROT', did you mean ARIANE_NAMESERVER__PORT?\n"
 
 
-async def test_a_missing_file_ends_it_with_2(tmp_path: Path) -> None:
-    told = "error: none.conf: cannot read this settings file: No such file or directory\n"
-    assert await outcome("-c", "none.conf", cwd=tmp_path) == (2, told)
+async def test_a_missing_file_ends_with_2(tmp_path: Path) -> None:
+    err = "error: none.conf: cannot read this settings file: No such file or directory\n"
+    assert await outcome("-c", "none.conf", cwd=tmp_path) == (2, err)
 
 
-async def test_a_port_in_use_ends_it_with_3_and_the_cure(tmp_path: Path) -> None:
+async def test_a_port_in_use_ends_with_3_and_a_hint(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        status, told = await outcome("--listen", f"127.0.0.1:{port}", cwd=tmp_path)
+        status, err = await outcome("--listen", f"127.0.0.1:{port}", cwd=tmp_path)
     assert status == 3
-    assert told.startswith("error: ")
-    assert told.count("\n") == 1
-    assert f"127.0.0.1:{port}" in told
-    assert "--listen" in told
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert f"127.0.0.1:{port}" in err
+    assert "--listen" in err
 
 
 @pytest.mark.parametrize("text", ["9876", "host", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"])
 def test_a_bad_listen_address_is_refused_with_an_example(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["namesrv", "--listen", text]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: Invalid value for '--listen': ")
-    assert "127.0.0.1:9876" in told
-    assert told.count("\n") == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: Invalid value for '--listen': ")
+    assert "127.0.0.1:9876" in err
+    assert err.count("\n") == 1
 
 
 def test_the_printed_configuration_can_be_loaded_again(

@@ -1,3 +1,5 @@
+"""Running a server in the foreground: signals and the event loop."""
+
 import asyncio
 import signal
 import sys
@@ -23,7 +25,7 @@ run_server("stubborn", serve)
 """
 
 
-async def test_a_second_signal_ends_a_stop_that_does_not_end() -> None:
+async def test_a_second_signal_exits_at_once() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", STUBBORN, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -13,7 +13,7 @@ import pytest
 
 from ariane.cli.main import main
 from ariane.testing.broker import BrokerForTests, running_broker
-from tests.cli.command_line import ENVIRONMENT, CommandLine, Outcome
+from tests.cli.command_line import ENVIRONMENT, CommandLine, Result
 
 COUNT = 12
 
@@ -42,17 +42,17 @@ def test_a_table_on_a_terminal_and_csv_in_a_pipe(command: CommandLine) -> None:
     assert sorted(json.loads(row["body"])["n"] for row in rows) == [0, 2, 4, 6, 8, 10]
 
 
-RunSql = Callable[..., Outcome]
+RunSql = Callable[..., Result]
 
 
 @pytest.fixture
 def run_sql(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> RunSql:
     """Runs the command in this process, which is faster than starting one."""
 
-    def run(*arguments: str) -> Outcome:
+    def run(*arguments: str) -> Result:
         status = main(["sql", *arguments, "-n", shared_broker.namesrv])
         printed = capsys.readouterr()
-        return Outcome(status, printed.out, printed.err)
+        return Result(status, printed.out, printed.err)
 
     return run
 
@@ -87,7 +87,7 @@ def test_options_choose_messages(run_sql: RunSql, options: tuple[str, ...], coun
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "expected"),
     [
         (("select * from ordres",), 1, "did you mean orders?"),
         (("select pric from orders",), 2, "at position 8"),
@@ -99,10 +99,10 @@ def test_options_choose_messages(run_sql: RunSql, options: tuple[str, ...], coun
         (("select 1", "--engine", "spark", "--limit-scan", "3"), 2, "--limit-scan works only with --engine duckdb"),
     ],
 )
-def test_an_error_is_one_line(run_sql: RunSql, arguments: tuple[str, ...], status: int, told: str) -> None:
+def test_an_error_is_one_line(run_sql: RunSql, arguments: tuple[str, ...], status: int, expected: str) -> None:
     done = run_sql(*arguments)
     assert (done.status, done.out) == (status, "")
-    assert told in done.err
+    assert expected in done.err
     assert len(done.err.splitlines()) == 1
 
 

@@ -6,7 +6,7 @@ from ariane.cli.sql.run import ScanBar
 from ariane.sql.tables import Progress
 
 
-def test_a_person_at_a_terminal_sees_how_far_the_scans_are(
+def test_a_terminal_shows_the_progress_of_the_scans(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -18,7 +18,7 @@ def test_a_person_at_a_terminal_sees_how_far_the_scans_are(
         assert bar.shown.wait(60)
 
 
-def test_a_script_sees_none() -> None:
+def test_a_script_sees_no_progress() -> None:
     with ScanBar(late_s=0) as bar:
         pass
     assert not bar.shown.is_set()

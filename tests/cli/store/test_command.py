@@ -61,7 +61,7 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
 
 
 @pytest.mark.parametrize(("path", "command"), list(commands(store, "ariane store")))
-def test_every_command_has_an_example_and_a_word_on_each_option(path: str, command: click.Command) -> None:
+def test_every_command_has_an_example_and_help_for_each_option(path: str, command: click.Command) -> None:
     assert f"  {path}" in (command.help or "")
     assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
 
@@ -70,20 +70,20 @@ def test_every_command_has_an_example_and_a_word_on_each_option(path: str, comma
 
 
 def test_records_are_shown_as_java_decoded_them(run: Run) -> None:
-    told = {row["physicalOffset"]: row for row in run.rows("inspect commitlog DIR --limit 0")}
+    rows = {row["physicalOffset"]: row for row in run.rows("inspect commitlog DIR --limit 0")}
     for message in golden_store("clean").messages:
-        row = told[message["physicalOffset"]]
+        row = rows[message["physicalOffset"]]
         stored = {name: value for name, value in message.items() if name not in ("bodyLength", "bodySha256")}
         assert {name: row[name] for name in stored} == stored
 
 
-def test_records_are_chosen_by_offset_topic_and_number(run: Run) -> None:
+def test_records_are_selected_by_offset_topic_and_limit(run: Run) -> None:
     rows = run.rows("inspect commitlog DIR --from 1010 --limit 2 --topic GoldenNormal")
     assert [row["physicalOffset"] for row in rows] == [1010, 1257]
     assert run.err == ""
 
 
-def test_without_a_limit_the_first_twenty_are_shown_and_the_way_on(run: Run) -> None:
+def test_without_a_limit_the_first_twenty_and_a_hint_are_shown(run: Run) -> None:
     assert run("inspect commitlog DIR") == 0
     assert len(run.out.splitlines()) == 21
     following = re.search(r"--from (\d+)", run.err)
@@ -144,7 +144,7 @@ def test_index_files_are_shown(run: Run) -> None:
     assert len(run.rows("inspect index DIR --annotate --index-slots 1000")) == 6
 
 
-def test_a_key_leads_to_its_messages_newest_first(run: Run) -> None:
+def test_a_key_finds_its_messages_newest_first(run: Run) -> None:
     rows = run.rows("inspect index DIR --key GoldenNormal#key-4")
     messages = golden_store("clean").messages
     wanted = [m["physicalOffset"] for m in messages if "key-4" in m["properties"].get("KEYS", "").split()]
@@ -152,7 +152,7 @@ def test_a_key_leads_to_its_messages_newest_first(run: Run) -> None:
     assert len(run.rows("inspect index DIR --key GoldenNormal#key-4 --annotate")) == 4 * len(rows)
 
 
-def test_a_key_that_nobody_has_leads_nowhere(run: Run) -> None:
+def test_an_unknown_key_finds_nothing(run: Run) -> None:
     assert run.rows("inspect index DIR --key GoldenNormal#nobody") == []
 
 
@@ -174,7 +174,7 @@ def test_rows_come_as_csv_and_as_json_lines(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "told"),
+    ("command", "status", "expected"),
     [
         ("inspect commitlog /no/such/directory", 2, "does not exist"),
         ("inspect commitlog DIR --commit-log /no/such", 2, "does not exist"),
@@ -186,19 +186,19 @@ def test_rows_come_as_csv_and_as_json_lines(run: Run) -> None:
         ("verify DIR -o csv", 2, "csv"),
     ],
 )
-def test_a_wrong_question_is_one_sentence_and_a_status(run: Run, command: str, status: int, told: str) -> None:
+def test_wrong_usage_is_one_line_and_an_exit_code(run: Run, command: str, status: int, expected: str) -> None:
     assert run(command) == status
-    assert told in run.err
+    assert expected in run.err
     assert (run.out, run.err.count("\n")) == ("", 1)
 
 
-def test_a_directory_that_is_no_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_not_a_store_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("verify", "inspect commitlog", "inspect checkpoint", "rebuild"):
         assert main(["store", *command.split(), str(tmp_path)]) == 1
-        assert "is not there" in capsys.readouterr().err
+        assert re.search("(commitlog|checkpoint) (is not there|does not exist)", capsys.readouterr().err)
 
 
-def test_a_file_that_may_not_be_read_is_told(run: Run, layout: Layout) -> None:
+def test_an_unreadable_file_is_reported(run: Run, layout: Layout) -> None:
     layout.checkpoint.unlink()
     layout.checkpoint.mkdir()
     assert run("inspect checkpoint DIR") == 1
@@ -206,7 +206,7 @@ def test_a_file_that_may_not_be_read_is_told(run: Run, layout: Layout) -> None:
     assert "directory" in run.err
 
 
-def test_a_running_broker_is_warned_of(run: Run, layout: Layout) -> None:
+def test_a_running_broker_causes_a_warning(run: Run, layout: Layout) -> None:
     with held_by_another_process(layout.lock) as process:
         assert run("inspect commitlog DIR --limit 1") == 0
     assert run.err == f"warning: process {process} is using this store: its files are changing\n"
@@ -216,14 +216,14 @@ def test_a_running_broker_is_warned_of(run: Run, layout: Layout) -> None:
 # --- verify
 
 
-def test_a_sound_store_is_summed_up(run: Run) -> None:
+def test_an_intact_store_has_a_summary(run: Run) -> None:
     assert run("verify DIR") == 0
     assert re.search(r"^records +1914$", run.out, re.MULTILINE)
     assert re.search(r"^newest +2026-11-15T21:28:22.879Z$", run.out, re.MULTILINE)
     assert run.err == ""
 
 
-def test_a_fault_is_told_with_file_byte_and_cure_and_exit_1(run: Run, layout: Layout) -> None:
+def test_a_problem_is_reported_with_file_byte_and_hint_and_exit_1(run: Run, layout: Layout) -> None:
     flip(layout.commit_log / "00000000000000262144", 5000)
     assert run("verify DIR") == 1
     heading, fault = run.out.splitlines()[:2]
@@ -233,7 +233,7 @@ def test_a_fault_is_told_with_file_byte_and_cure_and_exit_1(run: Run, layout: La
     assert run.err == f"error: 1 problems found in {layout.root}\n"
 
 
-def test_a_report_for_programs_holds_the_same(run: Run, layout: Layout) -> None:
+def test_the_json_report_has_the_same_contents(run: Run, layout: Layout) -> None:
     assert run("verify DIR -o json") == 0
     report = json.loads(run.out)
     assert (report["sound"], report["faults"], report["summary"]["records"]) == (True, [], 1914)
@@ -249,7 +249,7 @@ def test_a_killed_store_is_explained(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "note: the file `abort` is there" in capsys.readouterr().out
 
 
-def test_a_bar_moves_when_a_person_looks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_progress_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run("verify DIR") == 0
     assert "checking" in run.err
@@ -259,7 +259,7 @@ def test_a_bar_moves_when_a_person_looks(run: Run, monkeypatch: pytest.MonkeyPat
 # --- rebuild
 
 
-def test_a_rebuild_keeps_the_old_ones_and_says_so(run: Run, layout: Layout) -> None:
+def test_a_rebuild_keeps_the_old_files_and_says_so(run: Run, layout: Layout) -> None:
     assert run("rebuild DIR --queues") == 0
     assert "kept as .old" in run.err
     assert [line.split() for line in run.out.splitlines()] == [
@@ -295,7 +295,7 @@ def test_other_delay_levels_give_other_delivery_times(run: Run) -> None:
 # --- the page
 
 
-def test_every_command_of_the_page_runs_and_prints_what_the_page_shows(run: Run) -> None:
+def test_every_command_in_the_docs_prints_what_the_docs_show(run: Run) -> None:
     blocks = re.findall(r"^```console\n\$ ariane store (.+)\n((?:.*\n)*?)```$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(blocks) >= 8
     for command, shown in blocks:

@@ -48,7 +48,7 @@ def test_everything_is_shown_by_time_over_all_queues(broker: BrokerForTests, top
     assert times == sorted(times)
 
 
-def test_a_row_has_what_a_message_has(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_row_has_all_fields_of_a_message(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     message = broker.messages(topic)[0]
     row = next(row for row in tail(broker, topic, *STORED, "-o", "json", cwd=tmp_path).json if row["body"] == "m0")
     assert row == {
@@ -77,9 +77,7 @@ def test_csv_can_be_read_back(broker: BrokerForTests, topic: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("option", [("--tags", "even"), ("--sql", "number IN ('0', '2', '4', '6', '8')")])
-def test_only_what_was_asked_for_is_shown(
-    broker: BrokerForTests, topic: str, tmp_path: Path, option: tuple[str, str]
-) -> None:
+def test_filters_select_messages(broker: BrokerForTests, topic: str, tmp_path: Path, option: tuple[str, str]) -> None:
     outcome = tail(broker, topic, *STORED, *option, "-o", "jsonl", cwd=tmp_path)
     assert sorted(bodies(outcome)) == ["m0", "m2", "m4", "m6", "m8"]
 
@@ -90,16 +88,20 @@ def test_a_limit_says_how_much_is_left(broker: BrokerForTests, topic: str, tmp_p
     assert outcome.err == "stopped at --limit 3: 7 more messages are stored\n"
 
 
-def test_a_limit_with_a_filter_does_not_claim_to_know(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_limit_with_a_filter_says_that_the_rest_may_not_match(
+    broker: BrokerForTests, topic: str, tmp_path: Path
+) -> None:
     outcome = tail(broker, topic, *STORED, "--limit", "1", "--tags", "even", "-o", "jsonl", cwd=tmp_path)
     assert "may not all match" in outcome.err
 
 
-def test_a_limit_that_is_just_enough_leaves_nothing_to_say(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_limit_equal_to_the_number_of_messages_prints_no_note(
+    broker: BrokerForTests, topic: str, tmp_path: Path
+) -> None:
     assert tail(broker, topic, *STORED, "--limit", "10", "-o", "jsonl", cwd=tmp_path).err == ""
 
 
-def test_a_time_is_where_to_begin(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_tail_starts_at_a_time(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     since = broker.messages(topic)[4].store_timestamp_ms
     expected = {one.body.decode() for one in broker.messages(topic) if one.store_timestamp_ms >= since}
     outcome = tail(broker, topic, "--from", str(since), "--exit-at-end", "-o", "jsonl", cwd=tmp_path)
@@ -108,27 +110,27 @@ def test_a_time_is_where_to_begin(broker: BrokerForTests, topic: str, tmp_path: 
     assert bodies(tail(broker, topic, "--exit-at-end", "-o", "jsonl", cwd=tmp_path)) == []
 
 
-def test_a_format_is_a_line_of_ones_own(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_a_format_defines_the_lines(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     template = r"{{{keys}}}\t{property.number} {property.none}{body}"
     outcome = tail(broker, topic, *STORED, "--format", template, cwd=tmp_path)
     assert sorted(outcome.out.splitlines()) == [f"{{k{n}}}\t{n} m{n}" for n in range(10)]
 
 
 @pytest.mark.parametrize("template", ["{nothing}", "{body!r}", "{body:>9}", "{body.__class__}", "{", "{0}", "{}"])
-def test_a_format_that_makes_no_sense_is_told(broker: BrokerForTests, tmp_path: Path, template: str) -> None:
+def test_an_invalid_format_is_reported(broker: BrokerForTests, tmp_path: Path, template: str) -> None:
     outcome = tail(broker, "orders", "--format", template, cwd=tmp_path)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert "--format" in outcome.err
 
 
-def test_bytes_that_are_no_text_are_told_as_base64(broker: BrokerForTests, tmp_path: Path) -> None:
+def test_a_binary_body_is_shown_as_base64(broker: BrokerForTests, tmp_path: Path) -> None:
     broker.send("binary", b"\x00\xff")
     (row,) = tail(broker, "binary", *STORED, "-o", "jsonl", cwd=tmp_path).rows
     assert (row["body"], row["bodyEncoding"]) == ("AP8=", "base64")
     assert "base64:AP8=" in tail(broker, "binary", *STORED, cwd=tmp_path).out
 
 
-def test_a_table_is_cut_at_a_terminal_only(broker: BrokerForTests, tmp_path: Path) -> None:
+def test_a_table_is_truncated_only_on_a_terminal(broker: BrokerForTests, tmp_path: Path) -> None:
     broker.send("wide", ("杭州" * 100).encode())
     assert "…" not in tail(broker, "wide", *STORED, cwd=tmp_path).out
     assert "杭州" * 100 in tail(broker, "wide", *STORED, cwd=tmp_path).out
@@ -140,7 +142,7 @@ def test_a_table_is_cut_at_a_terminal_only(broker: BrokerForTests, tmp_path: Pat
 
 
 @pytest.mark.parametrize("form", [(), ("--format", "{body}")])
-def test_a_message_cannot_take_over_the_terminal(broker: BrokerForTests, tmp_path: Path, form: tuple[str, ...]) -> None:
+def test_control_characters_are_escaped(broker: BrokerForTests, tmp_path: Path, form: tuple[str, ...]) -> None:
     broker.send("rude", b"\x1b]0;title\x07red")
     arguments = ("tail", "rude", *STORED, "--limit", "1", *form, "-n", broker.namesrv)
     with terminal(*arguments, cwd=tmp_path, columns=200) as person:
@@ -149,7 +151,7 @@ def test_a_message_cannot_take_over_the_terminal(broker: BrokerForTests, tmp_pat
     assert r"\x1b]0;title\x07red" in person.seen
 
 
-def test_what_comes_is_shown_when_it_comes(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_new_messages_are_shown_as_they_arrive(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     arguments = [*COMMAND, "tail", topic, "--from", "earliest", "-o", "jsonl", "-n", broker.namesrv]
     with subprocess.Popen(arguments, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -162,7 +164,7 @@ def test_what_comes_is_shown_when_it_comes(broker: BrokerForTests, topic: str, t
             process.kill()
 
 
-def test_ctrl_c_ends_it_at_a_terminal(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_tail_on_a_terminal(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     with terminal("tail", topic, "--from", "earliest", "-n", broker.namesrv, cwd=tmp_path) as person:
         person.read_until("m9")
         person.type("\x03")
@@ -170,7 +172,7 @@ def test_ctrl_c_ends_it_at_a_terminal(broker: BrokerForTests, topic: str, tmp_pa
     assert "Traceback" not in person.seen
 
 
-def test_a_reader_that_goes_ends_it(broker: BrokerForTests, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_tail(broker: BrokerForTests, tmp_path: Path) -> None:
     broker.send("many", b"x" * 100_000)
     arguments = [*COMMAND, "tail", "many", *STORED, "-o", "jsonl", "-n", broker.namesrv]
     with subprocess.Popen(
@@ -179,24 +181,24 @@ def test_a_reader_that_goes_ends_it(broker: BrokerForTests, tmp_path: Path) -> N
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
-        told = process.stderr.read().decode()
+        err = process.stderr.read().decode()
         assert process.wait(HANG_S) == 1
-    assert told.count("\n") <= 1, told
+    assert err.count("\n") <= 1, err
 
 
-def test_no_group_is_made_and_no_offset_moves(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
+def test_no_group_is_created_and_no_offset_moves(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     tail(broker, topic, *STORED, cwd=tmp_path)
     assert broker.lag("TOOLS_CONSUMER") is None
 
 
-def test_a_topic_that_does_not_exist_ends_with_3_and_the_cure(broker: BrokerForTests, tmp_path: Path) -> None:
+def test_a_missing_topic_ends_with_3_and_a_hint(broker: BrokerForTests, tmp_path: Path) -> None:
     outcome = tail(broker, "nothing-here", *STORED, cwd=tmp_path)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (3, "", 1)
     assert "ariane topic create nothing-here" in outcome.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "expected"),
     [
         (("--sql", "a >"), 4, "expected"),
         (("--tags", "a", "--sql", "a = 1"), 2, "exclude each other"),
@@ -205,9 +207,9 @@ def test_a_topic_that_does_not_exist_ends_with_3_and_the_cure(broker: BrokerForT
         (("--limit", "0"), 2, "--limit"),
     ],
 )
-def test_what_cannot_be_shown_is_told(
-    broker: BrokerForTests, topic: str, tmp_path: Path, arguments: tuple[str, ...], status: int, told: str
+def test_wrong_usage_is_reported(
+    broker: BrokerForTests, topic: str, tmp_path: Path, arguments: tuple[str, ...], status: int, expected: str
 ) -> None:
     outcome = tail(broker, topic, *STORED, *arguments, cwd=tmp_path)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (status, "", 1)
-    assert told in outcome.err
+    assert expected in outcome.err

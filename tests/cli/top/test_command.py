@@ -31,11 +31,11 @@ def topic(shared_broker: BrokerForTests) -> str:
 
 
 def test_a_reading_in_a_pipe_has_brokers_topics_and_groups(command: CommandLine, topic: str) -> None:
-    told = json.loads(command.ok("top", "--interval", "0.2", "-o", "json").out)
-    assert [row["brokerName"] for row in told["brokers"]] == ["broker-a"]
-    (row,) = [row for row in told["topics"] if row["topic"] == topic]
+    figures = json.loads(command.ok("top", "--interval", "0.2", "-o", "json").out)
+    assert [row["brokerName"] for row in figures["brokers"]] == ["broker-a"]
+    (row,) = [row for row in figures["topics"] if row["topic"] == topic]
     assert (row["queues"], row["messages"], row["inPerS"]) == (2, 1, 0)
-    assert isinstance(told["groups"], list)
+    assert isinstance(figures["groups"], list)
 
 
 def test_as_tables_and_as_lines(command: CommandLine, topic: str) -> None:
@@ -50,7 +50,7 @@ def test_a_csv_has_the_same_columns_in_every_line(command: CommandLine, topic: s
     assert {len(line) for line in lines} == {len(heading)}
 
 
-def test_what_was_not_read_is_told(command: CommandLine, topic: str) -> None:
+def test_what_was_not_read_is_reported(command: CommandLine, topic: str) -> None:
     command.ok("topic", "create", "not-read", "--read-queues", "1", "--write-queues", "1")
     done = command.ok("top", "--interval", "0.2", "--most", "1", "-o", "json")
     assert len(json.loads(done.out)["topics"]) == 1
@@ -67,7 +67,7 @@ def test_what_was_not_read_is_told(command: CommandLine, topic: str) -> None:
         ({0: 10}, {0: 0}, None),
     ],
 )
-def test_a_first_offset_is_no_consumption(
+def test_a_first_offset_does_not_count_as_consumption(
     before: dict[int, int | None], now: dict[int, int | None], rate: int | None
 ) -> None:
     (row,) = group_figures(reading(2.0, now), reading(0.0, before))
@@ -90,13 +90,13 @@ def reading(at_s: float, offsets: dict[int, int | None]) -> Reading:
     return Reading(at_s, [], PerServer({}), {}, topics_known=0, groups=groups)
 
 
-def test_q_ends_the_screen_and_gives_the_terminal_back(command: CommandLine, topic: str) -> None:
+def test_q_quits_and_restores_the_terminal(command: CommandLine, topic: str) -> None:
     done = command.on_terminal("top", "--interval", "0.2", keys="q")
     assert done.status == 0
     assert done.out.rstrip().endswith("\x1b[?25h\x1b[?1049l")  # the cursor, the screen before
 
 
-def test_no_cluster_is_told_before_a_screen_is_taken(shared_broker: BrokerForTests) -> None:
+def test_an_unreachable_cluster_is_reported_before_the_screen_opens(shared_broker: BrokerForTests) -> None:
     done = CommandLine("127.0.0.1:1").run("top", "--once")
     assert (done.status, "127.0.0.1:1" in done.err) == (3, True)
 

@@ -38,7 +38,7 @@ def test_one_command_is_enough_to_send_and_receive(tmp_path: Path, number: signa
     assert not (tmp_path / ".ariane" / "broker-a" / "abort").exists()
 
 
-def test_messages_are_there_the_next_time(tmp_path: Path) -> None:
+def test_messages_survive_a_restart(tmp_path: Path) -> None:
     for number in range(2):
         with up("--data", "shop", cwd=tmp_path) as servers:
             run("send", "orders", f"run {number}", "-n", servers.namesrv, cwd=tmp_path)
@@ -49,7 +49,7 @@ def test_messages_are_there_the_next_time(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["shop"]
 
 
-def test_a_throw_away_run_leaves_nothing(tmp_path: Path) -> None:
+def test_a_temporary_run_leaves_nothing(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with up("--tmp", cwd=tmp_path, TMPDIR=str(scratch)) as servers:
@@ -70,8 +70,8 @@ def test_several_brokers_are_processes_that_can_be_killed_one_by_one(tmp_path: P
         assert len(children) == 3
         os.kill(children[0], signal.SIGKILL)
         assert servers.process.stderr is not None
-        told = f"(pid {children[0]}) ended with status -9; the others continue"
-        assert any(told in line for line in servers.process.stderr)
+        notice = f"(pid {children[0]}) ended with status -9; the others continue"
+        assert any(notice in line for line in servers.process.stderr)
         assert servers.stop().status == 0
         assert not any(Path(f"/proc/{child}").exists() for child in children)
 
@@ -90,7 +90,7 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_brokers_with_data_that_are_not_started_are_named(tmp_path: Path) -> None:
+def test_brokers_that_have_data_but_are_not_started_are_listed(tmp_path: Path) -> None:
     with up("--brokers", "2", cwd=tmp_path) as servers:
         run("send", "orders", "m{n}", "--count", "8", "--sharding-key", "{n}", cwd=tmp_path)
         servers.stop()
@@ -100,7 +100,9 @@ def test_brokers_with_data_that_are_not_started_are_named(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("option", "distance"), [("--port", 0), ("--broker-port", 0), ("--broker-port", 2)])
 @pytest.mark.parametrize("brokers", ["1", "2"])
-def test_a_port_in_use_is_told_with_the_option_for_it(tmp_path: Path, option: str, distance: int, brokers: str) -> None:
+def test_a_port_in_use_is_reported_with_the_option_for_it(
+    tmp_path: Path, option: str, distance: int, brokers: str
+) -> None:
     free = {"--port": "0", "--broker-port": "0"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = free | {option: str(taken.getsockname()[1] + distance)}
@@ -108,14 +110,14 @@ def test_a_port_in_use_is_told_with_the_option_for_it(tmp_path: Path, option: st
         refused(run("up", *flags, "--brokers", brokers, cwd=tmp_path), 3, f"{option} PORT", "already in use")
 
 
-def test_a_second_one_in_the_same_place_is_refused(tmp_path: Path) -> None:
+def test_a_second_run_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     with up(cwd=tmp_path):
         again = run("up", "--port", "0", "--broker-port", "0", cwd=tmp_path)
     refused(again, 1, "another `ariane up` runs on .ariane", "--data")
 
 
 @pytest.mark.parametrize("brokers", ["1", "2"])
-def test_a_store_in_use_is_told(tmp_path: Path, brokers: str) -> None:
+def test_a_store_in_use_is_reported(tmp_path: Path, brokers: str) -> None:
     """By a broker that was started by hand."""
     with up("--data", "one", cwd=tmp_path):
         (tmp_path / "two").mkdir()
@@ -125,7 +127,7 @@ def test_a_store_in_use_is_told(tmp_path: Path, brokers: str) -> None:
 
 
 @pytest.mark.parametrize("brokers", ["1", "2"])
-def test_a_store_of_another_shape_is_told(tmp_path: Path, brokers: str) -> None:
+def test_a_store_with_other_file_sizes_is_reported(tmp_path: Path, brokers: str) -> None:
     with up(cwd=tmp_path) as servers:
         run("send", "orders", "hello", cwd=tmp_path)
         servers.stop()
@@ -134,7 +136,7 @@ def test_a_store_of_another_shape_is_told(tmp_path: Path, brokers: str) -> None:
     refused(run("up", *flags, cwd=tmp_path, **other), 1, "8388608 bytes", "the size that the store was written with")
 
 
-def test_a_place_that_cannot_hold_data_is_told(tmp_path: Path) -> None:
+def test_an_unusable_data_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused(run("up", "--data", "file/below", "--port", "0", cwd=tmp_path), 2, "--data")
 
@@ -143,7 +145,7 @@ def test_brokers_that_need_too_high_a_port_are_refused(tmp_path: Path) -> None:
     refused(run("up", "--broker-port", "65530", "--brokers", "2", cwd=tmp_path), 2, "65540")
 
 
-def test_the_demo_feeds_orders(tmp_path: Path) -> None:
+def test_the_demo_sends_orders(tmp_path: Path) -> None:
     with up("--demo", "--demo-rate", "500", cwd=tmp_path) as servers:
         servers.lines_until("500 events a second")
         rows: list[dict[str, Any]] = []

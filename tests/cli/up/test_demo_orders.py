@@ -26,12 +26,12 @@ def test_the_same_seed_gives_the_same_orders() -> None:
     assert events(200, seed=7) == events(200, seed=7) != events(200, seed=8)
 
 
-def test_one_row_in_a_hundred_is_bad() -> None:
+def test_one_row_in_a_hundred_is_malformed() -> None:
     bad = sum(map(is_bad, events(20_000)))
     assert 140 < bad < 260
 
 
-def test_few_customers_make_most_of_the_orders() -> None:
+def test_few_customers_place_most_of_the_orders() -> None:
     customers = Counter(message.key_list[1] for message in events(20_000))
     assert sum(count for _, count in customers.most_common(10)) > 20_000 / 3
     assert len(customers) > 100
