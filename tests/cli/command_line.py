@@ -22,7 +22,7 @@ ENVIRONMENT = {
 
 
 @dataclass(frozen=True)
-class Result:
+class Outcome:
     status: int
     out: str
     err: str
@@ -44,10 +44,10 @@ class CommandLine:
     program: tuple[str, ...] = PROGRAM
     variables: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str, stdin: str = "") -> Result:
+    def run(self, *arguments: str, stdin: str = "") -> Outcome:
         return self.run_words(*arguments, "-n", self.namesrv, stdin=stdin)
 
-    def run_words(self, *arguments: str, stdin: str = "") -> Result:
+    def run_words(self, *arguments: str, stdin: str = "") -> Outcome:
         """For commands that need no cluster."""
         done = subprocess.run(
             [*self.program, *arguments],
@@ -58,9 +58,9 @@ class CommandLine:
             timeout=HANG_S,
         )
         assert "Traceback" not in done.stderr, done.stderr
-        return Result(done.returncode, done.stdout, done.stderr)
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def ok(self, *arguments: str) -> Result:
+    def ok(self, *arguments: str) -> Outcome:
         done = self.run(*arguments)
         assert done.status == 0, done
         return done
@@ -68,7 +68,7 @@ class CommandLine:
     def rows(self, *arguments: str) -> list[dict[str, Any]]:
         return self.ok(*arguments, "-o", "json").rows
 
-    def on_terminal(self, *arguments: str, keys: str = "") -> Result:
+    def on_terminal(self, *arguments: str, keys: str = "") -> Outcome:
         """`keys` are typed ahead. stdout and stderr are one screen there."""
         master, slave = pty.openpty()
         with closing(os.fdopen(master, "wb", buffering=0)) as keyboard:
@@ -83,7 +83,7 @@ class CommandLine:
             os.close(slave)
             keyboard.write(keys.encode())
             screen = b"".join(_read(master))
-            return Result(process.wait(HANG_S), screen.decode().replace("\r\n", "\n"), "")
+            return Outcome(process.wait(HANG_S), screen.decode().replace("\r\n", "\n"), "")
 
 
 def _read(master: int) -> Iterator[bytes]:

@@ -6,19 +6,19 @@ import pytest
 
 from ariane.cli.main import main
 from ariane.testing.broker import BrokerForTests
-from tests.cli.command_line import CommandLine, Result
+from tests.cli.command_line import CommandLine, Outcome
 
-Run = Callable[..., Result]
+Run = Callable[..., Outcome]
 
 
 @pytest.fixture
 def run_here(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command in this process, which is faster than starting one."""
 
-    def run(*arguments: str) -> Result:
+    def run(*arguments: str) -> Outcome:
         status = main([*arguments, "-n", shared_broker.namesrv])
         printed = capsys.readouterr()
-        return Result(status, printed.out, printed.err)
+        return Outcome(status, printed.out, printed.err)
 
     return run
 

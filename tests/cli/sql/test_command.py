@@ -13,7 +13,7 @@ import pytest
 
 from ariane.cli.main import main
 from ariane.testing.broker import BrokerForTests, running_broker
-from tests.cli.command_line import ENVIRONMENT, CommandLine, Result
+from tests.cli.command_line import ENVIRONMENT, CommandLine, Outcome
 
 COUNT = 12
 
@@ -42,17 +42,17 @@ def test_a_table_on_a_terminal_and_csv_in_a_pipe(command: CommandLine) -> None:
     assert sorted(json.loads(row["body"])["n"] for row in rows) == [0, 2, 4, 6, 8, 10]
 
 
-RunSql = Callable[..., Result]
+RunSql = Callable[..., Outcome]
 
 
 @pytest.fixture
 def run_sql(shared_broker: BrokerForTests, capsys: pytest.CaptureFixture[str]) -> RunSql:
     """Runs the command in this process, which is faster than starting one."""
 
-    def run(*arguments: str) -> Result:
+    def run(*arguments: str) -> Outcome:
         status = main(["sql", *arguments, "-n", shared_broker.namesrv])
         printed = capsys.readouterr()
-        return Result(status, printed.out, printed.err)
+        return Outcome(status, printed.out, printed.err)
 
     return run
 

@@ -83,7 +83,7 @@ def get_config(
     return report_missing(settings.failures)
 
 
-@config.command("set")
+@config.command("set", short_help="Change settings of running brokers until their next start.")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...", callback=name_value_pairs)
 @broker_options
 @connected
