@@ -135,7 +135,7 @@ def test_a_sink_is_left_out_while_its_target_is_not_set(tmp_path: Path) -> None:
         ),
         (
             changed("console: 10", "iceberg: orders"),
-            "shop.yaml:18: sink table: table orders is no name with a namespace: such as lake.orders expected",
+            "shop.yaml:18: sink table: table orders has no namespace: a name such as lake.orders expected",
         ),
         (
             changed("console: 10", "iceberg: lake.orders\n    options: {catlog.uri: there}"),

@@ -170,7 +170,7 @@ def test_a_stream_shows_windows_and_can_be_stopped(spark: SparkSession, stage: C
         ("price >= 10", "prise >= 10", r"some.yaml:13: step dear: \[UNRESOLVED_COLUMN.*`prise`"),
         ("FROM doubled", "FROM doubled doubled doubled", r"some.yaml:12: step dear: \[PARSE_SYNTAX_ERROR"),
         ("price DOUBLE", "price DOBLE", r"some.yaml:6: schema of source orders cannot be parsed: .*DOBLE"),
-        ("json: true", "json: false", r"sink topic: column id is none that a message has.*`json: true`"),
+        ("json: true", "json: false", r"sink topic: a message has no column id.*`json: true`"),
     ],
 )
 def test_errors_of_spark_have_the_line_and_come_before_anything_is_written(

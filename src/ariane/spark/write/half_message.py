@@ -1,4 +1,4 @@
-"""The property of a half message that names its origin, by which the ledger tells whether it is committed."""
+"""The property of a half message that names its origin, by which the ledger finds its outcome."""
 
 from dataclasses import dataclass
 
