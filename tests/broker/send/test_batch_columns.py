@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.send.batch import BatchProperties, TextReader, UniformProperties
-from ariane.store.append.batch import Bytes2D
+from ariane.wire.record.uniform_batch import Bytes2D
 
 USUAL = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
 OTHER = b"KEYS\x01k2\x02UNIQ_KEY\x017F02\x02TAGS\x01open\x02"

@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 
 from ariane.errors import MessageRefused, StoreFull
 from ariane.model.message import HostPort
-from ariane.store.append.batch import (
-    AppendedBatch,
-    BatchKeys,
-    BatchPlan,
-    DraftBatchGroup,
-    UniformBatch,
-    uniform_sizes_of,
-)
+from ariane.store.append.batch import AppendedBatch, BatchKeys, DraftBatchGroup
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from ariane.wire.host import encode_host
 from ariane.wire.record.batch import BatchColumns, join_batch
+from ariane.wire.record.uniform_batch import BatchPlan, UniformBatch, uniform_sizes_of
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import BOOT, HOST, bodies, draft, entries, opened, put
 

@@ -15,7 +15,7 @@ from ariane.broker.writer import DEFERRING, keys_of
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
-from ariane.store.append.batch import BatchKeys, Bytes2D, DraftBatch, UniformBatch, UniformSizes
+from ariane.store.append.batch import BatchKeys, DraftBatch
 from ariane.store.index.entries import Int64s, row_hashes
 from ariane.wire.hashes import tags_code
 from ariane.wire.properties import (
@@ -25,6 +25,7 @@ from ariane.wire.properties import (
     read_property_text,
 )
 from ariane.wire.record.batch import BatchColumns, split_batch
+from ariane.wire.record.uniform_batch import Bytes2D, UniformBatch, UniformSizes
 from ariane.wire.requests.send import Send
 from ariane.wire.sys_flag import SysFlag
 

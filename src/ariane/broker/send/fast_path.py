@@ -22,11 +22,11 @@ from ariane.broker.send.sinks import BatchKind, BatchSink, PendingBatch, SendSin
 from ariane.broker.writer import means_durable
 from ariane.errors import MessageRefused
 from ariane.model.message import Property
-from ariane.store.append.batch import uniform_sizes_of
 from ariane.transport.connection import Connection
 from ariane.wire.fast_frames import FrameCheck, SendFrames, begins_with_send, send_frames
 from ariane.wire.frame import FrameLimits
 from ariane.wire.properties import PAIR_END, PropertyPatternCache, read_property_text
+from ariane.wire.record.uniform_batch import uniform_sizes_of
 from ariane.wire.requests.send import Send
 
 _TAGS, _KEYS, _UNIQUE_KEY, _WAIT = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY, Property.WAIT

@@ -22,10 +22,11 @@ from ariane.broker.send.responses import SendResponses, batch_command, send_comm
 from ariane.broker.writer import MessageWriter, means_durable
 from ariane.errors import MessageRefused
 from ariane.rpc.handlers import encode_result
-from ariane.store.append.batch import AppendedBatch, BatchPlan, DraftBatchGroup, UniformSizes
+from ariane.store.append.batch import AppendedBatch, DraftBatchGroup
 from ariane.store.append.draft import Appended, Draft
 from ariane.wire.codes import ResponseCode
 from ariane.wire.frame import Command
+from ariane.wire.record.uniform_batch import BatchPlan, UniformSizes
 from ariane.wire.requests.send import Send
 
 SEND_BYTES_MAX = 1024 * 1024

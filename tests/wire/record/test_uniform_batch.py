@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.store.append.batch import UniformBatch, UniformSizes, uniform_sizes_of
 from ariane.wire.record.batch import BatchItem, encode_batch, split_batch
+from ariane.wire.record.uniform_batch import UniformBatch, UniformSizes, uniform_sizes_of
 
 ITEM = BatchItem(b"hello", b"KEYS\x01a\x02", flag=7)
 
