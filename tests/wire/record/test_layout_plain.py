@@ -28,7 +28,7 @@ drafts = st.builds(
 def plain(draft: Draft, topic: bytes, offsets: tuple[int, int], timestamp_ms: int, host: bytes) -> bytes:
     part = bytes([len(topic)]) + topic
     size = PLAIN_BYTES + len(part) + len(draft.body) + len(draft.properties)
-    return b"".join(pack_plain_record(draft, size, part, *offsets, timestamp_ms, host))
+    return b"".join(pack_plain_record(draft, size, draft.body, part, draft.properties, *offsets, timestamp_ms, host))
 
 
 @given(drafts, st.binary(max_size=127), st.tuples(int64, int64), int64, st.binary(min_size=8, max_size=8))

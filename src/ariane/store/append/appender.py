@@ -199,12 +199,13 @@ class Appender:
             try:
                 if queue is None or draft.sys_flag & _UNCOMMON or len(draft.born_host) != 8:
                     raise _NotPlain
-                size = PLAIN_BYTES + len(queue.topic_part) + len(draft.body) + len(draft.properties)
+                topic_part, body, properties = queue.topic_part, draft.body, draft.properties
+                size = PLAIN_BYTES + len(topic_part) + len(body) + len(properties)
                 if size > size_max or offset + size > end:
                     raise _NotPlain
                 queue_offset = queue.max_offset
                 parts += pack_plain_record(
-                    draft, size, queue.topic_part, queue_offset, offset, timestamp_ms, store_host
+                    draft, size, body, topic_part, properties, queue_offset, offset, timestamp_ms, store_host
                 )
             except (_NotPlain, struct.error):
                 pending.offset = offset

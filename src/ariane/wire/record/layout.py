@@ -153,8 +153,6 @@ class RecordFields(Protocol):
     born_host: bytes
     reconsume_times: int
     prepared_transaction_offset: int
-    body: bytes
-    properties: bytes
 
 
 PLAIN_BYTES = RECORD_BYTES_MIN - 1
@@ -164,7 +162,9 @@ PLAIN_BYTES = RECORD_BYTES_MIN - 1
 def pack_plain_record(
     fields: RecordFields,
     size: int,
+    body: bytes,
     topic_part: bytes,
+    properties: bytes,
     queue_offset: int,
     physical_offset: int,
     store_timestamp_ms: int,
@@ -175,7 +175,6 @@ def pack_plain_record(
     In pieces, to be joined with those of other records in one copy. struct.error when a field is out of its range;
     `pack_record` says which. `size` is PLAIN_BYTES and the lengths of topic part, body and properties.
     """
-    body, properties = fields.body, fields.properties
     head = _pack_head_v4(
         size,
         MAGIC_V1,
