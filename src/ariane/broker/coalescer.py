@@ -84,7 +84,7 @@ class _Group:
         self.key = key
         self.items: list[Any] = []
         self.senders: list[tuple[Connection, int]] = []
-        """Each connection with how many of the items are its own, in their order."""
+        """Connections in the order of the items, each with the number of the item behind its own."""
 
     def write(self) -> Sequence[Any]:
         try:
@@ -121,7 +121,11 @@ class Coalescer:
                 group = _Group(sink, key)
                 groups.append(group)
         group.items += items
-        group.senders.append((connection, len(items)))
+        senders = group.senders
+        if senders and senders[-1][0] is connection:
+            senders[-1] = connection, len(group.items)
+        else:
+            senders.append((connection, len(group.items)))
         self._bytes += size
         if self._bytes >= sink.bytes_max:
             self.flush()
@@ -139,8 +143,7 @@ class Coalescer:
                 issubclass(kind, Exception) for kind in set(map(type, results))
             )
             first = 0
-            for connection, count in group.senders:
-                last = first + count
+            for connection, last in group.senders:
                 pairs = zip(group.items[first:last], results[first:last], strict=True)
                 data = group.sink.stored(pairs) if are_done else self._respond(group.sink, connection, pairs)
                 responses.setdefault(connection, []).append(data)
