@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ariane.cli.common.output import OutputFormat, Row, render
+from ariane.cli.common.output import OutputFormat, Row, RowStream, render
 
 ROWS: list[Row] = [
     {"name": "orders", "queues": 4, "city": "杭州", "tags": ["a", "b"], "isOrdered": True, "note": None},
@@ -97,3 +97,30 @@ def test_a_table_without_truncation_is_complete(
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((40, 24)))
     render([{"why": "x" * 200}], OutputFormat.TABLE, truncate=False)
     assert capsys.readouterr().out.splitlines()[1] == "x" * 200
+
+
+def test_a_stream_prints_the_same_cells_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with RowStream(OutputFormat.TABLE, dict.fromkeys(ROWS[0], 6)) as stream:
+        for row in ROWS:
+            stream.add(row)
+    streamed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    render(ROWS, OutputFormat.TABLE)
+    assert streamed == [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_stream_pads_to_minimum_widths(capsys: pytest.CaptureFixture[str]) -> None:
+    with RowStream(OutputFormat.TABLE, {"city": 6, "queues": 8, "name": 0}) as stream:
+        stream.add(ROWS[0])
+    assert capsys.readouterr().out.splitlines() == ["city    queues    name", "杭州           4  orders"]
+
+
+def test_csv_has_the_columns_of_the_first_row(capsys: pytest.CaptureFixture[str]) -> None:
+    with RowStream(OutputFormat.CSV, {}) as stream:
+        stream.add({"a": 1, "b": 2})
+        stream.add({"b": 3})
+    assert capsys.readouterr().out.splitlines() == ["a,b", "1,2", ",3"]
+
+
+def test_combining_characters_take_no_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    render([{"name": "e\u0301", "n": "x"}, {"name": "ab", "n": "y"}], OutputFormat.TABLE, ["name", "n"])
+    assert capsys.readouterr().out.splitlines()[1] == "e\u0301     x"
