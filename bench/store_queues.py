@@ -157,7 +157,7 @@ class _Appending:
 
 
 def _forget(store: MessageStore) -> None:
-    """So that repeats do not fill the disk: nobody is going to read what was written."""
+    """So that repeats do not fill the disk: the files are not read again."""
     segments = store.components.commit_log.segments
     while len(segments) > 1:
         run_sync(segments.drop_first_steps())

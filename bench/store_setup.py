@@ -1,4 +1,4 @@
-"""What the store's benches share: drafts, stores in a directory that goes away, and the rounds of a running broker."""
+"""Shared by the store benchmarks: drafts, stores in a temporary directory, and the maintenance of a running broker."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

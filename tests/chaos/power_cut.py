@@ -63,7 +63,7 @@ class Acknowledgements(threading.Thread):
         super().__init__(daemon=True)
         self._process = process
         self.count = 0
-        """How many messages, from 0 on, are acknowledged. Chunks may be told out of order: only what has no gap."""
+        """How many messages, from 0 on, are acknowledged. Chunks may be reported out of order: gaps end the count."""
         self.began = threading.Event()
         self._ahead: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""What happened to messages while brokers died, and whether it was allowed.
+"""Checks a history of sends, deliveries and offsets across broker crashes against the delivery guarantees.
 
 Producers, the consumers of one group that consumes in order, and an observer of its committed offsets write events in
 the order in which they learned of them. Every rule below is a function from the history to its violations, so that a
@@ -40,7 +40,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A broker told the group's offset of a queue: everything below it is done with."""
+    """A broker returned the group's offset of a queue: everything below it is consumed."""
 
     queue: Queue
     offset: int
@@ -62,19 +62,19 @@ def lost(history: History) -> list[str]:
 
 
 def invented(history: History) -> list[str]:
-    """Nothing is delivered that nobody sent."""
+    """Nothing is delivered that was not sent."""
     attempted: set[str] = set()
     violations = []
     for event in history:
         if isinstance(event, Attempted):
             attempted.add(event.message)
         elif isinstance(event, Delivered) and event.message not in attempted:
-            violations.append(f"{event.message} was delivered from {_place(event)} and nobody had sent it")
+            violations.append(f"{event.message} was delivered from {_place(event)} but was never sent")
     return violations
 
 
 def moved(history: History) -> list[str]:
-    """One place in a queue holds one message for ever: no acknowledgement and no delivery tells another one there."""
+    """A queue offset holds one message for ever: no acknowledgement and no delivery names another one there."""
     held: dict[tuple[Queue, int], str] = {}
     violations = []
     for event in history:

@@ -1,4 +1,4 @@
-"""A disk in memory whose power a test can cut. It keeps apart what was written and what a dead machine still holds.
+"""A simulated disk in memory with power cuts. It distinguishes what was written from what survives a crash.
 
     what                     readers see it     it survives a power cut
     bytes, by 4 KiB page     at once            after `sync` of the file
@@ -144,7 +144,7 @@ class Content:
         return twin
 
     def _notice_mapped_writes(self) -> None:
-        """Nobody tells when a mapping is written to: its pages are compared, and only their newest state is known."""
+        """Writes to a mapping are not observable: its pages are compared, and only their newest state is known."""
         for page in _pages(0, self._mapped_bytes):
             if self._current(page) != self._newest(page):
                 self._keep_version(page)
@@ -291,7 +291,7 @@ class Names:
             kept[forced] = True
 
     def _replay(self, kept: list[bool], names: dict[Path, Node]) -> int | None:
-        """None when all is well. Nothing may be lost that nobody removed: so when a change puts a node where another
+        """None when all is well. Nothing may be lost that was not removed: so when a change puts a node where another
         still stands that had left before, the index of that other's change, which must be kept too."""
         for index, change in enumerate(self._changes):
             if kept[index]:
@@ -385,7 +385,7 @@ class SimulatedFile:
 
 
 class SimulatedFileSystem:
-    """All of a disk. While its syncs fail, each file's does: nobody is spared."""
+    """All of a disk. While its syncs fail, the sync of every file fails."""
 
     def __init__(self, disk: "SimulatedDisk", path: Path) -> None:
         self._disk = disk
@@ -410,7 +410,7 @@ class SimulatedDisk:
         self.space_left = space_left
         """Bytes that can still be taken, by pages; None for no limit. Set it to fill the disk, or to free some."""
         self.is_cold = False
-        """Whether files tell that their bytes are not in memory."""
+        """Whether files report that their bytes are not in the page cache."""
         self.journal: list[Operation] = []
         self._clock = clock if clock is not None else FakeClock()
         self._names = Names()
@@ -510,11 +510,11 @@ class SimulatedDisk:
         self._crash_at = operation
 
     def fail_writes(self, error: OSError | None) -> None:
-        """Every write raises this, until told None; of a write over several pages the first may be done."""
+        """Every write raises this, until set to None; of a write over several pages the first may be done."""
         self._write_error = error
 
     def fail_syncs(self, error: OSError | None) -> None:
-        """Every sync raises this, until told None. What it should have written stays in doubt, as on Linux."""
+        """Every sync raises this, until set to None. What it should have written stays in doubt, as on Linux."""
         self._sync_error = error
 
     def flip_bit(self, path: Path, position: int, bit: int) -> None:

@@ -39,7 +39,7 @@ class Account:
         self.possible_names: dict[Path, set[int | None]] = {path: {None} for path in PATHS}
         self.possible_contents: dict[int, list[bytes]] = {}
         self.safe: set[int] = set()
-        """Files whose name was durable and that nobody has removed or replaced since."""
+        """Files whose name was durable and that were not removed or replaced since."""
 
     def do(self, kind: str, path: Path, *rest: int | Path) -> None:
         if kind in ("create", "sync_directory") or self.names[path] is not None:

@@ -1,4 +1,4 @@
-"""What the block sums of a store say, without the other checks: quick enough to ask after every step of a test."""
+"""Checks the block checksums of a store without the other checks: fast enough to run after every step of a test."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from tests.store.stores import ROOT
 NO_RECORDS = FactCollector().take()
 
 
-def check_sums(disk: Disk, log_end: int = 0, root: Path = ROOT) -> Report:
-    """`log_end`: up to where the sums should reach, if the test knows."""
+def check_block_checksums(disk: Disk, log_end: int = 0, root: Path = ROOT) -> Report:
+    """`log_end`: up to where the checksums should reach, if the test knows."""
     layout = Layout.under(root)
     report = Report(root, is_unclean=disk.size(layout.abort) is not None)
     check = ChecksumCheck(report, disk, layout)
@@ -25,6 +25,6 @@ def check_sums(disk: Disk, log_end: int = 0, root: Path = ROOT) -> Report:
 
 
 def is_covered(disk: Disk, log_end: int, root: Path = ROOT) -> bool:
-    """Whether every byte of the log has a sum, and every sum is right."""
-    report = check_sums(disk, log_end, root)
+    """Whether every byte of the log has a checksum, and every checksum is right."""
+    report = check_block_checksums(disk, log_end, root)
     return report.is_sound and report.summary.summed_bytes == report.summary.log_bytes

@@ -1,13 +1,13 @@
-"""A single bit of the commit log changes on disk: who notices?
+"""Which check detects a single flipped bit of the commit log:
 
-    by the record itself    size, magic, lengths, body and its checksum               `wire.record_view.verify`
-    by comparing            where it is, which queue and number, topic, tags, keys    `store.verify.verify_store`
-    by its block's sum      every bit of every record and of the blank that ends a file       the same check
-    by nobody               without sums: the user's flag, times, hosts, counters, other properties
+    the record itself       size, magic, lengths, body and its CRC                    `wire.record.read.verify`
+    a comparison            where it is, which queue and number, topic, tags, keys    `store.offline.verify`
+    the block's checksum    every bit of every record and of the blank that ends a file       the same check
+    none                    without block checksums: the user's flag, times, hosts, counters, other properties
 
-The last class is RocketMQ's 4.x record: its only checksum covers the body. These tests hold the line between the
-classes, so that documents can tell the truth about it. A store of ours has sums unless told otherwise, and then no bit
-is in it; Apache's have none. With `seal_records` a record itself shows all.
+The last class exists because the only checksum of RocketMQ's 4.x record covers the body. These tests fix the line
+between the classes, so that the documentation can state it. Ariane's stores have block checksums by default, and then
+no bit is in the last class; Apache's have none. With `seal_records` a record itself detects every flip.
 """
 
 import random
@@ -27,7 +27,7 @@ from ariane.wire.properties import encode_properties
 from ariane.wire.record.layout import BLANK_BYTES_MIN, CHECKSUM_BYTES
 from ariane.wire.record.read import RecordView, verify
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_checksums import check_sums
+from tests.store.block_checksums import check_block_checksums
 from tests.store.stores import ROOT, draft, opened, put, records
 
 LAYOUT = Layout.under(ROOT)
@@ -55,11 +55,11 @@ class Flip(NamedTuple):
 
 
 @cache
-def stored(sealed: bool = False) -> tuple[SimulatedDisk, tuple[RecordView, ...]]:
-    """A small store without block sums, after a clean stop."""
+def stored(checksummed: bool = False) -> tuple[SimulatedDisk, tuple[RecordView, ...]]:
+    """A small store without block checksums, after a clean stop."""
     clock = FakeClock()
     disk = SimulatedDisk(clock)
-    store = opened(disk, clock, seal_records=sealed, sum_block_bytes=0)
+    store = opened(disk, clock, seal_records=checksummed, sum_block_bytes=0)
     fill(store)
     views = tuple(records(store))
     store.close()
@@ -77,7 +77,7 @@ def fill(store: MessageStore, messages: int = 12) -> None:
 
 @cache
 def summed() -> tuple[SimulatedDisk, dict[int, list[range]]]:
-    """One with the sums that every store has by default, over two files; in each, the bytes of records and blanks."""
+    """One with the default block checksums, over two files; for each, the bytes of records and blanks."""
     disk = SimulatedDisk()
     store = opened(disk, sum_block_bytes=StoreSettings().sum_block_bytes, segment_bytes=4096)
     fill(store, 5)
@@ -139,17 +139,17 @@ def test_the_store_is_sound_before_a_bit_is_flipped() -> None:
     assert verify_store(stored()[0], LAYOUT).is_sound
 
 
-def test_with_block_sums_every_flip_of_every_bit_is_found() -> None:
-    """By the check of the sums alone, since that of the whole store takes milliseconds; the next test joins the two."""
+def test_with_block_checksums_every_flip_of_every_bit_is_found() -> None:
+    """By the check of the checksums alone, since a whole check takes milliseconds; the next test does both."""
     disk, places = summed()
-    assert check_sums(disk).is_sound
+    assert check_block_checksums(disk).is_sound
     missed = []
     flips = 0
     for base, ranges in places.items():
         path = LAYOUT.commit_log / f"{base:020d}"
         for position, bit in product(chain(*ranges), range(8)):
             disk.flip_bit(path, position, bit)
-            found = check_sums(disk).faults
+            found = check_block_checksums(disk).faults
             if [fault.file for fault in found] != [f"commitlog/{path.name}"]:
                 missed.append((base, position, bit))
             disk.flip_bit(path, position, bit)
@@ -195,7 +195,7 @@ def test_what_no_checksum_covers_is_known_by_name() -> None:
 
 
 def test_a_sealed_store_shows_every_flip_of_every_byte_it_wrote() -> None:
-    disk, views = stored(sealed=True)
+    disk, views = stored(checksummed=True)
     data = bytearray(disk.open(LOG, writable=False).view())
     name_bytes = len(b"__CRC32#\x01")
     missed = []
@@ -203,7 +203,7 @@ def test_a_sealed_store_shows_every_flip_of_every_byte_it_wrote() -> None:
         seal_begins = view.position + view.size - CHECKSUM_BYTES
         for position in range(view.position, view.position + view.size):
             if seal_begins <= position < seal_begins + name_bytes:
-                continue  # the seal's own name: the record is then read as one without a seal, and is as it was written
+                continue  # the checksum's own name: the record then counts as one without a checksum
             for bit in range(8):
                 data[position] ^= 1 << bit
                 found = verify(data, view.position)

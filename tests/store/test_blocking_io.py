@@ -1,4 +1,4 @@
-"""Work that comes upon something slow: on the loop a thread does it, in a tool it is done at once."""
+"""Generators that yield blocking calls: on the event loop a thread executes the calls, in a tool they run inline."""
 
 import asyncio
 import threading
@@ -12,17 +12,17 @@ Run = Callable[[IoSteps[list[str]]], Awaitable[list[str]]]
 
 
 def steps(*names: str | None) -> IoSteps[list[str]]:
-    """Tells which thread did each errand; the errand of that name fails."""
+    """Records which thread executed each call; the call of that name fails."""
     done: list[str] = []
 
-    def errand(name: str) -> None:
+    def call(name: str) -> None:
         if name == "fails":
             raise OSError(5, "Input/output error")
         done.append(f"{name} by {threading.current_thread().name}")
 
     for name in names:
         try:
-            yield None if name is None else lambda name=name: errand(name)  # type: ignore[misc]
+            yield None if name is None else lambda name=name: call(name)  # type: ignore[misc]
         except OSError as error:
             done.append(str(error.strerror))
     return done

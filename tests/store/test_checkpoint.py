@@ -1,3 +1,5 @@
+"""The checkpoint file and the abort marker."""
+
 import random
 import struct
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Configuration files and their backups, across crashes."""
+
 import random
 from pathlib import Path
 

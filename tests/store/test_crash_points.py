@@ -1,4 +1,4 @@
-"""Every write and every sync of a run as the moment of a crash, and every way the disk may then look."""
+"""Crashes at every write and every sync of a run, with every state that the disk may then have."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import BOOT, ROOT, bodies, draft, entries, opened, records
 
 COMMIT_LOG = Layout.under(ROOT).commit_log
@@ -97,8 +97,8 @@ def check(store: MessageStore, run: Run, survivors_min: int) -> None:
 
 
 def recover(disk: SimulatedDisk, boot: str) -> MessageStore:
-    """Opens the store and shows that it takes messages again. No block sum tells of damage, before or after."""
-    assert check_sums(disk).faults == []
+    """Opens the store and appends to it. No block checksum reports damage, before or after."""
+    assert check_block_checksums(disk).faults == []
     store = opened(disk, FakeClock(), boot=boot)
     assert is_covered(disk, store.components.commit_log.max_offset)
     (outcome,) = store.append([draft(b"after the crash", topic="later", key="later")])

@@ -15,7 +15,7 @@ from ariane.clock import Clock
 from ariane.store.disk import RealDisk
 from ariane.store.message_store import MessageStore
 from ariane.store.settings import FlushDiskType
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import HOST
 from tests.store.writer import settings_of, survivors
 
@@ -75,7 +75,7 @@ def kill_one(root: Path, rng: random.Random) -> Writer:
 
 
 def messages_in(root: Path) -> int:
-    assert check_sums(RealDisk(), root=root).faults == []
+    assert check_block_checksums(RealDisk(), root=root).faults == []
     store = MessageStore.open(settings_of(root, FlushDiskType.SYNC), Clock(), HOST)
     try:
         return survivors(store)

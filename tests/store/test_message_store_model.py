@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ariane.store.append.draft import Appended
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import bodies, draft, entries, opened, put, records
 
 TOPICS = ("orders", "payments")
@@ -17,7 +17,7 @@ QUEUES = (0, 1)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """`written` is what was appended, in order; `durable` how many of them somebody was told are durable."""
+    """`written` is what was appended, in order; `durable` how many of them were acknowledged as durable."""
 
     @initialize()
     def begin(self) -> None:
@@ -149,7 +149,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_block_sum_is_right(self) -> None:
-        assert check_sums(self.disk).faults == []
+        assert check_block_checksums(self.disk).faults == []
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -1,4 +1,4 @@
-"""A store that runs, on real files: when an append is durable, what a failing disk does to it, who keeps whom out."""
+"""A running store on real files: when an append is durable, what a failing disk does to it, and its lock."""
 
 import asyncio
 import errno
@@ -368,7 +368,7 @@ async def test_a_failed_sync_and_then_a_power_cut_lose_nothing_acknowledged() ->
 
 
 def test_two_threads_never_sync_at_once() -> None:
-    """Of two who sync one file, the kernel tells the error to one: the other would acknowledge what is lost."""
+    """Of two syncs of one file, the kernel reports the error to one: the other would acknowledge lost bytes."""
     store = opened(SimulatedDisk())
     put(store, draft(b"x"))
     inside: list[str] = []
@@ -589,7 +589,7 @@ def test_a_store_opened_without_a_service_is_the_same_store(settings: StoreSetti
 
 @pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.EBADF, False)])
 def test_a_sector_that_cannot_be_read_is_told_before_the_mapping_meets_it(number: int, is_told: bool) -> None:
-    """A file that retention has just closed is not: whoever holds a slice holds its mapping."""
+    """A file that retention has just closed is not: a reader's slice keeps its mapping."""
 
     class Failing:
         def read(self, length: int, position: int) -> bytes:

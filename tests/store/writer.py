@@ -1,4 +1,4 @@
-"""A process that appends numbered messages and tells which are acknowledged, until somebody kills it.
+"""A process that appends numbered messages and prints which are acknowledged, until it is killed.
 
     python -m tests.store.writer ROOT SYNC_FLUSH|ASYNC_FLUSH SEED
 

@@ -1,4 +1,4 @@
-"""What a store can be told, and the RocketMQ keys it knows but does not use."""
+"""Settings of the message store, and the RocketMQ keys that it accepts but does not use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,24 +56,24 @@ class StoreSettings:
     seal_records: bool = setting(
         False,
         key="enabledAppendPropCRC",
-        doc="End each record with a checksum over all of it, as Apache 5 can: then every flipped bit is found, not "
-        "only those of the body. Off as in Apache: 4.x clients see the checksum as a property. One that is there is "
-        "always checked.",
+        doc="End each record with a checksum over all of it, as Apache 5 can: then every flipped bit is detected, not "
+        "only those of the body. Off as in Apache: 4.x clients see the checksum as a property. An existing checksum "
+        "is always checked.",
     )
     sum_block_bytes: int = setting(
         256 * KiB,
         minimum=0,
         maximum=8 * MiB,
-        doc="Keep a checksum for each so many bytes of the commit log, in a directory of its own beside it: then "
-        "`ariane store verify` finds every flipped bit, and no client sees a difference. 0 for none, else 512 or more. "
-        "A file keeps the size that it was begun with.",
+        doc="Block size of the commit log's checksums, which are stored in a directory beside it: with them `ariane "
+        "store verify` detects every flipped bit, and no client sees a difference. 0 for no checksums, else 512 or more. A "
+        "file keeps the block size that it was created with.",
     )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.SYNC,
         key="flushDiskType",
         doc="When an append counts as stored: SYNC_FLUSH after a sync of the disk, shared by all who wait; ASYNC_FLUSH "
-        "at once, with a sync every flush_interval_ms. Apache's default is ASYNC_FLUSH; ours loses nothing when a "
-        "broker that is alone loses its power.",
+        "at once, with a sync every flush_interval_ms. Apache's default is ASYNC_FLUSH; with SYNC_FLUSH a broker "
+        "without replicas loses nothing in a power cut.",
     )
     flush_interval_ms: int = setting(
         500, key="flushIntervalCommitLog", minimum=1, maximum=60_000, doc="Time between two syncs with ASYNC_FLUSH."
@@ -97,29 +97,29 @@ class StoreSettings:
         key="flushIntervalConsumeQueue",
         minimum=1,
         maximum=60_000,
-        doc="Time between two rounds that write the new entries of consume queues to their files.",
+        doc="Time between two passes that write the new entries of consume queues to their files.",
     )
     queue_flush_thorough_interval_ms: int = setting(
         60_000,
         key="flushConsumeQueueThoroughInterval",
         minimum=1,
         maximum=3_600_000,
-        doc="Time between two rounds that also sync queues and index and write the checkpoint, which bounds the work "
-        "of the next start after a crash.",
+        doc="Time between two checkpoints, which also sync queues and index, and bound the recovery work of the next "
+        "start after a crash.",
     )
     sync_flush_timeout_ms: int = setting(
         5_000,
         key="syncFlushTimeout",
         minimum=1,
         maximum=600_000,
-        doc="How long an append waits for its sync; then its outcome is unknown (FLUSH_DISK_TIMEOUT).",
+        doc="How long an append waits for its sync; then its result is unknown (FLUSH_DISK_TIMEOUT).",
     )
     page_cache_busy_timeout_ms: int = setting(
         1_000,
         key="osPageCacheBusyTimeOutMills",
         minimum=1,
         maximum=600_000,
-        doc="An append that takes longer than this marks the store busy: senders are told to slow down.",
+        doc="An append that takes longer than this marks the store busy: producers are asked to slow down.",
     )
     message_delay_levels: str = setting(
         DEFAULT_LEVELS, key="messageDelayLevel", doc="The delay of each level, level 1 first."
@@ -129,20 +129,20 @@ class StoreSettings:
         key="fileReservedTime",
         minimum=0,
         maximum=24 * 365 * 10,
-        doc="Age at which a commit log file may go, counted from its last write.",
+        doc="Age at which a commit log file may be deleted, counted from its last write.",
         reloadable=True,
     )
     delete_when: str = setting(
         "04",
         key="deleteWhen",
-        doc="Hours of the day, local time, at which old files go; several separated by semicolons.",
+        doc="Hours of the day, local time, at which old files are deleted; several separated by semicolons.",
     )
     disk_max_used_ratio: float = setting(
         0.75,
         key=Key("diskMaxUsedSpaceRatio", per_unit=100),
         minimum=0.1,
         maximum=0.95,
-        doc="Above this disk use old files go at any hour. RocketMQ's key counts in percent.",
+        doc="Above this disk use old files are deleted at any hour. RocketMQ's key counts in percent.",
         reloadable=True,
     )
     force_clean_ratio: float = setting(
@@ -150,7 +150,7 @@ class StoreSettings:
         key=Key("diskSpaceCleanForciblyRatio", per_unit=100),
         minimum=0.3,
         maximum=1.0,
-        doc="Above this disk use the oldest files go whether they are old enough or not.",
+        doc="Above this disk use the oldest files are deleted whether they are old enough or not.",
         reloadable=True,
     )
     refuse_writes_ratio: float = setting(
@@ -158,35 +158,37 @@ class StoreSettings:
         key=Key("diskSpaceWarningLevelRatio", per_unit=100),
         minimum=0.35,
         maximum=1.0,
-        doc="Above this disk use writes are refused; reads and deletes go on.",
+        doc="Above this disk use writes are refused; reads and deletes continue.",
         reloadable=True,
     )
     clean_forcibly: bool = setting(
-        True, key="cleanFileForciblyEnable", doc="Whether a full disk may cost files that are not old enough yet."
+        True,
+        key="cleanFileForciblyEnable",
+        doc="Whether files that are not old enough may be deleted when the disk is full.",
     )
     clean_interval_ms: int = setting(
         10_000,
         key="cleanResourceInterval",
         minimum=10,
         maximum=3_600_000,
-        doc="Time between two looks at the disk's use and the files' age.",
+        doc="Time between two checks of the disk's use and the files' age.",
     )
     memory_ratio: float = setting(
         0.40,
         key=Key("accessMessageInMemoryMaxRatio", per_unit=100),
         minimum=0.0,
         maximum=0.95,
-        doc="How much of the machine's memory the end of the log is taken to occupy: a reader that is further behind "
-        "gets shorter answers and the hint to ask a slave.",
+        doc="How much of the machine's memory the cached end of the log is assumed to take: a reader that is further "
+        "behind gets shorter responses and the suggestion to read from a slave.",
     )
     pull_count_max: int = setting(
         32,
         key="maxTransferCountOnMessageInMemory",
         minimum=1,
         maximum=1024,
-        doc="Most messages of one answer to a pull, whatever it asks for. 1,024 is the most that a Java consumer may "
-        "ask for. With an SQL92 filter, the most of one look at the log: such a pull looks again until it has what it "
-        "asks for.",
+        doc="Most messages in one pull response, whatever is requested. 1,024 is the most that a Java consumer may "
+        "request. With an SQL92 filter, the most per read of the log: such a pull reads again until it has what it "
+        "requests.",
         reloadable=True,
     )
     pull_bytes_max: int = setting(
@@ -194,7 +196,7 @@ class StoreSettings:
         key="maxTransferBytesOnMessageInMemory",
         minimum=1,
         maximum=15 * MiB,
-        doc="Most bytes of records in one answer to a pull; the first message is given however large. A frame holds "
+        doc="Most bytes of records in one pull response; the first message is returned however large. A frame holds "
         "16 MiB.",
         reloadable=True,
     )
@@ -232,7 +234,7 @@ UNSUPPORTED: dict[str, str] = {
     "flushLeastPagesWhenWarmMapedFile": _NO_MAPPED_WRITES,
     "useReentrantLockWhenPutMessage": "one event loop appends: there is no lock to choose",
     "putMsgIndexHightWater": "queues and index are fed with the append, so they cannot fall behind",
-    "flushCommitLogTimed": "a sync is always timed, or asked for by somebody who waits",
+    "flushCommitLogTimed": "a sync runs at an interval, or at once when an append waits for it",
     "flushConsumeQueueLeastPages": "new entries of all queues are written every flushIntervalConsumeQueue",
     "destroyMapedFileIntervalForcibly": "a deleted file is unlinked at once and unmapped by its last reader",
     "redeleteHangedFileInterval": "a deleted file cannot hang: see destroyMapedFileIntervalForcibly",

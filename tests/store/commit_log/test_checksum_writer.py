@@ -1,4 +1,4 @@
-"""Block sums of a log that grows: what they cover and when, and what they do not let pass."""
+"""Block checksums of a growing log: what they cover and when, and which changes they detect."""
 
 import errno
 import random
@@ -11,16 +11,16 @@ from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import ROOT, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
 LOG = LAYOUT.commit_log / offset_name(0)
-SUMS = LAYOUT.commit_log_checksums / offset_name(0)
+CHECKSUMS = LAYOUT.commit_log_checksums / offset_name(0)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-def sums_of(disk: SimulatedDisk, base: int = 0) -> list[BlockChecksum]:
+def checksums_of(disk: SimulatedDisk, base: int = 0) -> list[BlockChecksum]:
     file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, 8192)
     if file is None:
         return []
@@ -29,7 +29,7 @@ def sums_of(disk: SimulatedDisk, base: int = 0) -> list[BlockChecksum]:
 
 
 def covered(disk: SimulatedDisk) -> int:
-    return check_sums(disk).summary.summed_bytes
+    return check_block_checksums(disk).summary.summed_bytes
 
 
 def sync(store: MessageStore) -> int:
@@ -41,14 +41,14 @@ def end_of(store: MessageStore) -> int:
     return store.components.commit_log.max_offset
 
 
-def test_a_sync_is_followed_by_sums_of_whole_blocks() -> None:
+def test_a_sync_is_followed_by_checksums_of_whole_blocks() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     durable_to = sync(store)
     assert covered(disk) == 0
     assert not store.extend_checksums(durable_to)
-    assert [one.covered_to for one in sums_of(disk)[:3]] == [1000, 2000, 0]
+    assert [checksum.covered_to for checksum in checksums_of(disk)[:3]] == [1000, 2000, 0]
 
 
 def test_less_than_a_block_is_not_summed_before_a_checkpoint() -> None:
@@ -88,7 +88,7 @@ def test_a_block_goes_on_from_its_sum_so_that_a_change_in_it_still_shows() -> No
     store = opened(disk)
     put(store, *[draft(bytes(300)) for _ in range(5)])
     store.close()
-    (fault,) = check_sums(disk).faults
+    (fault,) = check_block_checksums(disk).faults
     assert (fault.file, fault.position) == (f"commitlog/{offset_name(0)}", 0)
 
 
@@ -126,7 +126,7 @@ def test_a_store_from_before_is_summed_as_far_back_as_a_start_can_afford(monkeyp
     put(store, *[draft(bytes(700)) for _ in range(4)])
     store.close()
     assert covered(disk) == end_of(store) - (old_end - 1500) // 1000 * 1000
-    assert check_sums(disk).is_sound
+    assert check_block_checksums(disk).is_sound
 
 
 def test_a_file_keeps_the_block_size_that_it_was_begun_with() -> None:
@@ -137,11 +137,11 @@ def test_a_file_keeps_the_block_size_that_it_was_begun_with() -> None:
     store = opened(disk, sum_block_bytes=3000)
     put(store, *[draft(bytes(700)) for _ in range(9)])
     store.close()
-    assert [len(sums_of(disk, base)) for base in (0, 8192)] == [9, 3]
+    assert [len(checksums_of(disk, base)) for base in (0, 8192)] == [9, 3]
     assert is_covered(disk, end_of(store))
 
 
-def test_deleted_files_take_their_sums_along() -> None:
+def test_deleted_files_are_removed_with_their_checksums() -> None:
     clock = FakeClock()
     disk = SimulatedDisk(clock)
     store = opened(disk, clock)
@@ -156,7 +156,7 @@ def test_deleted_files_take_their_sums_along() -> None:
     )
 
 
-def test_a_disk_that_refuses_sums_takes_messages_and_leaves_a_gap(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_refuses_checksums_takes_messages_and_leaves_a_gap(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(3)])
@@ -168,12 +168,12 @@ def test_a_disk_that_refuses_sums_takes_messages_and_leaves_a_gap(caplog: pytest
     disk.fail_writes(None)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     store.close()
-    assert [one == NOT_KNOWN for one in sums_of(disk)[:5]] == [True, True, False, False, False]
-    assert check_sums(disk).is_sound
+    assert [checksum == NOT_KNOWN for checksum in checksums_of(disk)[:5]] == [True, True, False, False, False]
+    assert check_block_checksums(disk).is_sound
 
 
 class NoSumsDisk(SimulatedDisk):
-    """One that, while `is_failing`, does not let its sums files be opened."""
+    """While `is_failing`, its checksum files cannot be opened."""
 
     is_failing = False
 
@@ -183,7 +183,7 @@ class NoSumsDisk(SimulatedDisk):
         return super().open(path, writable=writable)
 
 
-def test_a_sync_of_sums_that_fails_does_not_stop_the_store() -> None:
+def test_a_sync_of_checksums_that_fails_does_not_stop_the_store() -> None:
     disk = NoSumsDisk()
     store = opened(disk)
     put(store, draft(bytes(700)))
@@ -195,7 +195,7 @@ def test_a_sync_of_sums_that_fails_does_not_stop_the_store() -> None:
     disk.is_failing = False
     put(store, draft(bytes(700)))
     store.close()
-    assert check_sums(disk).is_sound
+    assert check_block_checksums(disk).is_sound
 
 
 def test_a_damaged_sum_at_the_end_is_passed_over() -> None:
@@ -203,19 +203,19 @@ def test_a_damaged_sum_at_the_end_is_passed_over() -> None:
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     store.close()
-    disk.flip_bit(SUMS, 32 + 2 * 16, 0)
-    assert sums_of(disk)[2] == DAMAGED
+    disk.flip_bit(CHECKSUMS, 32 + 2 * 16, 0)
+    assert checksums_of(disk)[2] == DAMAGED
     store = opened(disk)
     store.close()
     assert is_covered(disk, end_of(store))
 
 
-def test_sums_whose_head_is_damaged_are_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_checksums_whose_header_is_damaged_are_created_again(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     put(store, *[draft(bytes(700)) for _ in range(3)])
     store.close()
-    disk.flip_bit(SUMS, 3, 0)
+    disk.flip_bit(CHECKSUMS, 3, 0)
     store = opened(disk)
     assert "block checksums removed: their file is damaged" in caplog.text
     put(store, draft(bytes(700)))
@@ -223,7 +223,7 @@ def test_sums_whose_head_is_damaged_are_begun_anew(caplog: pytest.LogCaptureFixt
     assert is_covered(disk, end_of(store))
 
 
-def test_any_mix_of_syncs_steps_and_checkpoints_gives_the_same_sums() -> None:
+def test_any_mix_of_syncs_steps_and_checkpoints_gives_the_same_checksums() -> None:
     def run(seed: int) -> list[BlockChecksum]:
         disk = SimulatedDisk()
         store = opened(disk)
@@ -235,7 +235,7 @@ def test_any_mix_of_syncs_steps_and_checkpoints_gives_the_same_sums() -> None:
             if rng.random() < 0.2:
                 store.make_durable()
         store.close()
-        return [one for base in (0, 8192, 16384) for one in sums_of(disk, base)]
+        return [checksum for base in (0, 8192, 16384) for checksum in checksums_of(disk, base)]
 
     wanted = run(0)
     assert all(run(seed) == wanted for seed in range(1, 10))

@@ -1,4 +1,4 @@
-"""Block sums that were lost before later ones: a start makes them again, and vouches for nothing that is damaged."""
+"""Gaps in block checksums: start-up fills them, but never with checksums of damaged bytes."""
 
 import errno
 import random
@@ -13,14 +13,14 @@ from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
 from ariane.wire.hashes import running_crc32
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import ROOT, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
 SEGMENT = 8192
 
 
-def sums_of(disk: SimulatedDisk, base: int) -> list[BlockChecksum]:
+def checksums_of(disk: SimulatedDisk, base: int) -> list[BlockChecksum]:
     file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, SEGMENT)
     assert file is not None
     return file.read()
@@ -50,7 +50,7 @@ def end_of(store: MessageStore) -> int:
 
 
 def test_a_power_cut_after_a_kill_leaves_no_block_without_a_sum() -> None:
-    """The sums of a killed process were written and not synced; those of the next one were."""
+    """The checksums of a killed process were written and not synced; those of the next one were."""
     for seed in range(20):
         disk = SimulatedDisk()
         store = opened(disk)
@@ -68,7 +68,7 @@ def test_a_power_cut_after_a_kill_leaves_no_block_without_a_sum() -> None:
         assert is_covered(disk, end_of(store))
 
 
-def test_sums_of_a_killed_process_are_durable_with_the_next_checkpoint() -> None:
+def test_checksums_of_a_killed_process_are_durable_with_the_next_checkpoint() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     for _ in range(14):
@@ -80,18 +80,18 @@ def test_sums_of_a_killed_process_are_durable_with_the_next_checkpoint() -> None
         assert is_covered(disk.cut_power(random.Random(seed)), end)
 
 
-def test_a_gap_between_known_sums_is_filled() -> None:
+def test_a_gap_between_known_checksums_is_filled() -> None:
     disk, end = stopped()
-    wanted = sums_of(disk, 0)
+    wanted = checksums_of(disk, 0)
     forget(disk, 0, 0, 3, 4)
     forget(disk, SEGMENT, 8)
     assert not is_covered(disk, end)
     opened(disk)
     assert is_covered(disk, end)
-    assert sums_of(disk, 0) == wanted
+    assert checksums_of(disk, 0) == wanted
 
 
-def test_a_sums_file_that_is_gone_is_made_again() -> None:
+def test_a_missing_checksum_file_is_created_again() -> None:
     disk, end = stopped()
     disk.remove(LAYOUT.commit_log_checksums / offset_name(SEGMENT))
     opened(disk)
@@ -100,7 +100,7 @@ def test_a_sums_file_that_is_gone_is_made_again() -> None:
 
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -> None:
-    """Then a change that no record tells of still shows, here in the head of one."""
+    """Then a change that no record check detects still shows, here in the head of a record."""
     disk, end = stopped()
     log = LAYOUT.commit_log / offset_name(0)
     view = disk.open(log, writable=False).view()
@@ -110,17 +110,17 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
     if is_changed:
         disk.flip_bit(log, 45, 3)  # a bit of the born timestamp
     opened(disk)
-    assert sums_of(disk, 0)[0].covered_to == 1000
+    assert checksums_of(disk, 0)[0].covered_to == 1000
     assert is_covered(disk, end) != is_changed
-    assert [fault.position for fault in check_sums(disk).faults] == [0] * is_changed
+    assert [fault.position for fault in check_block_checksums(disk).faults] == [0] * is_changed
 
 
 def test_a_damaged_sum_is_no_gap_and_stays_to_be_told() -> None:
     disk, _ = stopped()
     disk.flip_bit(LAYOUT.commit_log_checksums / offset_name(0), 32 + 3 * 16, 0)
     opened(disk).close()
-    assert sums_of(disk, 0)[3] == DAMAGED
-    assert not check_sums(disk).is_sound
+    assert checksums_of(disk, 0)[3] == DAMAGED
+    assert not check_block_checksums(disk).is_sound
 
 
 @pytest.mark.parametrize("position", [3100, 3999, 4000, 4500, 4999, 5100])
@@ -131,7 +131,7 @@ def test_damage_in_a_gap_is_not_vouched_for(position: int, caplog: pytest.LogCap
     disk.flip_bit(LAYOUT.commit_log / offset_name(0), position, 0)
     store = opened(disk)
     store.close()
-    checksums = sums_of(disk, 0)
+    checksums = checksums_of(disk, 0)
     assert checksums[position // 1000] == NOT_KNOWN
     assert checksums[2] != NOT_KNOWN
     assert "get no block checksum" in caplog.text
@@ -144,20 +144,20 @@ def test_a_gap_over_the_whole_log_is_filled_up_to_damage_and_behind_it() -> None
         disk.remove(LAYOUT.commit_log_checksums / name)
     disk.flip_bit(LAYOUT.commit_log / offset_name(0), 3700, 0)
     opened(disk).close()
-    checksums = sums_of(disk, 0)
-    assert [number for number, one in enumerate(checksums) if one == NOT_KNOWN] == [3, 4]
-    assert check_sums(disk).faults == []
+    checksums = checksums_of(disk, 0)
+    assert [number for number, checksum in enumerate(checksums) if checksum == NOT_KNOWN] == [3, 4]
+    assert check_block_checksums(disk).faults == []
 
 
-def test_sums_that_are_missing_at_the_end_are_a_gap_like_others() -> None:
-    """As when a power cut took the newest sums file: what a start has not walked is not vouched for unseen."""
+def test_checksums_that_are_missing_at_the_end_are_a_gap_like_others() -> None:
+    """As when a power cut took the newest checksum file: what recovery has not scanned is checked first."""
     disk, end = stopped()
     last = end // SEGMENT * SEGMENT
     disk.remove(LAYOUT.commit_log_checksums / offset_name(last))
     disk.flip_bit(LAYOUT.commit_log / offset_name(last), 400, 0)
     opened(disk).close()
-    assert sums_of(disk, last)[0] == NOT_KNOWN
-    assert check_sums(disk).faults == []
+    assert checksums_of(disk, last)[0] == NOT_KNOWN
+    assert check_block_checksums(disk).faults == []
 
 
 def test_a_damaged_sum_before_missing_ones_stays_damaged() -> None:
@@ -166,8 +166,8 @@ def test_a_damaged_sum_before_missing_ones_stays_damaged() -> None:
     disk.flip_bit(LAYOUT.commit_log_checksums / offset_name(last), 32 + 16, 0)
     forget(disk, last, *range(2, 8))
     opened(disk).close()
-    checksums = sums_of(disk, last)
-    assert [number for number, one in enumerate(checksums) if one == DAMAGED] == [1]
+    checksums = checksums_of(disk, last)
+    assert [number for number, checksum in enumerate(checksums) if checksum == DAMAGED] == [1]
     assert NOT_KNOWN not in checksums
 
 
@@ -182,10 +182,10 @@ def test_a_gap_that_cannot_be_filled_waits_for_the_next_start(caplog: pytest.Log
     assert "missing block checksums cannot be restored" in caplog.text
     disk.fail_writes(None)
     opened(disk).close()
-    assert NOT_KNOWN not in sums_of(disk, 0)
+    assert NOT_KNOWN not in checksums_of(disk, 0)
 
 
-def test_a_clean_stop_and_start_read_no_byte_of_the_log_for_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_stop_and_start_read_no_byte_of_the_log_for_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, _ = stopped()
 
     def unexpected(*arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""Block sums after a crash: none is left that the recovered log does not bear out."""
+"""Block checksums after a crash: none is left that contradicts the recovered log."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import ROOT, bodies, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
@@ -34,10 +34,10 @@ def durable(store: MessageStore) -> None:
 
 def summed_to(disk: SimulatedDisk, base: int = 0) -> int:
     file = open_checksums(disk, LAYOUT.commit_log_checksums / offset_name(base), base, 8192)
-    return max((one.covered_to for one in file.read()), default=0) if file is not None else 0
+    return max((checksum.covered_to for checksum in file.read()), default=0) if file is not None else 0
 
 
-def test_after_kill_9_sums_go_on_where_they_were() -> None:
+def test_after_kill_9_checksums_continue_where_they_were() -> None:
     disk, store = with_records()
     durable(store)
     before = summed_to(disk)
@@ -46,8 +46,8 @@ def test_after_kill_9_sums_go_on_where_they_were() -> None:
     assert is_covered(crashed, opened(crashed).components.commit_log.max_offset)
 
 
-def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_sums() -> None:
-    """The one case in which recovery zeroes bytes that were durable: the sum of the blank's block must go first."""
+def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_checksums() -> None:
+    """The one case in which recovery zeroes bytes that were durable: the blank's block checksum must be removed first."""
     disk, store = with_records(9)
     last_end = store.components.commit_log.max_offset
     store.make_durable()
@@ -63,7 +63,7 @@ def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_sums() -> None:
     assert is_covered(crashed, last_end)
 
 
-def test_sums_are_cut_and_durable_before_the_log_is_zeroed() -> None:
+def test_checksums_are_truncated_and_durable_before_the_log_is_zeroed() -> None:
     disk, store = with_records(9)
     store.make_durable()
     store.components.commit_log.roll()
@@ -84,7 +84,7 @@ def test_a_power_cut_that_keeps_a_later_sum_and_loses_an_earlier_one_leaves_no_g
         durable(store)
     for seed in range(30):
         crashed = disk.cut_power(random.Random(seed))
-        assert check_sums(crashed).faults == []
+        assert check_block_checksums(crashed).faults == []
         again = opened(crashed, boot="another boot")
         assert is_covered(crashed, again.components.commit_log.max_offset)
 
@@ -107,14 +107,14 @@ def test_a_sum_is_shortened_to_the_end_of_the_log() -> None:
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
     truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2500)
     assert summed_to(disk) == 2500
-    assert check_sums(disk).is_sound
+    assert check_block_checksums(disk).is_sound
     truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 2000)
     assert summed_to(disk) == 2000
     truncate_checksums(disk, LAYOUT.commit_log_checksums, segments, 0)
     assert disk.names(LAYOUT.commit_log_checksums) == []
 
 
-def test_sums_are_cut_though_none_are_made_any_more() -> None:
+def test_checksums_are_truncated_even_when_switched_off() -> None:
     disk, store = with_records(4)
     store.make_durable()
     checkpoint = read_checkpoint(disk, LAYOUT.checkpoint)
@@ -130,7 +130,7 @@ def test_sums_are_cut_though_none_are_made_any_more() -> None:
     assert crashed.names(LAYOUT.commit_log_checksums) == []
 
 
-def test_sums_of_files_that_are_gone_go_and_what_is_not_ours_stays() -> None:
+def test_checksums_of_deleted_files_are_removed_and_unknown_files_stay() -> None:
     disk, store = with_records(4)
     store.close()
     for name in ("00000000000000016384", "notes.txt"):
@@ -139,7 +139,7 @@ def test_sums_of_files_that_are_gone_go_and_what_is_not_ours_stays() -> None:
     assert disk.names(LAYOUT.commit_log_checksums) == [offset_name(0), "notes.txt"]
 
 
-def test_a_log_that_was_begun_anew_does_not_meet_the_sums_of_the_old_one() -> None:
+def test_a_log_that_was_begun_anew_does_not_meet_the_checksums_of_the_old_one() -> None:
     disk, store = with_records(4)
     store.close()
     disk.remove(LOG)
@@ -150,7 +150,7 @@ def test_a_log_that_was_begun_anew_does_not_meet_the_sums_of_the_old_one() -> No
     assert is_covered(disk, again.components.commit_log.max_offset)
 
 
-def test_sums_that_cannot_be_cut_are_removed_and_the_store_starts() -> None:
+def test_checksums_that_cannot_be_truncated_are_removed_and_the_store_starts() -> None:
     disk, store = with_records(9)
     store.make_durable()
     segments = Segments(disk, LAYOUT.commit_log, 8192, writable=True)
@@ -198,4 +198,4 @@ def test_a_deleted_file_that_was_not_summed_yet_is_passed_over() -> None:
     run_sync(segments.drop_first_steps())
     checksums.make_durable(store.flusher.flushed_to)
     checksums.close()
-    assert check_sums(disk).is_sound
+    assert check_block_checksums(disk).is_sound

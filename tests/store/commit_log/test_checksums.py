@@ -47,7 +47,7 @@ def blocks_with_sums(draw: st.DrawFn) -> tuple[Blocks, list[BlockChecksum]]:
 
 
 @given(blocks_with_sums())
-def test_sums_are_read_as_they_were_written(case: tuple[Blocks, list[BlockChecksum]]) -> None:
+def test_checksums_are_read_as_they_were_written(case: tuple[Blocks, list[BlockChecksum]]) -> None:
     blocks, checksums = case
     disk = SimulatedDisk()
     made(disk, blocks).write(0, checksums)
@@ -106,13 +106,13 @@ def test_a_sum_that_belongs_elsewhere_is_not_believed(reach: int) -> None:
 
 
 @pytest.mark.parametrize(("base", "size"), [(0, 8192), (8192, 4096)], ids=["another place", "another size"])
-def test_the_sums_of_another_log_file_are_not_opened(base: int, size: int) -> None:
+def test_the_checksums_of_another_log_file_are_not_opened(base: int, size: int) -> None:
     disk = SimulatedDisk()
     made(disk)
     assert open_checksums(disk, PATH, base, size) is None
 
 
-def test_a_file_that_is_not_there_or_cut_short_has_no_sums() -> None:
+def test_a_file_that_is_not_there_or_cut_short_has_no_checksums() -> None:
     disk = SimulatedDisk()
     assert open_checksums(disk, PATH, BLOCKS.base, BLOCKS.file_bytes) is None
     file = disk.create(PATH, 40, allocated=0)

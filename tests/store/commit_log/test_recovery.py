@@ -1,4 +1,4 @@
-"""Many records at once are what they are one by one, and only usual ones are taken so."""
+"""`scan_simple_records` gives the same as one record at a time, and stops at records of another layout."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -79,25 +79,25 @@ def facts_of(view: RecordView) -> DispatchFacts:
     try:
         return view.dispatch_facts()
     except RecordError:
-        pytest.fail("a text that is no text is not usual")
+        pytest.fail("a record whose text is not UTF-8 is not simple")
 
 
-def together(usual: SimpleRecords) -> list[tuple[Any, ...]]:
+def together(batch: SimpleRecords) -> list[tuple[Any, ...]]:
     lists = (
-        usual.physical, usual.sizes, usual.topics, usual.queue_ids, usual.queue_offsets, usual.sys_flags,
-        usual.timestamps_ms, usual.facts.tags_codes, map(tuple, usual.facts.keys),
+        batch.physical, batch.sizes, batch.topics, batch.queue_ids, batch.queue_offsets, batch.sys_flags,
+        batch.timestamps_ms, batch.facts.tags_codes, map(tuple, batch.facts.keys),
     )  # fmt: skip
     return list(zip(*lists, strict=True))
 
 
 def assert_equal(log: bytes) -> int:
     """How many were taken together; they are what they are one by one."""
-    usual = read(log)
-    if usual is None:
+    batch = read(log)
+    if batch is None:
         return 0
-    taken = together(usual)
+    taken = together(batch)
     assert taken == list(one_by_one(log, len(taken)))
-    assert usual.end == sum(size for _, size, *_ in taken)
+    assert batch.end == sum(size for _, size, *_ in taken)
     return len(taken)
 
 
@@ -132,7 +132,7 @@ def test_a_damaged_record_is_never_taken(data: st.DataObject) -> None:
     assert_equal(bytes(log[: data.draw(st.integers(0, len(log)))]))
 
 
-def test_usual_records_are_taken_all_at_once() -> None:
+def test_simple_records_are_scanned_all_at_once() -> None:
     texts = [f"KEYS\x01k{number}\x02TAGS\x01t{number % 3}\x02".encode() for number in range(RECORDS_MAX + 10)]
     log = log_of(*texts)
     assert assert_equal(log) == RECORDS_MAX
@@ -147,7 +147,7 @@ def test_usual_records_are_taken_all_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "unusual",
+    "fields",
     [
         pytest.param({"born_host": bytes(20)}, id="IPv6"),
         pytest.param({"topic": b"t" * 130}, id="a long topic"),
@@ -158,26 +158,26 @@ def test_usual_records_are_taken_all_at_once() -> None:
         pytest.param({"physical_offset": 5}, id="a record that belongs elsewhere"),
     ],
 )
-def test_records_are_taken_up_to_an_unusual_one(unusual: dict[str, Any]) -> None:
+def test_records_are_scanned_up_to_one_of_another_layout(fields: dict[str, Any]) -> None:
     log = log_of(b"", b"KEYS\x01a\x02")
-    log += record(len(log), **unusual)
+    log += record(len(log), **fields)
     behind = len(log)
     log += record(len(log))
     assert assert_equal(log) == 2
     assert read(log, behind) is not None
-    first_of_all = record(0, **unusual)
+    first_of_all = record(0, **fields)
     assert read(first_of_all + record(len(first_of_all))) is None
 
 
 def test_a_character_that_two_texts_share_is_in_neither() -> None:
-    halves = "ä".encode()
-    assert assert_equal(log_of(b"KEYS\x01a\x02", b"KEYS\x01" + halves[:1], halves[1:] + b"\x02")) == 1
-    assert assert_equal(log_of(b"KEYS\x01" + halves + b"\x02", "TAGS\x01grün".encode(), topic="bücher".encode())) == 2
+    umlaut = "ä".encode()
+    assert assert_equal(log_of(b"KEYS\x01a\x02", b"KEYS\x01" + umlaut[:1], umlaut[1:] + b"\x02")) == 1
+    assert assert_equal(log_of(b"KEYS\x01" + umlaut + b"\x02", "TAGS\x01grün".encode(), topic="bücher".encode())) == 2
 
 
 def test_a_seal_is_checked() -> None:
-    sealed = add_checksum(record(0, with_checksum_room(b"KEYS\x01k\x02")))
-    log = sealed + record(len(sealed))
+    checksummed = add_checksum(record(0, with_checksum_room(b"KEYS\x01k\x02")))
+    log = checksummed + record(len(checksummed))
     assert assert_equal(log) == 2
     other_time = log[:47] + b"\x09" + log[48:]  # the body's own checksum does not see it
     assert read(other_time) is None
@@ -192,5 +192,5 @@ def test_prepared_and_ipv6_hosts_and_wild_numbers_keep_their_fields() -> None:
 def test_nothing_is_read_behind_the_buffer() -> None:
     log = log_of(b"", b"KEYS\x01a\x02")
     for end in range(len(log)):
-        usual = read(log[:end])
-        assert (usual is None) == (end < len(record(0)))
+        batch = read(log[:end])
+        assert (batch is None) == (end < len(record(0)))

@@ -1,4 +1,4 @@
-"""The end of a log that was found: nothing stands behind it, and a start does not read what was never written."""
+"""Truncating the log to its recovered end: zeros follow it, and a start does not read ranges never written."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def forget_pages(path: Path) -> None:
 
 
 def is_hole_behind(path: Path, position: int) -> bool:
-    """Whether this file system tells what was only allocated from what was written."""
+    """Whether this file system distinguishes allocated from written ranges."""
     with path.open("rb") as file:
         try:
             return os.lseek(file.fileno(), position, os.SEEK_DATA) > position
@@ -43,7 +43,7 @@ def test_a_start_does_not_read_through_the_rest_of_the_file(tmp_path: Path, monk
     path = next((tmp_path / "commitlog").iterdir())
     forget_pages(path)
     if not is_hole_behind(path, MiB):
-        pytest.skip("this file system does not tell what was never written")
+        pytest.skip("this file system does not report holes")
     read: list[int] = []
     real_read = RealFile.read
 

@@ -1,3 +1,5 @@
+"""Offline scans of logs, queues and index files: resynchronisation after damage, and file sizes found by inspection."""
+
 from itertools import pairwise
 from pathlib import Path
 

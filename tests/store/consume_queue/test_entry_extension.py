@@ -1,3 +1,5 @@
+"""Units of consumequeue_ext, which Apache writes for SQL filters."""
+
 import struct
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The cache of open queue files: its limit, and which file is closed."""
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

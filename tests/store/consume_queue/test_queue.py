@@ -1,3 +1,5 @@
+"""One consume queue: appending, reading, writing to files and full disks."""
+
 import errno
 import os
 from pathlib import Path

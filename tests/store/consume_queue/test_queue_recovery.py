@@ -1,3 +1,5 @@
+"""The end of a consume queue, found from its files alone."""
+
 from pathlib import Path
 
 import pytest

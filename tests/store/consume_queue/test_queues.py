@@ -1,3 +1,5 @@
+"""All consume queues of a store: look-up, writing, deletion and errors."""
+
 import errno
 import os
 import random

@@ -1,3 +1,5 @@
+"""Key hashes, one by one and many at once, against Java's String.hashCode."""
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""One index file: entries added, found, published and synced."""
+
 import errno
 
 import pytest

@@ -1,4 +1,4 @@
-"""What is fetched of an index before keys are put, and that nothing is lost while a thread does it."""
+"""Which pages of an index are fetched before keys are added, and that nothing is lost while a thread does it."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 class ReadDisk(SimulatedDisk):
-    """One that tells what of the index was asked for and read, and may fail to."""
+    """Records which positions of the index were probed and read, and may fail to read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,11 +73,11 @@ def many_keys(seed: int) -> list[str]:
 
 
 def warmed(store: MessageStore) -> int:
-    """How many errands it took."""
+    """How many blocking calls it took."""
     steps, count = store.derived.warm_index_steps(), 0
-    for errand in steps:
-        assert errand is not None
-        errand()
+    for call in steps:
+        assert call is not None
+        call()
         count += 1
     return count
 
@@ -150,10 +150,10 @@ def test_keys_that_come_while_a_thread_fetches_are_put_as_well() -> None:
     _, store = with_keys()
     put(store, draft(b"x", key="before"))
     steps = store.derived.warm_index_steps()
-    for number, errand in enumerate(steps):
+    for number, call in enumerate(steps):
         put(store, draft(b"x", key=f"meanwhile{number}"))
-        assert errand is not None
-        errand()
+        assert call is not None
+        call()
     store.components.dispatcher.write_index()
     assert [len(offsets(store, key)) for key in ("before", "meanwhile0", "old1")] == [1, 1, 1]
     assert store.components.dispatcher.pending_key_count == 0
@@ -191,9 +191,9 @@ def test_a_disk_on_which_nothing_stays_in_memory_is_written_all_the_same() -> No
     settled(disk, store)
     put(store, draft(b"x", key="new"))
     steps: IoSteps[None] = store.derived.warm_steps()
-    for errand in steps:
-        assert errand is not None
-        errand()
+    for call in steps:
+        assert call is not None
+        call()
         disk.cached.clear()
     store.derived.write()
     assert len(offsets(store, "new")) == 1

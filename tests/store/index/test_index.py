@@ -1,3 +1,5 @@
+"""The key index: adding, querying, full files and full disks."""
+
 import errno
 import threading
 from collections.abc import Sequence

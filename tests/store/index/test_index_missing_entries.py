@@ -1,4 +1,4 @@
-"""An index that lost what stands below a start's walk: it is told, and the tool that mends it is named."""
+"""An index that lacks messages before the recovery scan: start-up logs a warning that names the rebuild command."""
 
 import logging
 
@@ -22,7 +22,7 @@ def stopped(messages: int, key: str = "k") -> SimulatedDisk:
     return disk
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "ariane store rebuild" in record.getMessage()]
 
 
@@ -31,7 +31,7 @@ def test_a_damaged_file_below_the_start_is_told(caplog: pytest.LogCaptureFixture
     disk.flip_bit(INDEX / disk.names(INDEX)[0], 36, 0)
     with caplog.at_level(logging.WARNING):
         opened(disk, index_entries=8)
-    (message,) = told(caplog)
+    (message,) = warnings(caplog)
     assert REBUILD in message
 
 
@@ -41,7 +41,7 @@ def test_a_directory_of_index_files_that_was_removed_is_told(caplog: pytest.LogC
         disk.remove(INDEX / name)
     with caplog.at_level(logging.WARNING):
         opened(disk, index_entries=8)
-    assert len(told(caplog)) == 1
+    assert len(warnings(caplog)) == 1
 
 
 @pytest.mark.parametrize("messages", [0, 3, 20])
@@ -50,4 +50,4 @@ def test_a_whole_index_is_not_complained_about(caplog: pytest.LogCaptureFixture,
     with caplog.at_level(logging.WARNING):
         opened(disk, index_entries=8)
         opened(disk.crash_process(), index_entries=8)
-    assert told(caplog) == []
+    assert warnings(caplog) == []

@@ -23,9 +23,9 @@ def store_with(queues: int, clock: FakeClock) -> MessageStore:
 
 def go_on(steps: IoSteps[None], count: int) -> None:
     """So many steps; what they want done is done."""
-    for errand in islice(steps, count):
-        if errand is not None:
-            errand()
+    for call in islice(steps, count):
+        if call is not None:
+            call()
 
 
 async def test_a_few_queues_are_written_every_second() -> None:

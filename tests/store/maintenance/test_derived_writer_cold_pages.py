@@ -19,10 +19,10 @@ def idle(queues: int = 1) -> tuple[SimulatedDisk, MessageStore, QueueEndPages]:
 
 def fetched(ends: QueueEndPages) -> bool:
     """Whether a thread was needed; it needs to come once."""
-    errand = ends.cold_fetch()
-    if errand is None:
+    call = ends.cold_fetch()
+    if call is None:
         return False
-    errand()
+    call()
     assert ends.cold_fetch() is None
     return True
 
@@ -84,10 +84,10 @@ def test_a_queue_without_a_file_has_nothing_to_fetch() -> None:
 def test_a_queue_may_be_deleted_while_a_thread_fetches() -> None:
     _, store, ends = idle(queues=2)
     write(store, queues=2)
-    errand = ends.cold_fetch()
-    assert errand is not None
+    call = ends.cold_fetch()
+    assert call is not None
     store.components.queues.delete_queue("orders", 0)
-    errand()
+    call()
     assert ends.cold_fetch() is None
     store.components.queues.write_dirty()
     assert bodies(store, "orders", 1) == [b"old", b"new"]

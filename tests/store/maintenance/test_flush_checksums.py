@@ -1,4 +1,4 @@
-"""The flush thread sums the log behind its syncs: soon, and never before those who wait were told."""
+"""The flush thread checksums the log after its syncs: soon, but only after waiting appends are completed."""
 
 import asyncio
 import threading
@@ -13,27 +13,27 @@ from ariane.store.maintenance.flush import FlushThread
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
 from ariane.store.service import StoreService
-from tests.store.block_checksums import check_sums, is_covered
+from tests.store.block_checksums import check_block_checksums, is_covered
 from tests.store.stores import HOST, draft, put, small
 from tests.transport.peers import until
 
 
 @pytest.fixture(autouse=True)
 def _every_sync_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unlike a broker's, whose flush thread waits until it can sum megabytes at once."""
+    """Unlike in a broker, whose flush thread waits until it can checksum megabytes at once."""
     monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 0)
 
 
-async def test_a_running_store_sums_the_whole_blocks_of_what_it_syncs(tmp_path: Path) -> None:
+async def test_a_running_store_checksums_the_whole_blocks_of_what_it_syncs(tmp_path: Path) -> None:
     async with StoreService.open(small(tmp_path), Clock(), HOST) as service:
         await service.append([draft(bytes(700)) for _ in range(20)])
         end = service.store.components.commit_log.max_offset
-        await until(lambda: check_sums(RealDisk(), root=tmp_path).summary.summed_bytes >= end - 1000)
+        await until(lambda: check_block_checksums(RealDisk(), root=tmp_path).summary.summed_bytes >= end - 1000)
         assert verify_store(RealDisk(), Layout.under(tmp_path)).is_sound
     assert is_covered(RealDisk(), end, tmp_path)
 
 
-async def test_who_waits_for_a_sync_does_not_wait_for_sums(tmp_path: Path) -> None:
+async def test_who_waits_for_a_sync_does_not_wait_for_checksums(tmp_path: Path) -> None:
     store = MessageStore.open(small(tmp_path), Clock(), HOST)
     may_end = threading.Event()
 
@@ -74,10 +74,10 @@ async def test_a_first_step_that_takes_long_does_not_keep_the_acknowledgement(tm
 async def test_little_is_left_to_the_next_sync_or_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 5000)
     store = MessageStore.open(small(tmp_path), Clock(), HOST)
-    told: list[int] = []
+    durable_offsets: list[int] = []
 
     def sum_nothing(durable_to: int) -> bool:
-        told.append(durable_to)
+        durable_offsets.append(durable_to)
         return False
 
     async with FlushThread.running(store.flusher, store.settings, sum_nothing) as flush_thread:
@@ -86,5 +86,5 @@ async def test_little_is_left_to_the_next_sync_or_checkpoint(tmp_path: Path, mon
             durable = store.flusher.wait_durable(appended.end)
             flush_thread.wake()
             await durable
-    assert [5000 <= end < 6000 for end in told] == [True]
+    assert [5000 <= end < 6000 for end in durable_offsets] == [True]
     store.close()

@@ -1,4 +1,4 @@
-"""Bytes told field by field: every byte once, in order, with the values that the decoders read."""
+"""Annotated bytes: every byte in one field, in order, with the values that the decoders read."""
 
 import json
 from pathlib import Path
@@ -70,24 +70,24 @@ def test_a_golden_record_is_told_as_java_decoded_it() -> None:
         position = message["physicalOffset"]
         view = verify(log, position)
         assert isinstance(view, RecordView)
-        told = by_name(annotate_record(log[position : position + view.size], view, position))
+        values = by_name(annotate_record(log[position : position + view.size], view, position))
         for name in ("queueId", "queueOffset", "physicalOffset", "flag", "reconsumeTimes", "preparedTransactionOffset"):
-            assert told[name] == str(message[name])
-        assert told["totalSize"] == str(message["storeSize"])
-        assert told["topic"] == message["topic"]
-        assert told["storeTimestamp"] == f"{message['storeTimestamp']} = {time_text(message['storeTimestamp'])}"
-        assert told["bodyCRC"] == f"{message['bodyCRC']:#010x}, right"
-        assert {name: told[f"property {name}"] for name in message["properties"]} == message["properties"]
+            assert values[name] == str(message[name])
+        assert values["totalSize"] == str(message["storeSize"])
+        assert values["topic"] == message["topic"]
+        assert values["storeTimestamp"] == f"{message['storeTimestamp']} = {time_text(message['storeTimestamp'])}"
+        assert values["bodyCRC"] == f"{message['bodyCRC']:#010x}, right"
+        assert {name: values[f"property {name}"] for name in message["properties"]} == message["properties"]
 
 
 def test_hosts_flags_and_compression_are_told_in_words() -> None:
     raw = encode(replace(MESSAGE, born_host=V6))
     view = verify(raw)
     assert isinstance(view, RecordView)
-    told = by_name(annotate_record(raw, view, 0))
-    assert told["bornHost"] == "[fd00::2]:40000"
-    assert told["sysFlag"] == "0x10 born_host_v6"
-    assert told["body"] == "'hi'"
+    values = by_name(annotate_record(raw, view, 0))
+    assert values["bornHost"] == "[fd00::2]:40000"
+    assert values["sysFlag"] == "0x10 born_host_v6"
+    assert values["body"] == "'hi'"
     assert show_sys_flag(0x301) == "0x301 zlib"
     assert show_sys_flag(0x28) == "0x28 commit store_host_v6"
     assert show_sys_flag(0x701) == "0x701"
@@ -97,9 +97,9 @@ def test_a_wrong_checksum_and_a_body_that_does_not_unpack_are_told() -> None:
     raw = encode(replace(MESSAGE, sys_flag=1))
     view = verify(raw[:8] + b"\0\0\0\1" + raw[12:], check_body_crc=False)
     assert isinstance(view, RecordView)
-    told = by_name(annotate_record(raw, view, 0))
-    assert "wrong, the body has" in told["bodyCRC"]
-    assert "damaged" in told["body"]
+    values = by_name(annotate_record(raw, view, 0))
+    assert "wrong, the body has" in values["bodyCRC"]
+    assert "damaged" in values["body"]
 
 
 def test_properties_that_no_reader_sees_are_shown_as_such() -> None:
@@ -113,8 +113,8 @@ def test_properties_that_no_reader_sees_are_shown_as_such() -> None:
 
 
 def test_a_blank_record_is_told() -> None:
-    told = by_name(annotate_blank(pack_blank(100) + bytes(92), 7))
-    assert told == {"size": "100", "magic": "0xcbd43194 blank", "(unused)": "zeros"}
+    values = by_name(annotate_blank(pack_blank(100) + bytes(92), 7))
+    assert values == {"size": "100", "magic": "0xcbd43194 blank", "(unused)": "zeros"}
 
 
 def test_entries_and_headers_are_told() -> None:
@@ -147,10 +147,10 @@ def test_a_checkpoint_of_ours_is_told_slot_by_slot(tmp_path: Path) -> None:
     data = path.read_bytes()
     fields = annotate_checkpoint(data)
     assert covers(fields, data, 0)
-    told = by_name(fields)
-    assert (told["A.sequence"], told["B.sequence"]) == ("2", "1")
-    assert (told["A.flushedTo"], told["A.dispatchedTo"], told["mark.writtenTo"]) == ("100", "90", "95")
-    assert all(told[name].endswith("right") for name in ("A.crc", "B.crc", "mark.crc"))
+    values = by_name(fields)
+    assert (values["A.sequence"], values["B.sequence"]) == ("2", "1")
+    assert (values["A.flushedTo"], values["A.dispatchedTo"], values["mark.writtenTo"]) == ("100", "90", "95")
+    assert all(values[name].endswith("right") for name in ("A.crc", "B.crc", "mark.crc"))
     damaged = by_name(annotate_checkpoint(data[:1040] + b"\1" + data[1041:]))
     assert damaged["A.crc"].endswith("wrong, so this part does not count")
 

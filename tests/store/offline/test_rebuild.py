@@ -1,4 +1,4 @@
-"""Queues and index made anew from the log: the bytes that Apache's broker had written."""
+"""Rebuilding queues and index from the log: the result has the bytes that Apache's broker had written."""
 
 import shutil
 from pathlib import Path
@@ -22,12 +22,12 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path) -> Layout:
 
 
 def rebuild(layout: Layout, *, queues: bool = True, index: bool = True, discard_old: bool = False) -> Rebuilt:
-    told: list[int] = []
+    progress_bytes: list[int] = []
     settings = infer_file_sizes(DISK, layout)
     rebuilt = rebuild_store(
-        DISK, layout, settings, queues=queues, index=index, discard_old=discard_old, progress=told.append
+        DISK, layout, settings, queues=queues, index=index, discard_old=discard_old, progress=progress_bytes.append
     )
-    assert sum(told) == sum(path.stat().st_size for path in layout.commit_log.iterdir())
+    assert sum(progress_bytes) == sum(path.stat().st_size for path in layout.commit_log.iterdir())
     return rebuilt
 
 
@@ -82,7 +82,7 @@ def test_a_rebuild_mends_what_verify_finds_in_queues_and_index(layout: Layout) -
     rebuild(layout, discard_old=True)
     report = verify_store(DISK, layout)
     assert report.is_sound
-    assert not [note for note in report.notes if "next start mends" in note]
+    assert not [note for note in report.notes if "next start fixes" in note]
 
 
 def test_queues_and_index_that_are_gone_come_back(layout: Layout) -> None:
@@ -140,8 +140,8 @@ def test_a_record_whose_properties_are_no_text_is_queued_without_tags_and_told(
 ) -> None:
     overwrite(layout.commit_log / "00000000000000000000", 266, b"\xff")  # the last byte of its properties
     rebuild(layout)
-    (told,) = [record for record in caplog.records if record.message == "record without tags and keys"]
-    assert "not UTF-8" in vars(told)["reason"]
+    (warning,) = [record for record in caplog.records if record.message == "record without tags and keys"]
+    assert "not UTF-8" in vars(warning)["reason"]
 
 
 def test_a_log_that_does_not_begin_at_0_gives_queues_with_fillers(layout: Layout) -> None:

@@ -1,4 +1,4 @@
-"""Whole stores checked: sound ones of Apache's and of ours, and every kind of damage."""
+"""Verification of whole stores: sound ones of Apache and of Ariane, and every kind of damage."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""What `verify` says of blocks: which are damaged, which are not known, and when it is the sums that are damaged."""
+"""Verification of block checksums: damaged blocks, blocks without a checksum, and damaged checksum files."""
 
 import random
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.store.stores import HOST, ROOT, draft, opened, put
 
 LAYOUT = Layout.under(ROOT)
 LOG = LAYOUT.commit_log / offset_name(0)
-SUMS = LAYOUT.commit_log_checksums / offset_name(0)
+CHECKSUMS = LAYOUT.commit_log_checksums / offset_name(0)
 
 
 def stopped() -> SimulatedDisk:
@@ -45,7 +45,7 @@ def test_the_report_tells_how_much_of_the_log_is_covered() -> None:
     disk = stopped()
     summary = check(disk).summary
     assert summary.summed_bytes == summary.log_bytes == summary.log_ends
-    disk.remove(SUMS)
+    disk.remove(CHECKSUMS)
     report = check(disk)
     assert report.is_sound
     assert report.summary.summed_bytes == 0
@@ -54,16 +54,16 @@ def test_the_report_tells_how_much_of_the_log_is_covered() -> None:
 
 def test_a_damaged_sum_is_told_as_that_and_not_as_damage_of_the_log() -> None:
     disk = stopped()
-    disk.flip_bit(SUMS, 32 + 16, 0)
+    disk.flip_bit(CHECKSUMS, 32 + 16, 0)
     report = check(disk)
     (fault,) = report.faults
     assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 48, Fix.CHECKSUMS)
     assert report.summary.log_bytes - report.summary.summed_bytes == 1000
 
 
-def test_a_damaged_head_of_the_sums_is_told() -> None:
+def test_a_damaged_checksum_header_is_reported() -> None:
     disk = stopped()
-    disk.flip_bit(SUMS, 20, 0)
+    disk.flip_bit(CHECKSUMS, 20, 0)
     (fault,) = check(disk).faults
     assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Fix.CHECKSUMS)
 
@@ -79,7 +79,7 @@ def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -
     assert "none of its 5 blocks" in fault.what
 
 
-def test_sums_of_a_file_that_is_gone_are_a_note() -> None:
+def test_checksums_of_a_deleted_file_are_a_note() -> None:
     disk = stopped()
     disk.create(LAYOUT.commit_log_checksums / offset_name(8192 * 7), 100, allocated=0)
     report = check(disk)

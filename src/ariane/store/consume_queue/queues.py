@@ -1,4 +1,4 @@
-"""All consume queues of a store, by topic and queue id."""
+"""The consume queues of a store, by topic and queue id."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -138,7 +138,7 @@ class ConsumeQueues:
 
     @property
     def max_physical(self) -> int:
-        """Up to where the log has been dispatched, as far as entries can tell."""
+        """Up to where the log has been dispatched, according to the entries."""
         return max((queue.max_physical for queue in self), default=0)
 
     def write_dirty(self) -> None:
