@@ -65,8 +65,8 @@ class StoreSettings:
         minimum=0,
         maximum=8 * MiB,
         doc="Block size of the commit log's checksums, which are stored in a directory beside it: with them `ariane "
-        "store verify` detects every flipped bit, and no client sees a difference. 0 for no checksums, else 512 or more. A "
-        "file keeps the block size that it was created with.",
+        "store verify` detects every flipped bit, and no client sees a difference. 0 for no checksums, else 512 or "
+        "more. A file keeps the block size that it was created with.",
     )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.SYNC,

@@ -47,7 +47,7 @@ def test_after_kill_9_checksums_continue_where_they_were() -> None:
 
 
 def test_a_blank_record_that_nothing_follows_is_cut_off_with_its_checksums() -> None:
-    """The one case in which recovery zeroes bytes that were durable: the blank's block checksum must be removed first."""
+    """The one case in which recovery zeroes durable bytes: the blank's block checksum must be removed first."""
     disk, store = with_records(9)
     last_end = store.components.commit_log.max_offset
     store.make_durable()
