@@ -6,7 +6,7 @@ import java.util.concurrent.TimeUnit;
  * Makes a real Java client send every kind of request it knows, for record_frames.py to record.
  *
  * Run by record_frames.py as: Driver scene nameserver cluster broker brokerAddress, where scene is "all" or "plain";
- * "plain" is for a JVM told to use the older, long-named send requests. Prints a line a step; exits 1 if one failed.
+ * "plain" is for a JVM that is set to use the older, long-named send requests. Prints a line a step; exits 1 if one failed.
  */
 public final class Driver {
     /** Where the servers are, as the recorder started them. */

@@ -106,7 +106,7 @@ final class ProducerScenes implements AutoCloseable {
     }
 
     private void sendSigned() throws Exception {
-        // Test credentials, told in the header comment of record_frames.py so that tests can check the signature.
+        // Test credentials, listed in the header comment of record_frames.py so that tests can check the signature.
         AclClientRPCHook signer = new AclClientRPCHook(new SessionCredentials("goldenAccess", "goldenSecret"));
         DefaultMQProducer signed = start(new DefaultMQProducer("golden_signed", signer), "signed");
         expectOk(signed.send(message("GoldenNormal", "signed")));

@@ -81,7 +81,7 @@ class TestWithSettings:
     def ariane_broker_settings(self):
         return {"auto_create_topics": False, "store": {"max_message_bytes": 4096}}
 
-    def test_a_test_can_have_a_broker_that_is_told_more(self, ariane_broker):
+    def test_a_test_can_have_a_broker_with_other_settings(self, ariane_broker):
         with pytest.raises(Exception, match="topic create orders"):
             ariane_broker.send("orders", b"x")
 """

@@ -11,7 +11,7 @@ from ariane.settings import describe
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_whoever_runs_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_of_the_calling_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
 

@@ -163,7 +163,7 @@ def _joined_hashes(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     else:
         units, lengths = _wide_units(joined, lengths)
     if len(units) > _UNITS_MAX:
-        return _hashes_in_halves(topics, keys)
+        return _hashes_in_two_parts(topics, keys)
     ends = lengths.cumsum()
     hashes: Uint32s = _span_hashes(units, ends - lengths, ends) + topics * _POWERS[lengths]
     return hashes
@@ -177,7 +177,7 @@ def _wide_units(joined: str, lengths: Int64s) -> tuple[_Units, Int64s]:
     return np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), "<u2"), lengths + pairs
 
 
-def _hashes_in_halves(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
+def _hashes_in_two_parts(topics: Uint32s, keys: Sequence[str]) -> Uint32s:
     """For more text than there are powers: splits the keys in two, down to a single giant key."""
     half = len(keys) // 2
     if half:
