@@ -28,7 +28,7 @@ TOPIC, GROUP = "transactions", "payers"
 ROUNDS, ROUND_MESSAGES = 24, 1_024
 
 
-class Desk:
+class TransactionClient:
     """A broker's connection that is fed with chunks, and what each kind of request cost at best."""
 
     def __init__(self, broker: Broker, chosen: argparse.Namespace) -> None:
@@ -38,9 +38,9 @@ class Desk:
         self.profile = cProfile.Profile()
         self.best_us: dict[str, float] = {}
 
-    async def feed(self, name: str, asks: list[Request[Any]], *, oneway: bool = False) -> list[Command]:
+    async def feed(self, name: str, requests: list[Request[Any]], *, oneway: bool = False) -> list[Command]:
         """The answers to `asks`, in their order; all of them must be successes."""
-        frames = [encode_frame(request_command(request, opaque=n, oneway=oneway)) for n, request in enumerate(asks)]
+        frames = [encode_frame(request_command(request, opaque=n, oneway=oneway)) for n, request in enumerate(requests)]
         step = self._chosen.chunk
         chunks = [b"".join(frames[at : at + step]) for at in range(0, len(frames), step)]
         if self._chosen.profile == name:
@@ -50,11 +50,13 @@ class Desk:
             self._connection.data_received(chunk)
             await asyncio.sleep(0)
         await asyncio.sleep(0)
-        spent_us = (time.thread_time() - began) / len(asks) * 1e6
+        spent_us = (time.thread_time() - began) / len(requests) * 1e6
         self.profile.disable()
         self.best_us[name] = min(spent_us, self.best_us.get(name, spent_us))
         responses = self._answers()
-        assert len(responses) == (0 if oneway else len(asks)), f"{len(responses)} answers to {len(asks)} requests"
+        assert len(responses) == (0 if oneway else len(requests)), (
+            f"{len(responses)} answers to {len(requests)} requests"
+        )
         return responses
 
     def _answers(self) -> list[Command]:
@@ -101,18 +103,18 @@ def ends(responses: list[Command], decision: Decision) -> list[Request[Any]]:
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     async with broker_on(root) as broker:
         broker.parts.topics.ensure(TOPIC, 4)
-        desk, body, oneway = Desk(broker, chosen), bytes(chosen.body), not chosen.answered
+        client, body, oneway = TransactionClient(broker, chosen), bytes(chosen.body), not chosen.answered
         for number in range(0, ROUNDS * 4 * ROUND_MESSAGES, 4 * ROUND_MESSAGES):
-            await desk.feed("plain", sends(number, body, is_half=False))
+            await client.feed("plain", sends(number, body, is_half=False))
             for place, decision in enumerate((Decision.COMMIT, Decision.ROLLBACK), start=1):
-                halves = await desk.feed("half", sends(number + place * ROUND_MESSAGES, body, is_half=True))
-                await desk.feed(decision.name.lower(), ends(halves, decision), oneway=oneway)
+                half_messages = await client.feed("half", sends(number + place * ROUND_MESSAGES, body, is_half=True))
+                await client.feed(decision.name.lower(), ends(half_messages, decision), oneway=oneway)
             await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
-    plain = desk.best_us["plain"]
-    for name, best_us in desk.best_us.items():
+    plain = client.best_us["plain"]
+    for name, best_us in client.best_us.items():
         print(f"{name:10} {best_us:6.1f} us  {best_us / plain:4.1f} x a plain send, chunks of {chosen.chunk}")
     if chosen.profile:
-        pstats.Stats(desk.profile).strip_dirs().sort_stats("tottime").print_stats(40)
+        pstats.Stats(client.profile).strip_dirs().sort_stats("tottime").print_stats(40)
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ A = TypeVar("A", bound=Response)
 
 
 @dataclass
-class Wired:
+class InProcessBroker:
     address: str
     server: Server
     settings: BrokerSettings
@@ -93,7 +93,7 @@ class Wired:
 
 
 @asynccontextmanager
-async def wired(
+async def in_process_broker(
     tmp_path: Path,
     clock: Clock | None = None,
     *,
@@ -106,7 +106,7 @@ async def wired(
     fast_path: bool = True,
     access: AccessControl | None = None,
     **changes: Any,
-) -> AsyncIterator[Wired]:
+) -> AsyncIterator[InProcessBroker]:
     clock = clock or Clock()
     sizes = {"segment_bytes": 8 * 1024 * 1024, "queue_segment_bytes": 20_000, "index_slots": 500, "index_entries": 2000}
     stored = StoreSettings(root=tmp_path / "store", flush_disk_type=flush, **{**sizes, **(store or {})})
@@ -146,7 +146,7 @@ async def wired(
             Pool.open(TransportSettings(), Clock(), Dispatcher(HandlerTable.of()).receive) as pool,
         ):
             address = str(server.address)
-            yield Wired(
+            yield InProcessBroker(
                 address,
                 server,
                 settings,

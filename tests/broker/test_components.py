@@ -9,10 +9,10 @@ from ariane.model.system_topics import TRANS_HALF
 from ariane.store.blocking_io import run_sync
 from ariane.store.service import StoreService
 from ariane.wire.requests.send import Decision
-from tests.broker.transaction_fixtures import Stage, half_send, peer, stage
+from tests.broker.transaction_fixtures import TransactionBroker, half_send, peer, transaction_broker
 
 
-def delayed_of(broker: Stage) -> DelayedDelivery:
+def delayed_of(broker: TransactionBroker) -> DelayedDelivery:
     writer = broker.transactions._writer
     service: StoreService = writer._service
     return DelayedDelivery(
@@ -21,7 +21,7 @@ def delayed_of(broker: Stage) -> DelayedDelivery:
 
 
 async def test_nothing_waits_in_a_broker_that_delivered_all() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
         assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None
         await producer.end(await producer.send_half(), Decision.COMMIT)
@@ -29,7 +29,7 @@ async def test_nothing_waits_in_a_broker_that_delivered_all() -> None:
 
 
 async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         first, second = await producer.send_half(b"1"), await producer.send_half(b"2")
         places = [message.physical_offset for message in broker.messages(TRANS_HALF)]
         delayed = delayed_of(broker)
@@ -41,9 +41,9 @@ async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
 
 
 async def test_a_delayed_message_waits_until_it_is_delivered() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         delayed = delayed_of(broker)
-        sent = await producer.ask(replace(half_send(b"later"), sys_flag=0, properties="DELAY\x012\x02"))
+        sent = await producer.call(replace(half_send(b"later"), sys_flag=0, properties="DELAY\x012\x02"))
         assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) == int(
             sent.msg_id[-16:], 16
         )

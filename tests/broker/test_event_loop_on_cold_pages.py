@@ -35,7 +35,7 @@ from ariane.wire.requests.topics import GetTopicStats
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.cold_pages import PAGE, Watch, can_be_forgotten, forget, forget_file, read_at_random, watched
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
-from tests.broker.transaction_fixtures import ending, half_send
+from tests.broker.transaction_fixtures import half_send, outcome_of
 from tests.store.stores import draft
 
 MESSAGES = 1_200
@@ -157,8 +157,8 @@ async def all_questions(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dic
             "time spans": GetConsumeTimeSpans(TOPIC, GROUP),
             "offset": GetConsumerOffset("new", TOPIC, 1),
             "send back": SendBack(offset=record, group=GROUP, delay_level=0),
-            "commit": ending(half_messages[3], Decision.COMMIT),
-            "rollback": ending(half_messages[70], Decision.ROLLBACK),
+            "commit": outcome_of(half_messages[3], Decision.COMMIT),
+            "rollback": outcome_of(half_messages[70], Decision.ROLLBACK),
         }
         return {name: await cold.watch(partial(cold.call, request)) for name, request in requests.items()}
 
@@ -180,7 +180,7 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         seen["delayed"] = await cold.watch(parts.delayed.deliver_due)
         seen["timer"] = await cold.watch(parts.timer.run_until_idle)
         seen["timer"].misses += 1  # it makes no checks: threads do all its reads
-        seen["checks"] = await cold.watch(parts.checks.round)
+        seen["checks"] = await cold.watch(parts.checks.run_pass)
         clock._elapsed_s += 100 * 365 * 24 * HOUR_S  # by the clock of the file system
         seen["retention"] = await cold.watch(lambda: cold.call(DeleteExpiredCommitLog()))
         assert parts.store.store.components.commit_log.min_offset > 0

@@ -47,7 +47,7 @@ TOPIC = "orders"
 
 
 @dataclass
-class Stage:
+class TransactionBroker:
     settings: BrokerSettings
     clock: FakeClock
     disk: SimulatedDisk
@@ -70,20 +70,20 @@ class Stage:
     def bodies(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
         return [message.body for message in self.messages(topic, queue_id)]
 
-    async def round(self, after_s: float = 60) -> None:
+    async def run_pass(self, after_s: float = 60) -> None:
         """Time passes, then a round of checks."""
         await self.clock.advance(after_s)
-        await self.checks.round()
+        await self.checks.run_pass()
 
 
 @asynccontextmanager
-async def stage(
+async def transaction_broker(
     disk: SimulatedDisk | None = None,
     clock: FakeClock | None = None,
     store: dict[str, Any] | None = None,
     boot: str = BOOT,
     **changes: Any,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[TransactionBroker]:
     """Ends without closing the store, as a process that is killed; what it wrote is on the disk."""
     clock, disk = clock or FakeClock(), disk or SimulatedDisk()
     settings = BrokerSettings(
@@ -117,7 +117,7 @@ async def stage(
             )
             receive = Dispatcher(table).receive
             async with Server.open(LOOPBACK, receive, TransportSettings(), TlsSettings(), clock) as server:
-                yield Stage(
+                yield TransactionBroker(
                     settings, clock, disk, message_store, offsets, topics, clients, transactions, checks, server
                 )
 
@@ -130,21 +130,21 @@ class Peer:
         self._opaque = 0
         self._unread: list[Command] = []
 
-    async def ask(self, ask: Request[Any]) -> Any:
+    async def call(self, call: Request[Any]) -> Any:
         """The answer as a struct; RequestFailed when it is a refusal."""
-        return read_response(ask, await self.exchange(ask))
+        return read_response(call, await self.exchange(call))
 
-    async def exchange(self, ask: Request[Any]) -> Command:
+    async def exchange(self, call: Request[Any]) -> Command:
         """The answer as it came."""
-        await self.ask_now(ask)
-        return await self.heard()
+        await self.send(call)
+        return await self.next_response()
 
-    async def ask_now(self, ask: Request[Any]) -> None:
+    async def send(self, call: Request[Any]) -> None:
         """Asks; `heard` gives the answer."""
         self._opaque += 1
-        await self.raw.send(encode_frame(request_command(ask, opaque=self._opaque)))
+        await self.raw.send(encode_frame(request_command(call, opaque=self._opaque)))
 
-    async def heard(self) -> Command:
+    async def next_response(self) -> Command:
         """The answer to the last question."""
         while True:
             command = await self.raw.read()
@@ -152,39 +152,39 @@ class Peer:
                 return command
             self._unread.append(command)
 
-    async def tell(self, ask: Request[Any]) -> None:
-        await self.raw.send(encode_frame(request_command(ask, opaque=0, oneway=True)))
+    async def oneway(self, call: Request[Any]) -> None:
+        await self.raw.send(encode_frame(request_command(call, opaque=0, oneway=True)))
 
-    async def asked(self, request: type[Request[Any]]) -> Any:
+    async def next_request(self, request: type[Request[Any]]) -> Any:
         """The next question of the broker, as a struct."""
         self.command = self._unread.pop(0) if self._unread else await self.raw.read()
         declaration = declaration_of(request)
         assert self.command.code == declaration.code
         return read_request(declaration, self.command)
 
-    async def answer(self, response: Response) -> None:
+    async def respond(self, response: Response) -> None:
         """To the question that `asked` gave last."""
         await self.raw.send(encode_frame(response_command(self.command, response)))
 
     async def heartbeat(self, client_id: str = "client-1", group: str = GROUP) -> None:
-        await self.ask(Heartbeat(HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group)])))
+        await self.call(Heartbeat(HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group)])))
 
     # --- transactions
 
     async def send_half(self, body: bytes = b"paid", queue_id: int = 0, **properties: str) -> SendResponse:
-        response = await self.ask(half_send(body, queue_id, **properties))
+        response = await self.call(half_send(body, queue_id, **properties))
         assert isinstance(response, SendResponse)
         return response
 
     async def end(self, sent: SendResponse, decision: int, **changes: Any) -> Any:
-        return await self.ask(ending(sent, decision, **changes))
+        return await self.call(outcome_of(sent, decision, **changes))
 
-    async def end_checked(self, question: CheckTransaction, decision: Decision) -> Any:
-        return await self.ask(answer_to(question, decision))
+    async def end_checked(self, check_request: CheckTransaction, decision: Decision) -> Any:
+        return await self.call(checked_outcome(check_request, decision))
 
 
 @asynccontextmanager
-async def peer(on: Stage, group: str | None = GROUP, client_id: str = "client-1") -> AsyncIterator[Peer]:
+async def peer(on: TransactionBroker, group: str | None = GROUP, client_id: str = "client-1") -> AsyncIterator[Peer]:
     async with connected(on.server) as raw:
         one = Peer(raw)
         if group is not None:
@@ -214,7 +214,7 @@ def half_send(body: bytes = b"paid", queue_id: int = 0, **properties: str) -> Se
     )
 
 
-def ending(sent: SendResponse, decision: int, **changes: Any) -> EndTransaction:
+def outcome_of(sent: SendResponse, decision: int, **changes: Any) -> EndTransaction:
     fields: dict[str, Any] = {
         "producer_group": GROUP,
         "tran_state_table_offset": sent.queue_offset,
@@ -225,12 +225,12 @@ def ending(sent: SendResponse, decision: int, **changes: Any) -> EndTransaction:
     return EndTransaction(**{**fields, **changes})
 
 
-def answer_to(question: CheckTransaction, decision: int) -> EndTransaction:
+def checked_outcome(check_request: CheckTransaction, decision: int) -> EndTransaction:
     return EndTransaction(
         producer_group=GROUP,
-        tran_state_table_offset=question.tran_state_table_offset,
-        commit_log_offset=question.commit_log_offset,
+        tran_state_table_offset=check_request.tran_state_table_offset,
+        commit_log_offset=check_request.commit_log_offset,
         commit_or_rollback=int(decision),
-        msg_id=question.msg_id or "",
+        msg_id=check_request.msg_id or "",
         from_transaction_check=True,
     )

@@ -1,4 +1,4 @@
-"""The parts of a broker that handlers are made of, opened in order and closed in reverse."""
+"""The components of a broker that its handlers use, opened in order and closed in reverse."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,29 +31,23 @@ from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 
-# --- waiting_messages ---
-#
-# Where in the log the oldest message is that nobody has seen yet: what a nearly full disk must not cost.
-#
-# Messages of delay levels and half messages wait in queues, in order, so the next one to come tells. Those of the timer
-# wheel do not: `TimerDelivery.oldest_undelivered_offset` looks for them.
-
 
 def oldest_undelivered_offset(
     store: MessageStore, delayed: DelayedDelivery, transactions: Transactions
 ) -> IoSteps[int | None]:
-    """The physical offset of the oldest delayed or half message; None when none waits."""
+    """The physical offset of the oldest delayed or half message, which retention must keep; None when none waits.
+
+    Delay levels and half messages wait in queues, in order, so the next one to be delivered is the oldest. Messages of
+    the timer wheel do not: `TimerDelivery` looks for them.
+    """
     queues = store.components.queues
-    heads = [(queues.get(SCHEDULE, level - 1), offset) for level, (offset, _) in delayed.progress().items()]
-    heads.append((queues.get(TRANS_HALF, HALF_QUEUE), transactions.open.first_open))
+    next_offsets = [(queues.get(SCHEDULE, level - 1), offset) for level, (offset, _) in delayed.progress().items()]
+    next_offsets.append((queues.get(TRANS_HALF, HALF_QUEUE), transactions.open.first_open))
     places = []
-    for queue, offset in heads:
+    for queue, offset in next_offsets:
         if queue is not None:
             places.append((yield from queue.physical_offset_steps(max(offset, queue.min_offset))))
     return min((place for place in places if place is not None), default=None)
-
-
-# ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +139,7 @@ def _queue_end(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
 
 @asynccontextmanager
 async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[AccessControl | None]:
-    """The accounts, when access control is on; a file that cannot be used is told before a store is recovered."""
+    """The accounts, when access control is on; an unusable file is reported before the store is recovered."""
     if not settings.acl_enable:
         yield None
         return

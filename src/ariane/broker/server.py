@@ -1,4 +1,4 @@
-"""The broker's whole life in one function."""
+"""The broker process: ports, components, handlers, servers and registration, opened in order and closed in reverse."""
 
 import asyncio
 import logging
@@ -41,12 +41,11 @@ from ariane.rpc.handlers import HandlerTable
 from ariane.transport.listener import listen_failed
 from ariane.transport.server import Server
 
-# --- ports ---
+# --- ports ------------------------------------------------------------------------------------------------------------
 #
-# The two ports of a broker: the main one, and the VIP port two below it.
-#
-# Both are bound before the store is opened, so that a port in use is told at once and not after a recovery of minutes,
-# and so that nobody else takes one half of a free pair. Binding is not listening: no client is let in yet.
+# A broker has a main port and a VIP port two below it. Both are bound before the store is opened, so that a port in use
+# is reported at once and not after a recovery of minutes, and so that no other process takes one of a free pair.
+# Binding is not listening: no client is accepted yet.
 
 _ATTEMPTS = 100
 _VIP = f" (the VIP port, {VIP_PORT_DISTANCE} below the main one)"
@@ -106,9 +105,7 @@ def _bind(address: Address, note: str) -> socket.socket:
     return bound
 
 
-# --- __init__ ---
-#
-# What a broker answers: one class per area, one table.
+# --- handlers ---------------------------------------------------------------------------------------------------------
 
 
 def handler_table(parts: Components) -> HandlerTable:
@@ -146,21 +143,21 @@ def dispatcher_of(parts: Components) -> Dispatcher:
     return Dispatcher(table) if access is None else Dispatcher(table, access.guard, access.admits_frame)
 
 
-# ---
+# --- the broker -------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker that runs: where it listens, what it was told in the end, and its parts."""
+    """A running broker: its address, its effective settings, and its components."""
 
     address: Address
     settings: BrokerSettings
     parts: Components
     registration: Registration
     metrics: Address | None
-    """Where the page of metrics is, when there is one."""
+    """Of the metrics endpoint, when there is one."""
 
 
 async def serve(
@@ -179,8 +176,8 @@ async def serve(
 async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broker]:
     """Boot order reads downwards, stop order upwards. A job that fails stops the broker with its error.
 
-    On a stop clients first learn from the nameservers that we go. Then requests in hand are answered, each only when
-    its message is as durable as it was promised; only then do the parts and the store below them close.
+    On a stop the broker first unregisters from the nameservers. Then requests in progress are answered, each only when
+    its message is as durable as promised; only then do the components and the store below them close.
 
     Both ports serve everything. Apache 4 leaves pulls out of the VIP port, 5 does not, and clients of both send all but
     pulls there.
@@ -204,7 +201,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 MetricsServer.open(metrics_socket, parts) as metrics,
                 open_server(Address(settings.host, vip)),
                 open_server(Address(settings.host, main)) as server,
-                _answered_at_the_end(parts.pull_waiters),
+                _responding_at_the_end(parts.pull_waiters),
                 Registration.open(settings, parts.topics, clock) as registration,
             ):
                 log.info("broker started", extra={"broker": settings.name, "address": str(settings.advertised)})
@@ -212,8 +209,8 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
 
 
 @asynccontextmanager
-async def _answered_at_the_end(pull_waiters: PullWaiters) -> AsyncIterator[None]:
-    """Pulls that wait for a message are answered before their connections drain: clients need not find out."""
+async def _responding_at_the_end(pull_waiters: PullWaiters) -> AsyncIterator[None]:
+    """Waiting pulls are answered before their connections drain, so that clients need not time out."""
     try:
         yield
     finally:

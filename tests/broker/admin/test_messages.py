@@ -14,7 +14,7 @@ from ariane.wire.hashes import java_hash
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record.read import decode, decode_all
 from ariane.wire.requests.messages import QueryConsumeQueue, QueryMessages, ViewMessage
-from tests.broker.in_process_broker import GROUP, TOPIC, Wired, a_send, wired
+from tests.broker.in_process_broker import GROUP, TOPIC, InProcessBroker, a_send, in_process_broker
 
 
 def a_query(key: str, **changes: Any) -> QueryMessages:
@@ -22,11 +22,11 @@ def a_query(key: str, **changes: Any) -> QueryMessages:
     return QueryMessages(**{**fields, "key": key, **changes})
 
 
-async def bodies(broker: Wired, request: QueryMessages) -> list[bytes]:
+async def bodies(broker: InProcessBroker, request: QueryMessages) -> list[bytes]:
     return [message.body for message in decode_all((await broker.call(request)).body)]
 
 
-async def failure(broker: Wired, request: Any) -> RequestFailed:
+async def failure(broker: InProcessBroker, request: Any) -> RequestFailed:
     with pytest.raises(RequestFailed) as caught:
         await broker.call(request)
     return caught.value
@@ -36,7 +36,7 @@ async def failure(broker: Wired, request: Any) -> RequestFailed:
 
 
 async def test_a_message_is_found_by_each_of_its_keys_as_soon_as_it_is_stored(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "order-1 customer-7"}))
         await broker.call(a_send(b"two", {"KEYS": "order-2 customer-7"}))
         assert await bodies(broker, a_query("order-1")) == [b"one"]
@@ -46,7 +46,7 @@ async def test_a_message_is_found_by_each_of_its_keys_as_soon_as_it_is_stored(tm
 
 
 async def test_the_response_contains_the_end_of_the_index(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
         response = await broker.call(a_send(b"two", {"KEYS": "k"}))
         found = await broker.call(a_query("k"))
@@ -58,7 +58,7 @@ async def test_the_response_contains_the_end_of_the_index(tmp_path: Path) -> Non
 
 
 async def test_a_unique_key_is_found_for_any_requested_number(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         for body in (b"one", b"two"):
             await broker.call(a_send(body, {"UNIQ_KEY": "u"}))
         assert await bodies(broker, a_query("u", max_num=1, unique_key_query=True)) == [b"two", b"one"]
@@ -68,20 +68,20 @@ async def test_a_unique_key_is_found_for_any_requested_number(tmp_path: Path) ->
     "changes", [{"key": "other"}, {"topic": "elsewhere"}, {"end_timestamp": 5}, {"begin_timestamp": 2**61}, {"key": ""}]
 )
 async def test_a_missing_key_is_not_found(tmp_path: Path, changes: dict[str, Any]) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
         assert (await failure(broker, a_query(**{"key": "k", **changes}))).code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_a_store_without_an_index_finds_nothing(tmp_path: Path) -> None:
-    async with wired(tmp_path, store={"index_enable": False}) as broker:
+    async with in_process_broker(tmp_path, store={"index_enable": False}) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
         assert (await failure(broker, a_query("k"))).code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_a_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "BODY_BYTES_MAX", 3000)
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         for number in range(5):
             await broker.call(a_send(bytes([number]) * 1000, {"KEYS": "k"}))
         found = await bodies(broker, a_query("k"))
@@ -92,7 +92,7 @@ async def test_a_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_message_is_found_by_the_offset_in_its_id(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one"))
         response = await broker.call(a_send(b"two"))
         offset = decode_offset_message_id(response.msg_id).physical_offset
@@ -101,7 +101,7 @@ async def test_a_message_is_found_by_the_offset_in_its_id(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("offset", [-1, 1, 7, 10**15, 2**63 - 1, -(2**63)])
 async def test_an_offset_where_no_message_starts_is_an_error(tmp_path: Path, offset: int) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one"))
         error = await failure(broker, ViewMessage(PhysicalOffset(offset)))
         assert error.code == ResponseCode.SYSTEM_ERROR
@@ -111,7 +111,7 @@ async def test_an_offset_where_no_message_starts_is_an_error(tmp_path: Path, off
 async def test_a_message_that_has_left_memory_is_fetched_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(b"one", {"KEYS": "k"}))
         segment = broker.store.components.commit_log.segments.first
         assert segment is not None
@@ -125,7 +125,7 @@ async def test_a_message_that_has_left_memory_is_fetched_by_a_thread(
 
 
 async def test_entries_of_a_queue_are_shown_with_the_filters_verdict(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         red = Subscription(topic=TOPIC, sub_string="red", tags_set=["red"], code_set=[java_hash("red")])
         await broker.subscribe(red)
         for tag in ("red", "blue", "red"):
@@ -143,7 +143,7 @@ async def test_entries_of_a_queue_are_shown_with_the_filters_verdict(tmp_path: P
 
 
 async def test_entries_are_filtered_by_sql_on_their_records(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.subscribe(Subscription(topic=TOPIC, sub_string="n > 1", expression_type="SQL92"))
         for number in range(3):
             await broker.call(a_send(properties={"n": str(number)}))
@@ -152,7 +152,7 @@ async def test_entries_are_filtered_by_sql_on_their_records(tmp_path: Path) -> N
 
 
 async def test_an_offline_group_is_mentioned_in_the_response(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send())
         page = (await broker.call(QueryConsumeQueue(TOPIC, 0, 0, 1, "absent"))).body
         assert page.subscription_data is None
@@ -164,7 +164,7 @@ async def test_an_offline_group_is_mentioned_in_the_response(tmp_path: Path) -> 
     ("topic", "queue_id", "index"), [("nowhere", 0, 0), (TOPIC, 3, 0), (TOPIC, 0, 9), (TOPIC, 0, -1)]
 )
 async def test_entries_that_are_not_there_are_an_error(tmp_path: Path, topic: str, queue_id: int, index: int) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send())
         error = await failure(broker, QueryConsumeQueue(topic, queue_id, index, 10))
         assert error.code == ResponseCode.SYSTEM_ERROR

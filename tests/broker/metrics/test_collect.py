@@ -20,7 +20,7 @@ from ariane.wire.requests.offsets import UpdateConsumerOffset
 from ariane.wire.requests.send import Decision, SendBack, SendResponse
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send, turns
 from tests.broker.metrics_fixtures import MonitoredBroker, Samples, monitored_broker
-from tests.broker.transaction_fixtures import ending, half_send
+from tests.broker.transaction_fixtures import half_send, outcome_of
 
 IN = {"topic": TOPIC, "message_type": "normal", "is_system": "false"}
 OUT = {"topic": TOPIC, "consumer_group": GROUP, "is_system": "false"}
@@ -154,8 +154,8 @@ async def test_transactions_count_by_outcome_and_open_ones_are_reported(tmp_path
     async with monitored_broker(tmp_path) as broker:
         half_messages = [await broker.call(half_send(body)) for body in (b"a", b"b", b"c", b"d")]
         for half, decision in zip(half_messages, (Decision.COMMIT, Decision.ROLLBACK, Decision.COMMIT), strict=False):
-            await broker.call(ending(half, decision))
-        await broker.call(ending(half_messages[0], Decision.COMMIT))  # a repeated commit has no effect
+            await broker.call(outcome_of(half, decision))
+        await broker.call(outcome_of(half_messages[0], Decision.COMMIT))  # a repeated commit has no effect
         page = await broker.scrape()
     assert page.value("rocketmq_commit_messages_total", topic=TOPIC) == 2
     assert page.value("rocketmq_rollback_messages_total", topic=TOPIC) == 1

@@ -14,8 +14,8 @@ from ariane.wire.exchange import request_command
 from ariane.wire.frame import FrameDecoder, encode_frame
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData
 from ariane.wire.requests.pull import Pull
-from tests.broker.in_process_broker import GROUP, TOPIC, a_send, wired
-from tests.broker.send.test_fast_path import Line
+from tests.broker.in_process_broker import GROUP, TOPIC, a_send, in_process_broker
+from tests.broker.send.test_fast_path import FakeConnection
 
 CLOSED = "closed"
 BIG = "big"
@@ -28,9 +28,9 @@ TOPICS = (
 
 
 @asynccontextmanager
-async def line(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[Line]:
-    async with wired(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
-        yield Line(broker, fast_path=fast_path)
+async def connection_to(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[FakeConnection]:
+    async with in_process_broker(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
+        yield FakeConnection(broker, fast_path=fast_path)
 
 
 def cut(data: bytes) -> Iterator[bytes]:
@@ -40,7 +40,7 @@ def cut(data: bytes) -> Iterator[bytes]:
         data = data[end:]
 
 
-async def responses(to: Line, data: bytes) -> dict[int, bytes]:
+async def responses(to: FakeConnection, data: bytes) -> dict[int, bytes]:
     """Frames by opaque number: the order of answers is nobody's business."""
     to.connection.data_received(data)
     await asyncio.sleep(0)
@@ -55,8 +55,8 @@ def opaque_of(frame: bytes) -> int:
     return next(decoder).opaque
 
 
-def pull_frames(*asks: Pull, first: int = 1, **changes: Any) -> bytes:
-    return b"".join(encode_frame(command(request, number, **changes)) for number, request in enumerate(asks, first))
+def pull_frames(*requests: Pull, first: int = 1, **changes: Any) -> bytes:
+    return b"".join(encode_frame(command(request, number, **changes)) for number, request in enumerate(requests, first))
 
 
 def command(request: Any, opaque: int, flag: int = 0, serialization: Serialization = Serialization.JSON) -> Any:
@@ -76,7 +76,7 @@ def a_heartbeat(subscriptions: list[Subscription], model: MessageModel = Message
     return Heartbeat(body=HeartbeatData(client_id="client-1", consumer_data_set=[consumer]))
 
 
-def counted(to: Line) -> Any:
+def counted(to: FakeConnection) -> Any:
     """What the counters, the tables of offsets and of groups say."""
     counters = to.broker.writer.counters
     gets = {
@@ -86,7 +86,7 @@ def counted(to: Line) -> Any:
     return gets, totals, to.broker.offsets.table(), set(to.broker.groups.all()), len(to.broker.pull_waiters)
 
 
-async def fill(to: Line) -> None:
+async def fill(to: FakeConnection) -> None:
     """Two queues of small messages with tags, one whose records follow each other, and one of large ones."""
     tags = ("paid", "sent", "é")
     large = [a_send(bytes(2000 + 37 * number), topic=BIG) for number in range(60)]
@@ -98,7 +98,7 @@ async def fill(to: Line) -> None:
     to.general = 0
 
 
-def apply(to: Line, change: TopicConfig | GroupConfig | int | None) -> None:
+def apply(to: FakeConnection, change: TopicConfig | GroupConfig | int | None) -> None:
     if isinstance(change, TopicConfig):
         to.broker.topics.put(change)
     elif isinstance(change, GroupConfig):

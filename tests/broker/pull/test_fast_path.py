@@ -25,12 +25,12 @@ from tests.broker.pull.pull_connections import (
     a_heartbeat,
     apply,
     command,
+    connection_to,
     counted,
     fill,
-    line,
     responses,
 )
-from tests.broker.send.test_fast_path import Line
+from tests.broker.send.test_fast_path import FakeConnection
 
 heard = st.builds(
     Subscription,
@@ -130,14 +130,16 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def opened() -> list[Line]:
-            lines = []
+        async def opened() -> list[FakeConnection]:
+            connections = []
             for name, fast_path in (("a", True), ("b", False)):
-                made = line(tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read)
-                lines.append(await stack.enter_async_context(made))
-                await fill(lines[-1])
-                run_sync(lines[-1].broker.store.components.commit_log.segments.drop_first_steps())
-            return lines
+                made = connection_to(
+                    tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read
+                )
+                connections.append(await stack.enter_async_context(made))
+                await fill(connections[-1])
+                run_sync(connections[-1].broker.store.components.commit_log.segments.drop_first_steps())
+            return connections
 
         short, long = runner.run(opened())
 

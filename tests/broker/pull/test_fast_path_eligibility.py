@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.pull.checks import ADMISSIONS_MAX, PullCheckCache
+from ariane.broker.pull.checks import CACHED_CHECKS_MAX, PullCheckCache
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.settings import change
@@ -23,27 +23,27 @@ from tests.broker.pull.pull_connections import (
     a_heartbeat,
     apply,
     command,
+    connection_to,
     fill,
-    line,
     pull_frames,
     responses,
 )
-from tests.broker.send.test_fast_path import Line
+from tests.broker.send.test_fast_path import FakeConnection
 
 
 @pytest.mark.parametrize("queue_id", [0, 2], ids=["scattered records", "records in a row"])
 async def test_usual_pulls_never_meet_the_general_way(tmp_path: Path, queue_id: int) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
-        asks = [a_pull(queue_offset=offset, queue_id=queue_id) for offset in range(30)]
-        got = await responses(puller, pull_frames(*asks))
+        requests = [a_pull(queue_offset=offset, queue_id=queue_id) for offset in range(30)]
+        got = await responses(puller, pull_frames(*requests))
         assert puller.general == 0
         assert len(got) == 30
 
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, fast_path: bool) -> None:
-    async with line(tmp_path, fast_path=fast_path, store={"pull_count_max": 128}) as puller:
+    async with connection_to(tmp_path, fast_path=fast_path, store={"pull_count_max": 128}) as puller:
         for _ in range(20):
             await responses(puller, b"".join(encode_frame(command(a_send(bytes(1000)), 9)) for _ in range(8)))
         puller.general = 0
@@ -57,7 +57,7 @@ async def test_a_broker_that_may_give_128_messages_gives_128(tmp_path: Path, fas
 
 
 async def test_records_that_are_too_many_bytes_for_one_answer_take_the_line(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         for _ in range(4):
             await responses(puller, b"".join(encode_frame(command(a_send(bytes(10_000)), 9)) for _ in range(8)))
         puller.general = 0
@@ -68,8 +68,8 @@ async def test_records_that_are_too_many_bytes_for_one_answer_take_the_line(tmp_
 async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, count: int) -> None:
     """Rows of several queues, rows that end at the queue's end or are broken off, and an offset that comes again."""
     async with (
-        line(tmp_path, store=SMALL_FILES) as puller,
-        line(tmp_path / "other", fast_path=False, store=SMALL_FILES) as other,
+        connection_to(tmp_path, store=SMALL_FILES) as puller,
+        connection_to(tmp_path / "other", fast_path=False, store=SMALL_FILES) as other,
     ):
         for one in (puller, other):
             await fill(one)
@@ -87,7 +87,7 @@ async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, cou
         assert puller.general < other.general == len(rows)
 
 
-async def code_and_count(to: Line, **fields: Any) -> tuple[int, int, bool]:
+async def code_and_count(to: FakeConnection, **fields: Any) -> tuple[int, int, bool]:
     """Of one pull: what it is answered, with how many messages, and whether by the line."""
     general = to.general
     (response,) = (await to.feed(pull_frames(a_pull(**fields)))).values()
@@ -96,7 +96,7 @@ async def code_and_count(to: Line, **fields: Any) -> tuple[int, int, bool]:
 
 async def test_what_heartbeats_say_counts_for_the_next_pull(tmp_path: Path) -> None:
     paid = Subscription(topic=TOPIC, sub_string="paid", code_set=[java_hash("paid")], sub_version=2)
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
 
         async def hears(*subscriptions: Subscription, model: MessageModel = MessageModel.CLUSTERING) -> None:
@@ -119,7 +119,7 @@ async def test_what_heartbeats_say_counts_for_the_next_pull(tmp_path: Path) -> N
 
 
 async def test_a_permission_that_is_taken_away_counts_for_the_next_pull(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         for refused, usual in (
             (2, 6),
@@ -133,7 +133,7 @@ async def test_a_permission_that_is_taken_away_counts_for_the_next_pull(tmp_path
 
 
 async def test_more_than_a_write_takes_is_answered_in_several(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         got = await responses(puller, pull_frames(*[a_pull(topic=BIG, queue_offset=20)] * 12))
         assert (puller.general, len(got)) == (0, 12)
@@ -141,7 +141,7 @@ async def test_more_than_a_write_takes_is_answered_in_several(tmp_path: Path) ->
 
 
 async def test_a_pull_cut_in_two_is_answered_when_all_of_it_is_there(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         data = pull_frames(a_pull(), a_pull())
         assert list(await responses(puller, data[:-5])) == [1]
@@ -149,7 +149,7 @@ async def test_a_pull_cut_in_two_is_answered_when_all_of_it_is_there(tmp_path: P
 
 
 async def test_sends_and_pulls_may_come_in_one_chunk(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         send = encode_frame(command(a_send(b"between", queue_id=1), 50))
         got = await responses(puller, pull_frames(a_pull()) + send + pull_frames(a_pull(queue_offset=5), first=2))
@@ -160,7 +160,7 @@ async def test_sends_and_pulls_may_come_in_one_chunk(tmp_path: Path) -> None:
 async def test_what_left_the_page_cache_is_left_to_the_general_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         puller.broker.store.make_durable()  # what was written since then is taken to be in memory
         monkeypatch.setattr(RealFile, "read_cached", lambda self, length, position: None)
@@ -178,7 +178,7 @@ async def test_what_left_the_page_cache_is_left_to_the_general_way(
 async def test_a_queue_that_cannot_be_read_is_left_to_the_general_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
 
         def fails(self: RealFile) -> memoryview:
@@ -190,11 +190,11 @@ async def test_a_queue_that_cannot_be_read_is_left_to_the_general_way(
 
 
 async def test_checks_that_were_passed_are_not_remembered_without_end(tmp_path: Path) -> None:
-    async with line(tmp_path) as puller:
+    async with connection_to(tmp_path) as puller:
         await fill(puller)
         handlers = puller.broker.dispatcher._table.get(11)
         assert handlers is not None
-        admissions: PullCheckCache = handlers.handler.__self__._fast_path._checks  # type: ignore[attr-defined]
-        for version in range(ADMISSIONS_MAX + 5):
-            assert admissions.find(a_pull(sub_version=version)) is not None
-        assert len(admissions._known) == 5
+        checks: PullCheckCache = handlers.handler.__self__._fast_path._checks  # type: ignore[attr-defined]
+        for version in range(CACHED_CHECKS_MAX + 5):
+            assert checks.find(a_pull(sub_version=version)) is not None
+        assert len(checks._cached) == 5

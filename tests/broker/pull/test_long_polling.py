@@ -13,20 +13,20 @@ from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.pull import PullResponse
-from tests.broker.in_process_broker import Wired, a_pull, a_send, turns, wired
+from tests.broker.in_process_broker import InProcessBroker, a_pull, a_send, in_process_broker, turns
 from tests.transport.peers import RawClient, connected, until
 
 SUSPEND = 6  # with the subscription in the pull
 
 
-async def pull_waiters(broker: Wired, count: int = 1, **changes: Any) -> "asyncio.Task[PullResponse]":
+async def pull_waiters(broker: InProcessBroker, count: int = 1, **changes: Any) -> "asyncio.Task[PullResponse]":
     task = asyncio.ensure_future(broker.call(a_pull(**{"sys_flag": SUSPEND, **changes})))
     await until(lambda: len(broker.pull_waiters) == count)
     return task
 
 
 async def test_a_waiting_pull_is_answered_by_the_next_message(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         pull = await pull_waiters(broker)
         await broker.call(a_send(b"at last"))
         response = await pull
@@ -36,14 +36,14 @@ async def test_a_waiting_pull_is_answered_by_the_next_message(tmp_path: Path) ->
 
 
 async def test_a_burst_is_answered_by_one_read(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker, connected(broker.server) as client:
+    async with in_process_broker(tmp_path) as broker, connected(broker.server) as client:
         pull = await pull_waiters(broker)
         await client.send(b"".join(encode_frame(request_command(a_send(), opaque=n)) for n in range(1, 11)))
         assert len(decode_all((await pull).body)) == 10
 
 
 async def test_only_the_pulls_of_that_queue_wake(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         first = await pull_waiters(broker, 1, queue_id=1)
         other = await pull_waiters(broker, 2, queue_id=2)
         await broker.call(a_send(queue_id=1))
@@ -54,14 +54,14 @@ async def test_only_the_pulls_of_that_queue_wake(tmp_path: Path) -> None:
 
 
 async def test_all_groups_that_wait_for_a_queue_wake(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         pulls = [await pull_waiters(broker, number + 1, consumer_group=f"g{number}") for number in range(3)]
         await broker.call(a_send())
         assert [(await pull).code for pull in pulls] == [ResponseCode.SUCCESS] * 3
 
 
 async def test_a_tag_that_is_not_wanted_does_not_wake(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         pull = await pull_waiters(broker, subscription="red")
         await broker.call(a_send(b"no", {"TAGS": "blue"}))
         await turns()
@@ -73,7 +73,7 @@ async def test_a_tag_that_is_not_wanted_does_not_wake(tmp_path: Path) -> None:
 
 
 async def test_properties_that_are_not_wanted_do_not_wake(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         pull = await pull_waiters(broker, subscription="n > 5", expression_type="SQL92")
         for number in range(5):
             await broker.call(a_send(b"no", {"n": str(number)}))
@@ -87,7 +87,7 @@ async def test_properties_that_are_not_wanted_do_not_wake(tmp_path: Path) -> Non
 
 async def test_time_is_over_when_the_client_said_so(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with wired(tmp_path, clock) as broker:
+    async with in_process_broker(tmp_path, clock) as broker:
         pull = await pull_waiters(broker, suspend_timeout_millis=15_000)
         await clock.advance(14.9)
         assert not pull.done()
@@ -99,7 +99,7 @@ async def test_time_is_over_when_the_client_said_so(tmp_path: Path) -> None:
 
 async def test_an_earlier_end_is_not_held_up_by_a_later_one(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with wired(tmp_path, clock) as broker:
+    async with in_process_broker(tmp_path, clock) as broker:
         late = await pull_waiters(broker, 1, suspend_timeout_millis=20_000)
         early = await pull_waiters(broker, 2, suspend_timeout_millis=1_000)
         await clock.advance(1.1)
@@ -109,7 +109,7 @@ async def test_an_earlier_end_is_not_held_up_by_a_later_one(tmp_path: Path) -> N
 
 async def test_what_was_passed_over_is_told_when_time_is_over(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with wired(tmp_path, clock) as broker:
+    async with in_process_broker(tmp_path, clock) as broker:
         pull = await pull_waiters(broker, subscription="red")
         await broker.call(a_send(b"no", {"TAGS": "blue"}))
         await clock.advance(15.1)
@@ -119,7 +119,7 @@ async def test_what_was_passed_over_is_told_when_time_is_over(tmp_path: Path) ->
 
 async def test_a_pull_that_waits_on_keeps_its_time(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with wired(tmp_path, clock) as broker:
+    async with in_process_broker(tmp_path, clock) as broker:
         pull = await pull_waiters(broker, subscription="n > 5", expression_type="SQL92")
         await clock.advance(10)
         await broker.call(a_send(b"no", {"n": "1"}))
@@ -131,7 +131,7 @@ async def test_a_pull_that_waits_on_keeps_its_time(tmp_path: Path) -> None:
 
 async def test_short_polling_waits_as_long_as_the_broker_says(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with wired(tmp_path, clock, long_polling=False, short_polling_ms=1000) as broker:
+    async with in_process_broker(tmp_path, clock, long_polling=False, short_polling_ms=1000) as broker:
         pull = await pull_waiters(broker, suspend_timeout_millis=30_000)
         await clock.advance(1.1)
         assert (await pull).code == ResponseCode.PULL_NOT_FOUND
@@ -139,18 +139,18 @@ async def test_short_polling_waits_as_long_as_the_broker_says(tmp_path: Path) ->
 
 @pytest.mark.parametrize("changes", [{"sys_flag": 4}, {"suspend_timeout_millis": 0}, {"suspend_timeout_millis": -1}])
 async def test_a_pull_that_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, changes: dict[str, int]) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         response = await broker.call(a_pull(**{"sys_flag": SUSPEND, **changes}))
         assert response.code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_an_offset_that_moved_is_answered_at_once(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         assert (await broker.call(a_pull(sys_flag=SUSPEND, queue_offset=7))).code == ResponseCode.PULL_OFFSET_MOVED
 
 
 async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         async with connected(broker.server) as client:
             for number in range(3):
                 await client.send(encode_frame(request_command(a_pull(sys_flag=SUSPEND, queue_id=number), opaque=9)))
@@ -163,7 +163,7 @@ async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path: Path) -> Non
 
 
 async def test_a_connection_may_park_again_and_again(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         for number in range(50):
             pull = await pull_waiters(broker, queue_offset=number)
             await broker.call(a_send(b"%d" % number))
@@ -171,7 +171,7 @@ async def test_a_connection_may_park_again_and_again(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_stops_answers_everybody_and_parks_no_more(tmp_path: Path) -> None:
-    async with wired(tmp_path) as broker:
+    async with in_process_broker(tmp_path) as broker:
         pulls = [await pull_waiters(broker, number + 1, queue_id=number) for number in range(3)]
         broker.pull_waiters.respond_all()
         assert [(await pull).code for pull in pulls] == [ResponseCode.PULL_NOT_FOUND] * 3
@@ -179,7 +179,7 @@ async def test_a_broker_that_stops_answers_everybody_and_parks_no_more(tmp_path:
 
 
 async def test_too_many_waiting_pulls_are_refused_with_the_limit(tmp_path: Path) -> None:
-    async with wired(tmp_path, pulls_max=2) as broker:
+    async with in_process_broker(tmp_path, pulls_max=2) as broker:
         waiting = [await pull_waiters(broker, number + 1) for number in range(2)]
         with pytest.raises(RequestFailed) as caught:
             await broker.call(a_pull(sys_flag=SUSPEND))
@@ -191,7 +191,7 @@ async def test_too_many_waiting_pulls_are_refused_with_the_limit(tmp_path: Path)
 
 
 async def test_one_connection_does_not_take_all_places(tmp_path: Path) -> None:
-    async with wired(tmp_path, pulls_per_connection_max=1) as broker, connected(broker.server) as other:
+    async with in_process_broker(tmp_path, pulls_per_connection_max=1) as broker, connected(broker.server) as other:
         await pull_waiters(broker)
         with pytest.raises(RequestFailed, match="on this connection"):
             await broker.call(a_pull(sys_flag=SUSPEND))
@@ -201,7 +201,7 @@ async def test_one_connection_does_not_take_all_places(tmp_path: Path) -> None:
 
 async def test_an_arrival_looks_at_its_own_queue_only(tmp_path: Path) -> None:
     """Ten thousand pulls wait for one queue; a message of another touches none of them."""
-    async with wired(tmp_path) as broker, connected(broker.server) as client:
+    async with in_process_broker(tmp_path) as broker, connected(broker.server) as client:
         request = a_pull(sys_flag=SUSPEND, queue_id=3, subscription="red")
         await client.send(b"".join(encode_frame(request_command(request, opaque=n)) for n in range(1, 10_001)))
         await until(lambda: len(broker.pull_waiters) == 10_000)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.send.batch import BatchProperties, TextReader, UniformProperties
+from ariane.broker.send.batch import BatchProperties, UniformProperties, UniformPropertiesReader
 from ariane.wire.record.uniform_batch import Bytes2D
 
 USUAL = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
@@ -44,7 +44,7 @@ def same(read: UniformProperties, texts: list[bytes]) -> bool:
     ids=["ended", "open", "the same", "tags alone", "a key alone", "no key", "the other order"],
 )
 def test_texts_that_look_alike_are_read_at_once(texts: list[bytes]) -> None:
-    read = TextReader().read(rows(*texts))
+    read = UniformPropertiesReader().read(rows(*texts))
     assert read is not None
     assert same(read, texts)
 
@@ -64,7 +64,7 @@ def test_texts_that_look_alike_are_read_at_once(texts: list[bytes]) -> None:
     ids=["name", "empty value", "separator", "zero", "blank", "not ASCII", "not UTF-8", "no end"],
 )
 def test_one_text_that_looks_different_leaves_all_to_the_other_way(odd: bytes) -> None:
-    reader = TextReader()
+    reader = UniformPropertiesReader()
     for texts in ([USUAL, odd, OTHER], [odd, USUAL], [odd]):
         read = reader.read(rows(*texts))
         assert read is None or same(read, texts)
@@ -76,11 +76,11 @@ def test_one_text_that_looks_different_leaves_all_to_the_other_way(odd: bytes) -
     "text", [b"DELAY\x010", b"TRAN_MSG\x01true", b"__CRC32#\x01abc", b"a\x01b\x02a\x01c", b"a\x01\x02", b"a", b"\x02"]
 )
 def test_texts_that_are_not_stored_as_they_came_are_left_to_the_other_way(text: bytes) -> None:
-    assert TextReader().read(rows(text, text)) is None
+    assert UniformPropertiesReader().read(rows(text, text)) is None
 
 
 def test_texts_of_one_length_may_have_other_names_than_the_last() -> None:
-    reader = TextReader()
+    reader = UniformPropertiesReader()
     for texts in ([b"KEYS\x01a"] * 2, [b"TAGS\x01a"] * 2, [b"KEYS\x01a"] * 2):
         read = reader.read(rows(*texts))
         assert read is not None
@@ -90,5 +90,5 @@ def test_texts_of_one_length_may_have_other_names_than_the_last() -> None:
 @given(st.lists(st.text("ab \x01\x02\x03\x7fé", min_size=7, max_size=7), min_size=1, max_size=4))
 def test_whatever_is_read_at_once_says_what_the_other_way_says(values: list[str]) -> None:
     texts = [f"KEYS\x01{value[:3]}\x02TAGS\x01{value[3:]}".encode() for value in values]
-    if len({len(text) for text in texts}) == 1 and (read := TextReader().read(rows(*texts))) is not None:
+    if len({len(text) for text in texts}) == 1 and (read := UniformPropertiesReader().read(rows(*texts))) is not None:
         assert same(read, texts)

@@ -19,17 +19,17 @@ from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send, SendBatch
-from tests.broker.in_process_broker import TOPIC, Wired, a_send
+from tests.broker.in_process_broker import TOPIC, InProcessBroker, a_send
 from tests.broker.send.test_fast_path import (
     READ_ONLY,
     RETRY,
     TWO_TAGS,
     USUAL,
-    Line,
+    FakeConnection,
     chunk_bytes,
+    connection_to,
     flags,
     frames,
-    line,
     sends,
 )
 
@@ -49,7 +49,7 @@ def even(count: int = 32, body: bytes = b"hello", text: str = OWN, tag: str = "p
 
 
 @contextmanager
-def failing_appends(broker: Wired, error: Exception) -> Iterator[None]:
+def failing_appends(broker: InProcessBroker, error: Exception) -> Iterator[None]:
     """The disk, or a fault of ours, lets no byte into the log."""
 
     def fail(_: bytes) -> int:
@@ -115,7 +115,7 @@ chunks = st.lists(
 USUAL_CHUNK: list[Send] = [a_batch(*even(tag=tag), queue_id=n % 2) for n, tag in enumerate(["paid", "open", "paid"])]
 
 
-def left(broker: Line) -> Any:
+def left(broker: FakeConnection) -> Any:
     """All that a chunk leaves: the log's last files, the queues' last entries, keys for the index, counters."""
     parts, counters = broker.broker.store.components, broker.broker.writer.counters
     log = [
@@ -133,13 +133,13 @@ def left(broker: Line) -> Any:
 def test_every_batch_is_answered_and_stored_as_by_the_general_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "TABLE_MIN", 1)  # few messages are as good as many to find a difference
+    monkeypatch.setattr(batch, "UNIFORM_MIN", 1)  # few messages are as good as many to find a difference
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def opened() -> tuple[Line, Line]:
-            short = line(tmp_path / "a", fast_path=True, store=SMALL_FILES)
-            long = line(tmp_path / "b", fast_path=False, store=SMALL_FILES)
+        async def opened() -> tuple[FakeConnection, FakeConnection]:
+            short = connection_to(tmp_path / "a", fast_path=True, store=SMALL_FILES)
+            long = connection_to(tmp_path / "b", fast_path=False, store=SMALL_FILES)
             return await stack.enter_async_context(short), await stack.enter_async_context(long)
 
         short, long = runner.run(opened())
@@ -171,7 +171,7 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
 async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_known(
     tmp_path: Path, items: list[BatchItem]
 ) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         responses = await sender.feed(frames(*[a_batch(*items)] * 5))
         assert sender.general == 1
@@ -181,7 +181,7 @@ async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_know
 
 
 async def test_batches_that_came_together_share_one_write(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         log, writes = sender.broker.store.components.commit_log, []
         real = log.append
@@ -191,7 +191,7 @@ async def test_batches_that_came_together_share_one_write(tmp_path: Path) -> Non
 
 
 async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         odd = a_batch(BatchItem(b"a", b"DELAY\x013\x02"))
         responses = await sender.feed(frames(*[a_batch(*even())] * 4, odd, *[a_batch(*even())] * 4))
@@ -200,16 +200,21 @@ async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Pa
 
 
 async def test_batches_and_single_sends_are_stored_in_the_order_in_which_they_came(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(b"0", USUAL)))
-        asks: list[Send] = [a_send(b"1", USUAL), a_batch(*even(2, b"2")), a_send(b"3", USUAL), a_batch(*even(2, b"4"))]
-        await sender.feed(frames(*asks))
+        requests: list[Send] = [
+            a_send(b"1", USUAL),
+            a_batch(*even(2, b"2")),
+            a_send(b"3", USUAL),
+            a_batch(*even(2, b"4")),
+        ]
+        await sender.feed(frames(*requests))
         stored = decode_all(b"".join(sender.broker.store.reader.read(TOPIC, 0, 0, 32).slices))
         assert [message.body for message in stored] == [b"0", b"1", b"2", b"2", b"3", b"4", b"4"]
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_batch(*even())))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
         responses = await sender.feed(frames(*[a_batch(*even())] * 3))
@@ -218,7 +223,7 @@ async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
 async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error: Exception) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         with failing_appends(sender.broker, error):
             responses = await sender.feed(frames(*[a_batch(*even())] * 3))
@@ -227,7 +232,7 @@ async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error:
 
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
-    async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
+    async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
         await sender.broker.call(a_send(properties=USUAL))
         hasty = a_batch(*even(), properties="WAIT\x01false\x02")
         responses = await sender.feed(frames(a_batch(*even()), hasty))

@@ -18,7 +18,7 @@ from ariane.wire.frame import Command, FrameDecoder
 from ariane.wire.record.batch import BatchItem
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send
-from tests.broker.in_process_broker import Wired, a_send
+from tests.broker.in_process_broker import InProcessBroker, a_send
 from tests.broker.send.test_batch_fast_path import (
     SMALL_FILES,
     USUAL_CHUNK,
@@ -29,35 +29,35 @@ from tests.broker.send.test_batch_fast_path import (
     left,
     uneven,
 )
-from tests.broker.send.test_fast_path import USUAL, Line, chunk_bytes, frames, line
+from tests.broker.send.test_fast_path import USUAL, FakeConnection, chunk_bytes, connection_to, frames
 
 PEERS = ("192.0.2.7:50000", "192.0.2.8:50001", "[2001:db8::7]:50002")
 
 
-def lines_to(broker: Wired, *, fast_path: bool = True) -> list[Line]:
+def connections_of(broker: InProcessBroker, *, fast_path: bool = True) -> list[FakeConnection]:
     """Connections of several clients to one broker."""
-    lines = [Line(broker, fast_path=fast_path) for _ in PEERS]
-    for one, peer in zip(lines, PEERS, strict=True):
+    connections = [FakeConnection(broker, fast_path=fast_path) for _ in PEERS]
+    for one, peer in zip(connections, PEERS, strict=True):
         one.connection.peer = peer
-    return lines
+    return connections
 
 
-async def feed_all(lines: Sequence[Line], chunks: Sequence[bytes]) -> list[dict[int, Command]]:
+async def feed_all(connections: Sequence[FakeConnection], chunks: Sequence[bytes]) -> list[dict[int, Command]]:
     """What each is answered when all chunks are read in one turn of the loop."""
-    for one, chunk in zip(lines, chunks, strict=True):
+    for one, chunk in zip(connections, chunks, strict=True):
         one.connection.data_received(chunk)
     await asyncio.sleep(0)
-    return [answers_to(one) for one in lines]
+    return [answers_to(one) for one in connections]
 
 
-def answers_to(one: Line) -> dict[int, Command]:
+def answers_to(one: FakeConnection) -> dict[int, Command]:
     decoder = FrameDecoder()
     decoder.feed(one.sink.written)
     one.sink.written = b""
     return {command.opaque: command for command in decoder}
 
 
-def writes_to_the_log(broker: Wired) -> list[int]:
+def writes_to_the_log(broker: InProcessBroker) -> list[int]:
     """Grows by the size of each write."""
     log, writes = broker.store.components.commit_log, list[int]()
     real = log.append
@@ -65,13 +65,13 @@ def writes_to_the_log(broker: Wired) -> list[int]:
     return writes
 
 
-def stored_in(broker: Wired) -> list[StoredMessage]:
+def stored_in(broker: InProcessBroker) -> list[StoredMessage]:
     """All messages in the order of the log."""
     log = broker.store.components.commit_log
     return decode_all(bytes(log.read(0, log.max_offset) or b""))
 
 
-def bodies_in(broker: Wired) -> list[bytes]:
+def bodies_in(broker: InProcessBroker) -> list[bytes]:
     return [message.body for message in stored_in(broker)]
 
 
@@ -79,9 +79,9 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def opened() -> tuple[Wired, Wired]:
-            short = await stack.enter_async_context(line(tmp_path / "a", store=SMALL_FILES))
-            long = await stack.enter_async_context(line(tmp_path / "b", store=SMALL_FILES))
+        async def opened() -> tuple[InProcessBroker, InProcessBroker]:
+            short = await stack.enter_async_context(connection_to(tmp_path / "a", store=SMALL_FILES))
+            long = await stack.enter_async_context(connection_to(tmp_path / "b", store=SMALL_FILES))
             return short.broker, long.broker
 
         short, long = runner.run(opened())
@@ -96,7 +96,7 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
                     chunk_bytes([(request, 0, Serialization.JSON) for part in chunk for request in part])
                     for chunk in turn
                 ]
-                one, other = lines_to(short), lines_to(long, fast_path=False)
+                one, other = connections_of(short), connections_of(long, fast_path=False)
                 assert await feed_all(one, data) == await feed_all(other, data)
                 assert left(one[0]) == left(other[0])
                 short.store.derived.write()
@@ -111,27 +111,27 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
 
 
 async def test_batches_of_all_connections_share_one_write(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        lines, writes = lines_to(sender.broker)[:2], writes_to_the_log(sender.broker)
+        connections, writes = connections_of(sender.broker)[:2], writes_to_the_log(sender.broker)
         chunk = frames(*[a_batch(*even(), queue_id=n % 2) for n in range(4)])
-        answered = await feed_all(lines, [chunk] * 2)
+        answered = await feed_all(connections, [chunk] * 2)
         assert len(writes) == 1
         assert [[responses[opaque].code for opaque in range(1, 5)] for responses in answered] == [[0] * 4] * 2
         assert {str(message.born_host) for message in stored_in(sender.broker)} == set(PEERS[:2])
 
 
 async def test_a_batch_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         odd = a_batch(*even(31), BatchItem(b"hello", b"DELAY\x013\x02"))
-        lines = lines_to(sender.broker)[:2]
+        connections = connections_of(sender.broker)[:2]
         chunk = frames(a_batch(*even()), odd, *[a_batch(*even())] * 3)
-        answered = await feed_all(lines, [frames(a_batch(*even())), chunk])
+        answered = await feed_all(connections, [frames(a_batch(*even())), chunk])
         assert answered[0][1].code == 0
         codes = [answered[1][opaque].code for opaque in range(1, 6)]
         assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0, 0, 0]
-        assert [one.general for one in lines] == [0, 0]
+        assert [one.general for one in connections] == [0, 0]
         assert sender.broker.writer.counters.rejected_sends.total() == 1
         assert len(bodies_in(sender.broker)) == 1 + 5 * 32
 
@@ -139,18 +139,18 @@ async def test_a_batch_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
 async def test_sends_and_batches_of_several_connections_are_stored_in_the_order_in_which_they_came(
     tmp_path: Path,
 ) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(b"0", USUAL)))
         first = frames(a_batch(*even(2, b"1")), a_send(b"2", USUAL), a_batch(*even(2, b"3")))
         second = frames(a_batch(*even(2, b"4")), a_send(b"5", USUAL))
-        await feed_all(lines_to(sender.broker)[:2], [first, second])
+        await feed_all(connections_of(sender.broker)[:2], [first, second])
         assert bodies_in(sender.broker) == [b"0", b"1", b"1", b"2", b"3", b"3", b"4", b"4", b"5"]
 
 
 async def test_what_takes_another_way_to_the_log_does_not_pass_the_batches_before_it(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(b"0", USUAL)))
-        one, other = lines_to(sender.broker)[:2]
+        one, other = connections_of(sender.broker)[:2]
         general = frames(a_batch(*even(2, b"2")), serialization=Serialization.BINARY)
         await feed_all([one, other], [frames(a_batch(*even(2, b"1"))), general])
         assert (one.general, other.general) == (0, 1)
@@ -158,7 +158,7 @@ async def test_what_takes_another_way_to_the_log_does_not_pass_the_batches_befor
 
 
 async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         writes = writes_to_the_log(sender.broker)
         sender.connection.data_received(frames(a_batch(*even(500, bytes(BATCH_BYTES_MAX // 500)))))
@@ -168,19 +168,19 @@ async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
 async def test_every_batch_of_a_failed_append_is_told_to_whoever_sent_it(tmp_path: Path, error: Exception) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         with failing_appends(sender.broker, error):
-            answered = await feed_all(lines_to(sender.broker)[:2], [frames(*[a_batch(*even())] * 3)] * 2)
+            answered = await feed_all(connections_of(sender.broker)[:2], [frames(*[a_batch(*even())] * 3)] * 2)
         assert [len(responses) for responses in answered] == [3, 3]
         assert {responses[opaque].code for responses in answered for opaque in (1, 2, 3)}.isdisjoint({0})
         assert bodies_in(sender.broker) == [b"hello"]
 
 
 async def test_a_client_that_has_gone_does_not_keep_the_others_from_their_answers(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
-        gone, there = lines_to(sender.broker)[:2]
+        gone, there = connections_of(sender.broker)[:2]
         gone.connection.data_received(frames(a_batch(*even())))
         gone.connection.connection_lost(None)
         (responses,) = await feed_all([there], [frames(a_batch(*even()))])
@@ -189,9 +189,9 @@ async def test_a_client_that_has_gone_does_not_keep_the_others_from_their_answer
 
 
 async def test_each_connection_waits_for_the_sync_of_its_own_batches(tmp_path: Path) -> None:
-    async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
+    async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
         await sender.broker.call(a_send(properties=USUAL))
-        one, other = lines_to(sender.broker)[:2]
+        one, other = connections_of(sender.broker)[:2]
         hasty = a_batch(*even(), properties="WAIT\x01false\x02")
         first, second = await feed_all([one, other], [frames(a_batch(*even())), frames(hasty)])
         assert (list(first), list(second)) == ([], [1])

@@ -17,7 +17,7 @@ from ariane.wire.fields import Request
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import SendMessageV2, SendResponse
-from tests.broker.in_process_broker import STORE_HOST, TOPIC, Wired, a_pull, a_send, wired
+from tests.broker.in_process_broker import STORE_HOST, TOPIC, InProcessBroker, a_pull, a_send, in_process_broker
 
 PLACE = Appended(physical_offset=0xABCDEF, queue_offset=42, size=100, store_timestamp_ms=1)
 DRAFT = Draft(topic=TOPIC, queue_id=3, body=b"", properties=b"", born_timestamp_ms=1, born_host=STORE_HOST)
@@ -42,25 +42,25 @@ def test_who_asks_one_way_is_not_answered() -> None:
     assert responses.stored([((request, None, None, 3, DRAFT, False), PLACE)]) == b""
 
 
-async def in_one_chunk(broker: Wired, *asks: Request[SendResponse]) -> list[Command]:
+async def in_one_chunk(broker: InProcessBroker, *requests: Request[SendResponse]) -> list[Command]:
     """The answers in the order of the requests, which all go out in one write."""
     reader, writer = await asyncio.open_connection(*broker.address.split(":"))
-    writer.write(b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(asks)))
+    writer.write(b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(requests)))
     decoder, responses = FrameDecoder(), dict[int, Command]()
     async with asyncio.timeout(10):
-        while len(responses) < len(asks):
+        while len(responses) < len(requests):
             decoder.feed(await reader.read(65536))
             responses |= {command.opaque: command for command in decoder}
     writer.close()
     await writer.wait_closed()
-    return [responses[n] for n in range(len(asks))]
+    return [responses[n] for n in range(len(requests))]
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
 async def test_a_chunk_is_stored_by_one_write_and_each_message_gets_its_own_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType
 ) -> None:
-    async with wired(tmp_path, flush=flush) as broker:
+    async with in_process_broker(tmp_path, flush=flush) as broker:
         await broker.call(a_send(b"first"))
         log_writes = []
         real_write = os.pwrite
@@ -69,11 +69,11 @@ async def test_a_chunk_is_stored_by_one_write_and_each_message_gets_its_own_answ
             log_writes.append(len(data))
             return real_write(descriptor, data, position)
 
-        asks = [a_send(b"%d" % n, {"UNIQ_KEY": f"K{n}"}, queue_id=n % 2) for n in range(20)]
+        requests = [a_send(b"%d" % n, {"UNIQ_KEY": f"K{n}"}, queue_id=n % 2) for n in range(20)]
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", counted)
-            found = await in_one_chunk(broker, *asks)
-        responses = [read_response(request, command) for request, command in zip(asks, found, strict=True)]
+            found = await in_one_chunk(broker, *requests)
+        responses = [read_response(request, command) for request, command in zip(requests, found, strict=True)]
         assert [response.queue_offset for response in responses] == [
             n // 2 + (1 if n % 2 == 0 else 0) for n in range(20)
         ]
@@ -84,9 +84,15 @@ async def test_a_chunk_is_stored_by_one_write_and_each_message_gets_its_own_answ
 
 
 async def test_one_that_is_refused_does_not_hurt_the_others(tmp_path: Path) -> None:
-    async with wired(tmp_path, store={"max_message_bytes": 2000}) as broker:
-        asks = [a_send(b"a"), a_send(b"x" * 3000), a_send(b"", queue_id=1), a_send(b"b"), a_send(b"c", topic="unknown")]
-        codes = [command.code for command in await in_one_chunk(broker, *asks)]
+    async with in_process_broker(tmp_path, store={"max_message_bytes": 2000}) as broker:
+        requests = [
+            a_send(b"a"),
+            a_send(b"x" * 3000),
+            a_send(b"", queue_id=1),
+            a_send(b"b"),
+            a_send(b"c", topic="unknown"),
+        ]
+        codes = [command.code for command in await in_one_chunk(broker, *requests)]
         assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, ResponseCode.MESSAGE_ILLEGAL, 0, ResponseCode.TOPIC_NOT_EXIST]
         _, messages = await broker.pulled()
         assert [message.body for message in messages] == [b"a", b"b"]
@@ -94,8 +100,8 @@ async def test_one_that_is_refused_does_not_hurt_the_others(tmp_path: Path) -> N
 
 async def test_messages_of_one_queue_keep_their_order_when_one_of_them_is_stored_at_once(tmp_path: Path) -> None:
     """A client's own CLUSTER property takes the long way; those before it must not fall behind it."""
-    async with wired(tmp_path) as broker:
-        asks: list[SendMessageV2] = [a_send(b"1"), a_send(b"2", {"CLUSTER": "mine"}), a_send(b"3")]
-        await in_one_chunk(broker, *asks)
+    async with in_process_broker(tmp_path) as broker:
+        requests: list[SendMessageV2] = [a_send(b"1"), a_send(b"2", {"CLUSTER": "mine"}), a_send(b"3")]
+        await in_one_chunk(broker, *requests)
         _, messages = await broker.pulled(topic=TOPIC)
         assert [message.body for message in messages] == [b"1", b"2", b"3"]

@@ -22,7 +22,7 @@ from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2
-from tests.broker.in_process_broker import TOPIC, Wired, a_send, wired
+from tests.broker.in_process_broker import TOPIC, InProcessBroker, a_send, in_process_broker
 
 TWO_TAGS = "two-tags"
 READ_ONLY = "read-only"
@@ -56,10 +56,10 @@ class Sink(asyncio.Transport):
         self.written += data
 
 
-class Line:
+class FakeConnection:
     """A connection to a broker without a socket, which counts the requests that took the general way."""
 
-    def __init__(self, broker: Wired, *, fast_path: bool) -> None:
+    def __init__(self, broker: InProcessBroker, *, fast_path: bool) -> None:
         self.broker = broker
         self.general = 0
         self.sink = Sink()
@@ -94,14 +94,14 @@ class Line:
 
 
 @asynccontextmanager
-async def line(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[Line]:
-    async with wired(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
-        yield Line(broker, fast_path=fast_path)
+async def connection_to(tmp_path: Path, *, fast_path: bool = True, **changes: Any) -> AsyncIterator[FakeConnection]:
+    async with in_process_broker(tmp_path, FakeClock(), topics=TOPICS, **changes) as broker:
+        yield FakeConnection(broker, fast_path=fast_path)
 
 
-def frames(*asks: Send, first: int = 1, **changes: Any) -> bytes:
+def frames(*requests: Send, first: int = 1, **changes: Any) -> bytes:
     return b"".join(
-        encode_frame(command(request, number, **changes)) for number, request in enumerate(asks, start=first)
+        encode_frame(command(request, number, **changes)) for number, request in enumerate(requests, start=first)
     )
 
 
@@ -155,8 +155,8 @@ def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path)
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def opened() -> tuple[Line, Line]:
-            short, long = line(tmp_path / "a", fast_path=True), line(tmp_path / "b", fast_path=False)
+        async def opened() -> tuple[FakeConnection, FakeConnection]:
+            short, long = connection_to(tmp_path / "a", fast_path=True), connection_to(tmp_path / "b", fast_path=False)
             return await stack.enter_async_context(short), await stack.enter_async_context(long)
 
         short, long = runner.run(opened())
@@ -180,11 +180,11 @@ def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path)
 
 @pytest.mark.parametrize("text", [USUAL, USUAL[:-1]], ids=["ended", "open"])
 async def test_usual_sends_never_meet_the_general_way_once_their_topic_is_known(tmp_path: Path, text: str) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=text)))
         assert sender.general == 1
-        asks = [a_send(b"%d" % number, text.replace("7", str(number))) for number in range(40)]
-        responses = await sender.feed(frames(*asks))
+        requests = [a_send(b"%d" % number, text.replace("7", str(number))) for number in range(40)]
+        responses = await sender.feed(frames(*requests))
         assert sender.general == 1
         assert [responses[opaque].code for opaque in range(1, 41)] == [0] * 40
         assert [responses[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
@@ -215,7 +215,7 @@ async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
     assert changed[0] in usual
     header = usual[8 : 8 + int.from_bytes(usual[5:8], "big")].replace(*changed)
     odd = (4 + len(header) + 5).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + b"hello"
-    async with line(tmp_path / "a") as short, line(tmp_path / "b", fast_path=False) as long:
+    async with connection_to(tmp_path / "a") as short, connection_to(tmp_path / "b", fast_path=False) as long:
         for one in (short, long):
             await one.feed(usual)
         assert await short.feed(odd + usual) == await long.feed(odd + usual)
@@ -227,21 +227,21 @@ async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
 
 @pytest.mark.parametrize("fast_path", [True, False])
 async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_path: bool) -> None:
-    async with line(tmp_path, fast_path=fast_path) as first:
-        lines = [first, *(Line(first.broker, fast_path=fast_path) for _ in range(7))]
+    async with connection_to(tmp_path, fast_path=fast_path) as first:
+        connections = [first, *(FakeConnection(first.broker, fast_path=fast_path) for _ in range(7))]
         appends = []
         real = first.broker.store.append
         first.broker.store.append = lambda drafts: appends.append(len(drafts)) or real(drafts)  # type: ignore[method-assign,func-returns-value]
-        for number, one in enumerate(lines):
+        for number, one in enumerate(connections):
             one.connection.data_received(frames(*[a_send(properties=USUAL)] * 4, first=10 * number))
         await asyncio.sleep(0)
         assert appends == [32]
-        for number, one in enumerate(lines):
+        for number, one in enumerate(connections):
             assert sorted(await one.feed(b"")) == [10 * number + place for place in range(4)]
 
 
 async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL)))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
         responses = await sender.feed(frames(a_send(properties=USUAL)))
@@ -252,7 +252,7 @@ async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> N
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         object.__setattr__(sender.broker.settings, "permission", 4)
         responses = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
@@ -261,7 +261,7 @@ async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(
 
 
 async def test_a_queue_id_below_zero_means_any_queue(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         responses = await sender.feed(frames(*[a_send(properties=USUAL, queue_id=-1)] * 20))
         assert {response.ext["queueId"] for response in responses.values()} <= {"0", "1"}
@@ -270,7 +270,7 @@ async def test_a_queue_id_below_zero_means_any_queue(tmp_path: Path) -> None:
 async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sender.broker.store, "append", lambda _: 1 / 0)
@@ -281,7 +281,7 @@ async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
 
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
-    async with line(tmp_path, flush=FlushDiskType.SYNC) as sender:
+    async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
         await sender.broker.call(a_send(properties=USUAL))
         hasty = USUAL.replace("WAIT\x01true", "WAIT\x01false")
         responses = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=hasty)))
@@ -293,7 +293,7 @@ async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_pa
 
 
 async def test_a_stopping_server_answers_what_it_took(tmp_path: Path) -> None:
-    async with line(tmp_path) as sender:
+    async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         sender.connection.data_received(frames(a_send(properties=USUAL), first=9))
         closing = asyncio.ensure_future(sender.connection.drain(5))

@@ -21,7 +21,7 @@ from ariane.wire.requests.pull import Pull
 from ariane.wire.signature import content_to_sign, sign
 from tests.broker.in_process_broker import TOPIC, a_pull, a_send
 from tests.broker.send.test_batch_fast_path import a_batch, even
-from tests.broker.send.test_fast_path import USUAL, Line, line
+from tests.broker.send.test_fast_path import USUAL, FakeConnection, connection_to
 
 SECRET_TOPIC = "salaries"
 FILE = f"""
@@ -106,9 +106,9 @@ def access_in(path: Path) -> AccessControl:
     return AccessControl(RealDisk(), path / "plain_acl.yml", Clock())
 
 
-async def opened(stack: AsyncExitStack, path: Path, *, fast_path: bool) -> tuple[Line, AccessControl]:
+async def opened(stack: AsyncExitStack, path: Path, *, fast_path: bool) -> tuple[FakeConnection, AccessControl]:
     access = access_in(path)
-    sender = await stack.enter_async_context(line(path, fast_path=fast_path, access=access))
+    sender = await stack.enter_async_context(connection_to(path, fast_path=fast_path, access=access))
     sender.broker.topics.put(TopicConfig(topic_name=SECRET_TOPIC))
     return sender, access
 
@@ -117,7 +117,7 @@ def test_every_frame_gets_the_verdict_of_the_general_path(tmp_path: Path) -> Non
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def both() -> list[tuple[Line, AccessControl]]:
+        async def both() -> list[tuple[FakeConnection, AccessControl]]:
             return [await opened(stack, tmp_path / name, fast_path=name == "fast") for name in ("fast", "general")]
 
         (fast, fast_access), (general, general_access) = runner.run(both())

@@ -12,7 +12,7 @@ from ariane.wire.frame import Command
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.properties import decode_properties, encode_properties
 from ariane.wire.requests.send import PushReply, Send, SendReply, SendReplyV2, SendResponse
-from tests.broker.transaction_fixtures import Peer, Stage, peer, stage
+from tests.broker.transaction_fixtures import Peer, TransactionBroker, peer, transaction_broker
 from tests.store.stores import HOST
 
 REPLIES = reply_topic("DefaultCluster")
@@ -37,18 +37,22 @@ def reply(request: type[Send] = SendReplyV2, **changes: Any) -> Send:
     return request(**{**fields, **changes})
 
 
-async def exchange(asker: Peer, answerer: Peer, ask: Send, response: Response) -> tuple[PushReply, Command]:
+async def exchange(requester: Peer, answerer: Peer, call: Send, response: Response) -> tuple[PushReply, Command]:
     """The pushed reply, which the asker answers with `answer`, and what the answerer hears."""
-    await answerer.ask_now(ask)
-    pushed = await asker.asked(PushReply)
-    await asker.answer(response)
-    return pushed, await answerer.heard()
+    await answerer.send(call)
+    pushed = await requester.next_request(PushReply)
+    await requester.respond(response)
+    return pushed, await answerer.next_response()
 
 
 @pytest.mark.parametrize("request_class", [SendReply, SendReplyV2])
 async def test_a_reply_reaches_the_client_that_waits(request_class: type[Send]) -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        pushed, response = await exchange(asker, answerer, reply(request_class), Response())
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
+        pushed, response = await exchange(requester, answerer, reply(request_class), Response())
         assert (pushed.topic, pushed.body, pushed.flag, pushed.queue_id) == (REPLIES, b"42", 7, 0)
         assert (pushed.producer_group, pushed.born_timestamp) == ("answerers", 1_700_000_000_123)
         assert (pushed.default_topic, pushed.default_topic_queue_nums) == ("TBW102", 4)
@@ -56,8 +60,12 @@ async def test_a_reply_reaches_the_client_that_waits(request_class: type[Send]) 
 
 
 async def test_hosts_and_times_come_in_the_forms_that_clients_parse() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        pushed, _ = await exchange(asker, answerer, reply(), Response())
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
+        pushed, _ = await exchange(requester, answerer, reply(), Response())
         assert pushed.born_host == answerer.raw.name
         assert pushed.store_host == "127.0.0.1:10911"
         assert pushed.store_timestamp == broker.clock.now_ms()
@@ -67,62 +75,70 @@ async def test_hosts_and_times_come_in_the_forms_that_clients_parse() -> None:
 
 
 async def test_a_reply_is_stored_when_the_settings_say_so() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        _, heard = await exchange(asker, answerer, reply(), Response())
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
+        _, next_response = await exchange(requester, answerer, reply(), Response())
         (stored,) = broker.messages(REPLIES)
-        response = heard.fields(SendResponse)
+        response = next_response.fields(SendResponse)
         assert response.msg_id == offset_message_id(HOST, stored.physical_offset)
         assert stored.properties["CORRELATION_ID"] == "c-1"
 
 
 async def test_a_reply_that_is_not_stored_has_the_id_0() -> None:
     async with (
-        stage(store_replies=False) as broker,
-        peer(broker, client_id=WAITING) as asker,
+        transaction_broker(store_replies=False) as broker,
+        peer(broker, client_id=WAITING) as requester,
         peer(broker, group=None) as answerer,
     ):
-        _, heard = await exchange(asker, answerer, reply(), Response())
-        response = heard.fields(SendResponse)
+        _, next_response = await exchange(requester, answerer, reply(), Response())
+        response = next_response.fields(SendResponse)
         assert (response.msg_id, response.queue_offset) == ("0", 0)
         assert broker.messages(REPLIES) == []
 
 
 async def test_a_client_that_is_gone_is_told_to_the_sender_and_the_reply_is_kept() -> None:
-    async with stage() as broker, peer(broker, group=None) as answerer:
-        heard = await answerer.exchange(reply())
-        assert heard.code == ResponseCode.SYSTEM_ERROR
-        assert f"client {WAITING} is not connected" in (heard.remark or "")
+    async with transaction_broker() as broker, peer(broker, group=None) as answerer:
+        next_response = await answerer.exchange(reply())
+        assert next_response.code == ResponseCode.SYSTEM_ERROR
+        assert f"client {WAITING} is not connected" in (next_response.remark or "")
         (stored,) = broker.messages(REPLIES)
         assert "PUSH_REPLY_TIME" not in stored.properties
 
 
 async def test_a_client_that_refuses_the_reply_is_told_to_the_sender() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
         refusal = Response(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="too old")
-        _, heard = await exchange(asker, answerer, reply(), refusal)
-        assert heard.code == ResponseCode.SYSTEM_ERROR
-        assert "did not take the reply" in (heard.remark or "")
+        _, next_response = await exchange(requester, answerer, reply(), refusal)
+        assert next_response.code == ResponseCode.SYSTEM_ERROR
+        assert "did not take the reply" in (next_response.remark or "")
 
 
 async def test_a_client_that_goes_while_it_is_told_does_not_hold_up_the_sender() -> None:
-    async with stage() as broker, peer(broker, group=None) as answerer:
-        async with peer(broker, client_id=WAITING) as asker:
-            await answerer.ask_now(reply())
-            await asker.asked(PushReply)
-        assert (await answerer.heard()).code == ResponseCode.SYSTEM_ERROR
+    async with transaction_broker() as broker, peer(broker, group=None) as answerer:
+        async with peer(broker, client_id=WAITING) as requester:
+            await answerer.send(reply())
+            await requester.next_request(PushReply)
+        assert (await answerer.next_response()).code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_reply_to_nobody_is_refused() -> None:
-    async with stage() as broker, peer(broker, group=None) as answerer:
-        heard = await answerer.exchange(reply(properties="MSG_TYPE\x01reply\x02"))
-        assert heard.code == ResponseCode.SYSTEM_ERROR
-        assert "REPLY_TO_CLIENT" in (heard.remark or "")
+    async with transaction_broker() as broker, peer(broker, group=None) as answerer:
+        next_response = await answerer.exchange(reply(properties="MSG_TYPE\x01reply\x02"))
+        assert next_response.code == ResponseCode.SYSTEM_ERROR
+        assert "REPLY_TO_CLIENT" in (next_response.remark or "")
 
 
 async def test_a_client_may_answer_itself() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as both:
-        _, heard = await exchange(both, both, reply(), Response())
-        assert heard.code == ResponseCode.SUCCESS
+    async with transaction_broker() as broker, peer(broker, client_id=WAITING) as both:
+        _, next_response = await exchange(both, both, reply(), Response())
+        assert next_response.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -135,26 +151,34 @@ async def test_a_client_may_answer_itself() -> None:
     ],
 )
 async def test_replies_pass_the_checks_of_sends(changes: dict[str, Any], code: ResponseCode) -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker:
+    async with transaction_broker() as broker, peer(broker, client_id=WAITING) as requester:
         with pytest.raises(RequestFailed) as refused:
-            await asker.ask(reply(**changes))
+            await requester.call(reply(**changes))
         assert refused.value.code == code
         assert broker.messages(REPLIES) == []
 
 
 async def test_a_reply_with_transaction_bits_can_be_looked_up_like_any_other() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
-        await exchange(asker, answerer, reply(sys_flag=4), Response())
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
+        await exchange(requester, answerer, reply(sys_flag=4), Response())
         assert [message.sys_flag for message in broker.messages(REPLIES)] == [0]
 
 
 async def test_a_full_disk_does_not_fail_a_reply_that_arrived() -> None:
-    async with stage() as broker, peer(broker, client_id=WAITING) as asker, peer(broker, group=None) as answerer:
+    async with (
+        transaction_broker() as broker,
+        peer(broker, client_id=WAITING) as requester,
+        peer(broker, group=None) as answerer,
+    ):
         fill(broker)
-        _, heard = await exchange(asker, answerer, reply(), Response())
-        assert heard.code == ResponseCode.SUCCESS
-        assert heard.fields(SendResponse).msg_id == "0"
+        _, next_response = await exchange(requester, answerer, reply(), Response())
+        assert next_response.code == ResponseCode.SUCCESS
+        assert next_response.fields(SendResponse).msg_id == "0"
 
 
-def fill(broker: Stage) -> None:
+def fill(broker: TransactionBroker) -> None:
     broker.disk.fail_writes(OSError(28, "No space left on device"))

@@ -14,13 +14,21 @@ from ariane.wire.codes import HeaderFlag, ResponseCode
 from ariane.wire.message_id import offset_message_id
 from ariane.wire.record.read import decode
 from ariane.wire.requests.send import CheckTransaction, Decision, ResumeTransactionChecks
-from tests.broker.transaction_fixtures import GROUP, TOPIC, Peer, Stage, ending, peer, stage
+from tests.broker.transaction_fixtures import (
+    GROUP,
+    TOPIC,
+    Peer,
+    TransactionBroker,
+    outcome_of,
+    peer,
+    transaction_broker,
+)
 from tests.store.stores import HOST
 
 COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 
 
-def progress(broker: Stage) -> tuple[int, int]:
+def progress(broker: TransactionBroker) -> tuple[int, int]:
     """Of the half queue and of the op queue, as an Apache broker would read it."""
     return broker.offsets.get(PROGRESS_GROUP, TRANS_HALF, 0), broker.offsets.get(PROGRESS_GROUP, TRANS_OP, 0)
 
@@ -29,22 +37,22 @@ def progress(broker: Stage) -> tuple[int, int]:
 
 
 async def test_a_producer_is_asked_about_the_copy_of_its_message() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"paid", queue_id=2, TAGS="vip")
-        await broker.round(after_s=6)
-        question = await producer.asked(CheckTransaction)
+        await broker.run_pass(after_s=6)
+        check_request = await producer.next_request(CheckTransaction)
         assert producer.command.flag & HeaderFlag.ONEWAY
         (_, copy) = broker.messages(TRANS_HALF)
-        assert (question.tran_state_table_offset, question.commit_log_offset) == (1, copy.physical_offset)
-        assert question.msg_id == question.transaction_id == sent.transaction_id
-        assert question.offset_msg_id == offset_message_id(HOST, copy.physical_offset)
+        assert (check_request.tran_state_table_offset, check_request.commit_log_offset) == (1, copy.physical_offset)
+        assert check_request.msg_id == check_request.transaction_id == sent.transaction_id
+        assert check_request.offset_msg_id == offset_message_id(HOST, copy.physical_offset)
 
 
 async def test_the_question_shows_the_message_in_its_real_topic() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half(b"paid", queue_id=2, TAGS="vip")
-        await broker.round(after_s=6)
-        shown = decode((await producer.asked(CheckTransaction)).body)
+        await broker.run_pass(after_s=6)
+        shown = decode((await producer.next_request(CheckTransaction)).body)
         assert (shown.topic, shown.queue_id, shown.body, shown.tags) == (TOPIC, 2, b"paid", "vip")
         assert shown.properties["PGROUP"] == GROUP
         assert shown.properties["TRANSACTION_CHECK_TIMES"] == "1"
@@ -52,11 +60,11 @@ async def test_the_question_shows_the_message_in_its_real_topic() -> None:
 
 @pytest.mark.parametrize(("decision", "delivered"), [(COMMIT, [b"paid"]), (ROLLBACK, [])])
 async def test_the_answer_to_a_question_ends_the_transaction(decision: Decision, delivered: list[bytes]) -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half()
-        await broker.round()
-        await producer.end_checked(await producer.asked(CheckTransaction), decision)
-        await broker.round()
+        await broker.run_pass()
+        await producer.end_checked(await producer.next_request(CheckTransaction), decision)
+        await broker.run_pass()
         assert broker.bodies() == delivered
         assert broker.bodies(TRANS_OP) == [b"1"], "the copy is what a reader of both queues finds open"
         assert len(broker.messages(TRANS_HALF)) == 2, "nothing is asked any more"
@@ -64,22 +72,24 @@ async def test_the_answer_to_a_question_ends_the_transaction(decision: Decision,
 
 
 async def test_producers_of_a_group_are_asked_in_turn() -> None:
-    async with stage() as broker, peer(broker) as one, peer(broker, client_id="client-2") as other:
+    async with transaction_broker() as broker, peer(broker) as one, peer(broker, client_id="client-2") as other:
         await one.send_half(b"first")
         await one.send_half(b"second")
-        await broker.round()
-        asked = {(await producer.asked(CheckTransaction)).tran_state_table_offset for producer in (one, other)}
-        assert asked == {2, 3}
+        await broker.run_pass()
+        next_request = {
+            (await producer.next_request(CheckTransaction)).tran_state_table_offset for producer in (one, other)
+        }
+        assert next_request == {2, 3}
 
 
 async def test_with_no_producer_there_the_next_round_tries_again() -> None:
-    async with stage() as broker:
+    async with transaction_broker() as broker:
         async with peer(broker) as gone:
             await gone.send_half()
-        await broker.round()
+        await broker.run_pass()
         async with peer(broker, client_id="client-2") as producer:
-            await broker.round()
-            await producer.end_checked(await producer.asked(CheckTransaction), COMMIT)
+            await broker.run_pass()
+            await producer.end_checked(await producer.next_request(CheckTransaction), COMMIT)
         assert broker.bodies() == [b"paid"]
 
 
@@ -87,34 +97,34 @@ async def test_with_no_producer_there_the_next_round_tries_again() -> None:
 
 
 async def test_a_young_message_is_left_alone() -> None:
-    async with stage(transaction_timeout_s=6) as broker, peer(broker) as producer:
+    async with transaction_broker(transaction_timeout_s=6) as broker, peer(broker) as producer:
         await producer.send_half()
-        await broker.round(after_s=5.9)
+        await broker.run_pass(after_s=5.9)
         assert len(broker.messages(TRANS_HALF)) == 1
-        await broker.round(after_s=0.2)
+        await broker.run_pass(after_s=0.2)
         assert len(broker.messages(TRANS_HALF)) == 2
 
 
 async def test_a_message_may_ask_for_more_time_and_does_not_hold_up_others() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
         await producer.send_half(b"other")
-        await broker.round()
-        assert (await producer.asked(CheckTransaction)).tran_state_table_offset == 2
+        await broker.run_pass()
+        assert (await producer.next_request(CheckTransaction)).tran_state_table_offset == 2
         assert broker.bodies(TRANS_HALF) == [b"patient", b"other", b"other"]
-        await broker.round(after_s=539)
+        await broker.run_pass(after_s=539)
         assert broker.bodies(TRANS_HALF)[3:] == [b"other"]
-        await broker.round(after_s=1)
+        await broker.run_pass(after_s=1)
         assert b"patient" in broker.bodies(TRANS_HALF)[4:]
 
 
 async def test_a_patient_message_is_moved_when_too_much_has_come_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "WINDOW_MAX", 3)
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         patient = await producer.send_half(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
         for number in range(4):
             await producer.end(await producer.send_half(b"%d" % number), COMMIT)
-        await broker.round()
+        await broker.run_pass()
         assert progress(broker) == (5, 4)
         copy = broker.messages(TRANS_HALF)[-1]
         assert (copy.body, copy.properties["TRANSACTION_CHECK_TIMES"]) == (b"patient", "0")
@@ -123,16 +133,16 @@ async def test_a_patient_message_is_moved_when_too_much_has_come_behind_it(monke
 
 
 async def test_a_producer_whose_clock_is_wrong_is_asked_at_the_right_time() -> None:
-    async with stage(clock=FakeClock(now_ms=1_600_000_000_000)) as broker, peer(broker) as producer:
+    async with transaction_broker(clock=FakeClock(now_ms=1_600_000_000_000)) as broker, peer(broker) as producer:
         await producer.send_half()  # born three years from now
-        await broker.round(after_s=5)
+        await broker.run_pass(after_s=5)
         assert len(broker.messages(TRANS_HALF)) == 1
-        await broker.round(after_s=2)
-        await producer.asked(CheckTransaction)
+        await broker.run_pass(after_s=2)
+        await producer.next_request(CheckTransaction)
 
 
 async def test_rounds_come_at_their_interval() -> None:
-    async with stage(transaction_check_interval_s=30) as broker, peer(broker) as producer:
+    async with transaction_broker(transaction_check_interval_s=30) as broker, peer(broker) as producer:
         await producer.send_half()
         service = broker.checks._service
         async with TransactionChecks.open(
@@ -141,36 +151,36 @@ async def test_rounds_come_at_their_interval() -> None:
             await broker.clock.advance(29)
             assert len(broker.messages(TRANS_HALF)) == 1
             await broker.clock.advance(2)
-            assert (await producer.asked(CheckTransaction)).tran_state_table_offset == 1
+            assert (await producer.next_request(CheckTransaction)).tran_state_table_offset == 1
 
 
 # --- outcomes that cross questions
 
 
 async def test_an_outcome_for_the_first_message_ends_its_copies() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
-        await broker.round()
-        first = await producer.asked(CheckTransaction)
-        await broker.round()
+        await broker.run_pass()
+        first = await producer.next_request(CheckTransaction)
+        await broker.run_pass()
         await producer.end(sent, COMMIT)
-        second = await producer.asked(CheckTransaction)
-        for question in (first, second):
-            await producer.end_checked(question, COMMIT)
-        await broker.round()
+        second = await producer.next_request(CheckTransaction)
+        for check_request in (first, second):
+            await producer.end_checked(check_request, COMMIT)
+        await broker.run_pass()
         assert broker.bodies() == [b"paid"]
         assert broker.bodies(TRANS_OP) == [b"2"]
         assert progress(broker) == (3, 1)
 
 
 async def test_a_late_answer_to_an_early_question_ends_the_newest_copy() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half()
-        await broker.round()
-        early = await producer.asked(CheckTransaction)
-        await broker.round()
+        await broker.run_pass()
+        early = await producer.next_request(CheckTransaction)
+        await broker.run_pass()
         await producer.end_checked(early, ROLLBACK)
-        await broker.round()
+        await broker.run_pass()
         assert broker.bodies(TRANS_OP) == [b"2"]
         assert len(broker.messages(TRANS_HALF)) == 3
 
@@ -178,15 +188,15 @@ async def test_a_late_answer_to_an_early_question_ends_the_newest_copy() -> None
 # --- giving up
 
 
-async def exhaust(broker: Stage, producer: Peer) -> None:
+async def exhaust(broker: TransactionBroker, producer: Peer) -> None:
     for _ in range(broker.settings.transaction_check_max):
-        await broker.round()
-        await producer.asked(CheckTransaction)
-    await broker.round()
+        await broker.run_pass()
+        await producer.next_request(CheckTransaction)
+    await broker.run_pass()
 
 
 async def test_after_the_last_check_a_message_is_put_aside() -> None:
-    async with stage(transaction_check_max=2) as broker, peer(broker) as producer:
+    async with transaction_broker(transaction_check_max=2) as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await exhaust(broker, producer)
         (kept,) = broker.messages(TRANS_CHECK_MAX)
@@ -199,110 +209,110 @@ async def test_after_the_last_check_a_message_is_put_aside() -> None:
 
 
 async def test_a_message_older_than_its_file_may_get_is_put_aside() -> None:
-    async with stage(store={"retention_hours": 1}) as broker, peer(broker) as producer:
+    async with transaction_broker(store={"retention_hours": 1}) as broker, peer(broker) as producer:
         await producer.send_half()
-        await broker.round(after_s=3601)
+        await broker.run_pass(after_s=3601)
         assert broker.bodies(TRANS_CHECK_MAX) == [b"paid"]
 
 
 @pytest.mark.parametrize("topic", [TRANS_CHECK_MAX, TRANS_HALF])
 async def test_a_given_up_message_can_be_asked_about_again(topic: str) -> None:
-    async with stage(transaction_check_max=1) as broker, peer(broker) as producer:
+    async with transaction_broker(transaction_check_max=1) as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await exhaust(broker, producer)
         physical = broker.messages(topic)[0].physical_offset
-        await producer.ask(ResumeTransactionChecks(offset_message_id(HOST, physical)))
-        await broker.round()
-        question = await producer.asked(CheckTransaction)
-        assert decode(question.body).properties["TRANSACTION_CHECK_TIMES"] == "1"
-        await producer.end_checked(question, COMMIT)
+        await producer.call(ResumeTransactionChecks(offset_message_id(HOST, physical)))
+        await broker.run_pass()
+        check_request = await producer.next_request(CheckTransaction)
+        assert decode(check_request.body).properties["TRANSACTION_CHECK_TIMES"] == "1"
+        await producer.end_checked(check_request, COMMIT)
         await producer.end(sent, COMMIT)
         assert broker.bodies() == [b"paid"]
 
 
 async def test_a_given_up_message_takes_a_late_outcome_once_it_is_opened_again() -> None:
-    async with stage(transaction_check_max=1) as broker, peer(broker) as producer:
+    async with transaction_broker(transaction_check_max=1) as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await exhaust(broker, producer)
         (kept,) = broker.messages(TRANS_CHECK_MAX)
-        await producer.ask(ResumeTransactionChecks(offset_message_id(HOST, kept.physical_offset)))
+        await producer.call(ResumeTransactionChecks(offset_message_id(HOST, kept.physical_offset)))
         await producer.end(sent, COMMIT)
         assert broker.bodies() == [b"paid"]
 
 
 async def test_a_message_that_still_waits_is_not_opened_twice() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
-        response = await producer.ask(ResumeTransactionChecks(sent.msg_id))
+        response = await producer.call(ResumeTransactionChecks(sent.msg_id))
         assert response.code == ResponseCode.SUCCESS
         assert len(broker.messages(TRANS_HALF)) == 1
 
 
 @pytest.mark.parametrize("msg_id", [None, "", "nonsense", "7F0000010000000000000000FFFFFFFF"])
 async def test_only_a_given_up_message_can_be_opened_again(msg_id: str | None) -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         with pytest.raises(RequestFailed):
-            await producer.ask(ResumeTransactionChecks(msg_id))
+            await producer.call(ResumeTransactionChecks(msg_id))
 
 
 async def test_an_ordinary_message_cannot_be_made_a_half_message() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.end(await producer.send_half(), COMMIT)
         (delivered,) = broker.messages(TOPIC)
         with pytest.raises(RequestFailed, match="is not in"):
-            await producer.ask(ResumeTransactionChecks(offset_message_id(HOST, delivered.physical_offset)))
+            await producer.call(ResumeTransactionChecks(offset_message_id(HOST, delivered.physical_offset)))
 
 
 # --- trouble
 
 
 async def test_a_message_too_large_for_a_copy_is_asked_about_where_it_is() -> None:
-    async with stage(store={"max_message_bytes": 1000}) as broker, peer(broker) as producer:
+    async with transaction_broker(store={"max_message_bytes": 1000}) as broker, peer(broker) as producer:
         sent = await producer.send_half(bytes(725))
         for _ in range(2):
-            await broker.round()
-            question = await producer.asked(CheckTransaction)
-            assert question.commit_log_offset == int(sent.msg_id[-16:], 16)
-        await producer.end_checked(question, COMMIT)
+            await broker.run_pass()
+            check_request = await producer.next_request(CheckTransaction)
+            assert check_request.commit_log_offset == int(sent.msg_id[-16:], 16)
+        await producer.end_checked(check_request, COMMIT)
         assert broker.bodies() == [bytes(725)]
 
 
 async def test_a_full_disk_ends_the_round_and_the_next_one_goes_on() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half()
         broker.disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
-        await broker.round()
+        await broker.run_pass()
         assert len(broker.messages(TRANS_HALF)) == 1
         broker.disk.fail_writes(None)
-        await broker.round()
-        await producer.asked(CheckTransaction)
+        await broker.run_pass()
+        await producer.next_request(CheckTransaction)
 
 
 async def test_progress_is_not_noted_when_the_disk_cannot_vouch_for_it() -> None:
-    async with stage() as broker, peer(broker) as producer:
-        await producer.tell(ending(await producer.send_half(), COMMIT))
+    async with transaction_broker() as broker, peer(broker) as producer:
+        await producer.oneway(outcome_of(await producer.send_half(), COMMIT))
         await producer.exchange(ResumeTransactionChecks("x"))
         before = progress(broker)
         broker.transactions.keep(_op_like(broker))
         broker.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
-        await broker.round()
+        await broker.run_pass()
         assert progress(broker) == before == (-1, -1)
 
 
 async def test_a_queue_entry_that_leads_to_no_half_message_is_passed_over() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         stray = _op_like(broker)
         stray.topic = TRANS_HALF
         broker.transactions.keep(stray)
         sent = await producer.send_half()
-        await broker.round()
-        await producer.asked(CheckTransaction)
+        await broker.run_pass()
+        await producer.next_request(CheckTransaction)
         await producer.end(sent, COMMIT)
-        await broker.round()
+        await broker.run_pass()
         assert progress(broker)[0] == 3
 
 
-def _op_like(broker: Stage) -> InboundMessage:
+def _op_like(broker: TransactionBroker) -> InboundMessage:
     return InboundMessage(
         topic=TRANS_OP,
         queue_id=0,

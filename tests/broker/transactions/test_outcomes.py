@@ -12,7 +12,16 @@ from ariane.model.system_topics import SCHEDULE, TRANS_HALF, TRANS_OP
 from ariane.wire.codes import ResponseCode
 from ariane.wire.record.layout import pack_record
 from ariane.wire.requests.send import Decision
-from tests.broker.transaction_fixtures import GROUP, TOPIC, Peer, Stage, ending, half_send, peer, stage
+from tests.broker.transaction_fixtures import (
+    GROUP,
+    TOPIC,
+    Peer,
+    TransactionBroker,
+    half_send,
+    outcome_of,
+    peer,
+    transaction_broker,
+)
 from tests.store.stores import HOST
 from tests.transport.peers import until
 
@@ -23,7 +32,7 @@ COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 
 
 async def test_a_half_message_remembers_where_it_belongs_and_has_no_transaction_bits() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(queue_id=3, TAGS="a")
         (waiting,) = broker.messages(TRANS_HALF)
         assert (waiting.topic, waiting.queue_id, waiting.sys_flag) == (TRANS_HALF, 0, 0)
@@ -40,7 +49,7 @@ async def test_a_producer_cannot_pass_its_message_off_as_a_copy_of_another() -> 
         "CLUSTER": "elsewhere",
         "KEYS": "k",
     }
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half(queue_id=1)
         await producer.send_half(b"paid", 1, **forged)
         honest, waiting = broker.messages(TRANS_HALF)
@@ -49,7 +58,7 @@ async def test_a_producer_cannot_pass_its_message_off_as_a_copy_of_another() -> 
 
 
 async def test_a_half_message_does_not_wait_for_a_delay() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(DELAY="3", TIMER_DELAY_SEC="100")
         await producer.end(sent, COMMIT)
         assert broker.bodies() == [b"paid"]
@@ -79,7 +88,7 @@ def test_a_record_that_is_no_half_message_is_told_apart(properties: bytes) -> No
 
 
 async def test_the_answer_to_a_half_message_tells_what_its_end_needs() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half(b"first")
         sent = await producer.send_half(b"second", queue_id=2)
         (_, stored) = broker.messages(TRANS_HALF)
@@ -90,7 +99,7 @@ async def test_the_answer_to_a_half_message_tells_what_its_end_needs() -> None:
 
 
 async def test_a_broker_that_rejects_transactions_says_so() -> None:
-    async with stage(reject_transactions=True) as broker, peer(broker) as producer:
+    async with transaction_broker(reject_transactions=True) as broker, peer(broker) as producer:
         with pytest.raises(RequestFailed, match="rejectTransactionMessage") as refused:
             await producer.send_half()
         assert refused.value.code == ResponseCode.NO_PERMISSION
@@ -100,7 +109,7 @@ async def test_a_broker_that_rejects_transactions_says_so() -> None:
 
 
 async def test_a_committed_message_is_delivered_as_the_producer_sent_it() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"paid", queue_id=3, TAGS="vip", KEYS="k1")
         await producer.end(sent, COMMIT)
         (message,) = broker.messages(TOPIC, 3)
@@ -112,7 +121,7 @@ async def test_a_committed_message_is_delivered_as_the_producer_sent_it() -> Non
 
 
 async def test_a_rolled_back_message_is_never_delivered() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, ROLLBACK)
         assert broker.bodies() == []
@@ -122,7 +131,7 @@ async def test_a_rolled_back_message_is_never_delivered() -> None:
 
 
 async def test_an_undecided_message_stays_open_and_its_producer_is_answered() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         response = await producer.end(sent, UNKNOWN)
         assert response.code == ResponseCode.SUCCESS
@@ -132,16 +141,16 @@ async def test_an_undecided_message_stays_open_and_its_producer_is_answered() ->
 
 
 async def test_a_one_way_outcome_is_taken_and_not_answered() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
-        await producer.tell(ending(sent, COMMIT))
+        await producer.oneway(outcome_of(sent, COMMIT))
         response = await producer.exchange(half_send(b"next"))
         assert response.code == ResponseCode.SUCCESS, "the first thing that came back is the answer to the send"
         assert broker.bodies() == [b"paid"]
 
 
 async def test_a_second_commit_is_a_success_that_delivers_nothing_more() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, COMMIT)
         await producer.end(sent, COMMIT)
@@ -151,7 +160,7 @@ async def test_a_second_commit_is_a_success_that_delivers_nothing_more() -> None
 
 @pytest.mark.parametrize(("first", "second"), [(COMMIT, ROLLBACK), (ROLLBACK, COMMIT)])
 async def test_the_first_outcome_is_final(first: Decision, second: Decision) -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, first)
         with pytest.raises(RequestFailed, match=f"ended with {first.name}"):
@@ -160,7 +169,7 @@ async def test_the_first_outcome_is_final(first: Decision, second: Decision) -> 
 
 
 async def test_a_delay_asked_for_by_a_half_message_of_another_broker_begins_with_its_commit() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await producer.send_half()
         waiting = _incoming(DELAY="3", PGROUP=GROUP, REAL_TOPIC=TOPIC, REAL_QID="1")
         appended = broker.transactions.keep(waiting)
@@ -183,7 +192,7 @@ def _incoming(**properties: str) -> InboundMessage:
 # --- outcomes that do not fit
 
 
-async def _refused(producer: Peer, broker: Stage, words: str, **changes: object) -> None:
+async def _refused(producer: Peer, broker: TransactionBroker, words: str, **changes: object) -> None:
     sent = await producer.send_half()
     with pytest.raises(RequestFailed, match=words) as refused:
         await producer.end(sent, COMMIT, **changes)
@@ -192,29 +201,29 @@ async def _refused(producer: Peer, broker: Stage, words: str, **changes: object)
 
 
 async def test_only_its_own_group_may_end_a_message() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await _refused(producer, broker, "only its own group", producer_group="others")
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 2**62])
 async def test_an_outcome_for_another_queue_offset_is_refused(offset: int) -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await _refused(producer, broker, "no half message", tran_state_table_offset=offset)
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 2**62])
 async def test_an_outcome_for_another_log_offset_is_refused(offset: int) -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await _refused(producer, broker, "no half message", commit_log_offset=offset)
 
 
 async def test_a_number_that_is_no_decision_is_refused() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         await _refused(producer, broker, "commitOrRollback is 7", commit_or_rollback=7)
 
 
 async def test_a_record_forged_inside_a_body_cannot_be_committed() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"honest")
         (honest,) = broker.messages(TRANS_HALF)
         body_at = int(sent.msg_id[-16:], 16) + honest.stored_size + 88
@@ -243,14 +252,14 @@ async def test_a_record_forged_inside_a_body_cannot_be_committed() -> None:
 
 
 async def test_with_sync_flush_a_commit_is_answered_when_it_is_durable() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, COMMIT)
         assert broker.store.flusher.flushed_to == broker.store.components.commit_log.max_offset
 
 
 async def test_an_outcome_that_the_disk_does_not_take_may_be_told_again() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         broker.disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
         with pytest.raises(RequestFailed) as refused:
@@ -262,7 +271,7 @@ async def test_an_outcome_that_the_disk_does_not_take_may_be_told_again() -> Non
 
 
 async def test_a_message_delivered_without_its_op_message_is_not_delivered_again() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
 
         def full_from_now_on(topic: str, *_: int) -> None:
@@ -273,17 +282,17 @@ async def test_a_message_delivered_without_its_op_message_is_not_delivered_again
         await producer.end(sent, COMMIT)
         broker.disk.fail_writes(None)
         await producer.end(sent, COMMIT)
-        await broker.round()
+        await broker.run_pass()
         assert broker.bodies() == [b"paid"]
         assert len(broker.messages(TRANS_HALF)) == 1, "nobody is asked about it either"
 
 
 async def test_outcomes_of_many_producers_at_once_are_each_taken_once() -> None:
-    async with stage() as broker, peer(broker) as one, peer(broker, client_id="client-2") as other:
+    async with transaction_broker() as broker, peer(broker) as one, peer(broker, client_id="client-2") as other:
         sent = [await one.send_half(b"%d" % number) for number in range(20)]
         for response in sent:
-            await one.tell(ending(response, COMMIT))
-            await other.tell(ending(response, COMMIT))
+            await one.oneway(outcome_of(response, COMMIT))
+            await other.oneway(outcome_of(response, COMMIT))
         await until(lambda: len(broker.bodies(TRANS_OP)) == 20)
         await one.exchange(half_send(b"after"))
         await other.exchange(half_send(b"after"))

@@ -18,26 +18,35 @@ from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.send import CheckTransaction, Decision, SendResponse
-from tests.broker.transaction_fixtures import TOPIC, Peer, Stage, answer_to, ending, half_send, peer, stage
+from tests.broker.transaction_fixtures import (
+    TOPIC,
+    Peer,
+    TransactionBroker,
+    checked_outcome,
+    half_send,
+    outcome_of,
+    peer,
+    transaction_broker,
+)
 from tests.simulation.simulated_disk import SimulatedDisk
 
 COMMIT, ROLLBACK = Decision.COMMIT, Decision.ROLLBACK
 COUNT = 24
 
 
-async def together(producer: Peer, *asks: Request[Any]) -> list[Command]:
+async def together(producer: Peer, *requests: Request[Any]) -> list[Command]:
     """Asks in one write; the answers in the order of the questions, however they come."""
     await producer.raw.send(
-        b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(asks, 1000))
+        b"".join(encode_frame(request_command(request, opaque=n)) for n, request in enumerate(requests, 1000))
     )
-    responses = [await producer.raw.read() for _ in asks]
+    responses = [await producer.raw.read() for _ in requests]
     return sorted(responses, key=lambda command: command.opaque)
 
 
-async def halves(producer: Peer, count: int = COUNT, **properties: str) -> list[SendResponse]:
-    asks = [half_send(b"%d" % number, queue_id=number % 4, **properties) for number in range(count)]
-    responses = await together(producer, *asks)
-    return [read_response(request, response) for request, response in zip(asks, responses, strict=True)]
+async def send_half_messages(producer: Peer, count: int = COUNT, **properties: str) -> list[SendResponse]:
+    requests = [half_send(b"%d" % number, queue_id=number % 4, **properties) for number in range(count)]
+    responses = await together(producer, *requests)
+    return [read_response(request, response) for request, response in zip(requests, responses, strict=True)]
 
 
 def decision_of(number: int) -> Decision:
@@ -48,17 +57,17 @@ def committed() -> list[bytes]:
     return [b"%d" % number for number in range(COUNT) if decision_of(number) is COMMIT]
 
 
-def delivered(broker: Stage) -> list[bytes]:
+def delivered(broker: TransactionBroker) -> list[bytes]:
     return sorted((body for queue_id in range(4) for body in broker.bodies(TOPIC, queue_id)), key=int)
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
 async def test_outcomes_of_one_chunk_are_each_taken_and_answered(flush: FlushDiskType) -> None:
-    async with stage(store={"flush_disk_type": flush}) as broker, peer(broker) as producer:
-        sent = await halves(producer)
+    async with transaction_broker(store={"flush_disk_type": flush}) as broker, peer(broker) as producer:
+        sent = await send_half_messages(producer)
         assert [response.queue_id for response in sent] == [number % 4 for number in range(COUNT)]
         assert [response.queue_offset for response in sent] == list(range(COUNT))
-        responses = await together(producer, *(ending(one, decision_of(n)) for n, one in enumerate(sent)))
+        responses = await together(producer, *(outcome_of(one, decision_of(n)) for n, one in enumerate(sent)))
         assert {response.code for response in responses} == {ResponseCode.SUCCESS}
         assert delivered(broker) == committed()
         assert sorted(broker.bodies(TRANS_OP), key=int) == [b"%d" % number for number in range(COUNT)]
@@ -66,20 +75,20 @@ async def test_outcomes_of_one_chunk_are_each_taken_and_answered(flush: FlushDis
 
 
 async def test_outcomes_of_one_chunk_share_their_appends() -> None:
-    async with stage() as broker, peer(broker) as producer:
-        sent = await halves(producer)
+    async with transaction_broker() as broker, peer(broker) as producer:
+        sent = await send_half_messages(producer)
         log = broker.store.components.layout.commit_log
         before = len(broker.disk.journal)
-        await together(producer, *(ending(one, COMMIT) for one in sent))
+        await together(producer, *(outcome_of(one, COMMIT) for one in sent))
         writes = [one for one in broker.disk.journal[before:] if one.kind == "write" and one.path.parent == log]
         assert 2 <= len(writes) <= COUNT // 2, "two, unless the chunk came in several pieces"
 
 
 async def test_of_two_outcomes_in_one_chunk_the_first_is_final() -> None:
-    async with stage() as broker, peer(broker) as producer:
-        (sent,) = await halves(producer, 1)
+    async with transaction_broker() as broker, peer(broker) as producer:
+        (sent,) = await send_half_messages(producer, 1)
         first, second, again = await together(
-            producer, ending(sent, ROLLBACK), ending(sent, COMMIT), ending(sent, ROLLBACK)
+            producer, outcome_of(sent, ROLLBACK), outcome_of(sent, COMMIT), outcome_of(sent, ROLLBACK)
         )
         assert (first.code, again.code) == (ResponseCode.SUCCESS, ResponseCode.SUCCESS)
         assert second.code == ResponseCode.SYSTEM_ERROR
@@ -89,13 +98,13 @@ async def test_of_two_outcomes_in_one_chunk_the_first_is_final() -> None:
 
 
 async def test_an_outcome_that_does_not_fit_costs_no_other_of_its_chunk() -> None:
-    async with stage() as broker, peer(broker) as producer:
-        sent = await halves(producer, 3)
+    async with transaction_broker() as broker, peer(broker) as producer:
+        sent = await send_half_messages(producer, 3)
         responses = await together(
             producer,
-            ending(sent[0], COMMIT),
-            ending(sent[1], COMMIT, producer_group="others"),
-            ending(sent[2], COMMIT),
+            outcome_of(sent[0], COMMIT),
+            outcome_of(sent[1], COMMIT, producer_group="others"),
+            outcome_of(sent[2], COMMIT),
         )
         assert [response.code == ResponseCode.SUCCESS for response in responses] == [True, False, True]
         assert delivered(broker) == [b"0", b"2"]
@@ -104,7 +113,7 @@ async def test_an_outcome_that_does_not_fit_costs_no_other_of_its_chunk() -> Non
 async def test_a_real_message_that_is_refused_gets_no_op_message_and_stays_open() -> None:
     """Its topic's name is longer than that of the half messages, and so is its record."""
     topic = "a-topic-with-a-name-that-is-much-longer-than-that-of-the-half-messages"
-    async with stage(store={"max_message_bytes": 2000}) as broker, peer(broker) as producer:
+    async with transaction_broker(store={"max_message_bytes": 2000}) as broker, peer(broker) as producer:
         broker.topics.ensure(topic, 4)
         request = replace(half_send(bytes(1)), topic=topic)
         (probe,) = await together(producer, request)
@@ -113,7 +122,7 @@ async def test_a_real_message_that_is_refused_gets_no_op_message_and_stays_open(
         (response,) = await together(producer, large)
         sent = read_response(large, response)
         fits = read_response(request, probe)
-        refused, taken = await together(producer, ending(sent, COMMIT), ending(fits, COMMIT))
+        refused, taken = await together(producer, outcome_of(sent, COMMIT), outcome_of(fits, COMMIT))
         assert (refused.code, taken.code) == (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SUCCESS)
         assert broker.bodies(TRANS_OP) == [b"0"]
         assert broker.transactions.open.is_open(1), "its producer may still roll it back, and is asked"
@@ -123,11 +132,11 @@ async def test_a_real_message_that_is_refused_gets_no_op_message_and_stays_open(
 async def test_no_op_message_is_written_where_its_real_message_found_no_space() -> None:
     """The file that ends has room for the op message alone, and the disk has none for the next file."""
     disk = SimulatedDisk(space_left=65536 + 30_000)
-    async with stage(disk, store={"index_enable": False}) as broker, peer(broker) as producer:
+    async with transaction_broker(disk, store={"index_enable": False}) as broker, peer(broker) as producer:
         sent = await producer.send_half(b"x" * 3000)
         filler = half_send(b"f" * 900)
         while broker.store.components.commit_log.room() > 2500:
-            await producer.ask(filler)
+            await producer.call(filler)
         assert broker.store.components.commit_log.room() > 1000, "an op message takes a fifth of that"
         with pytest.raises(RequestFailed) as refused:
             await producer.end(sent, COMMIT)
@@ -142,24 +151,24 @@ async def test_no_op_message_is_written_where_its_real_message_found_no_space() 
 async def moments() -> list[tuple[str, SimulatedDisk]]:
     """The disk after each append of a chunk of outcomes, with the topic of a message in it."""
     found: list[tuple[str, SimulatedDisk]] = []
-    async with stage() as broker, peer(broker) as producer:
-        sent = await halves(producer)
+    async with transaction_broker() as broker, peer(broker) as producer:
+        sent = await send_half_messages(producer)
         broker.store.components.dispatcher.on_arrival(
             lambda topic, *_: found.append((topic, broker.disk.crash_process()))
         )
-        await together(producer, *(ending(one, decision_of(n)) for n, one in enumerate(sent)))
+        await together(producer, *(outcome_of(one, decision_of(n)) for n, one in enumerate(sent)))
     return found
 
 
-async def honest_end(broker: Stage, producer: Peer) -> None:
+async def honest_end(broker: TransactionBroker, producer: Peer) -> None:
     """A producer that tells the truth until nobody asks any more."""
     for _ in range(2):
         before = len(broker.messages(TRANS_HALF))
-        await broker.round()
+        await broker.run_pass()
         for _ in range(len(broker.messages(TRANS_HALF)) - before):
-            question = await producer.asked(CheckTransaction)
-            body = broker.messages(TRANS_HALF)[question.tran_state_table_offset].body
-            await producer.ask(answer_to(question, decision_of(int(body))))
+            check_request = await producer.next_request(CheckTransaction)
+            body = broker.messages(TRANS_HALF)[check_request.tran_state_table_offset].body
+            await producer.call(checked_outcome(check_request, decision_of(int(body))))
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])
@@ -171,7 +180,10 @@ async def test_a_crash_between_the_appends_of_a_chunk_loses_nothing_and_shows_no
     for number, (topic, disk) in enumerate(states):
         left = disk.cut_power(random.Random(number)) if is_power_cut else disk
         boot = "boot-2" if is_power_cut else "boot-1"
-        async with stage(left, FakeClock(1_700_000_300_000), boot=boot) as broker, peer(broker) as producer:
+        async with (
+            transaction_broker(left, FakeClock(1_700_000_300_000), boot=boot) as broker,
+            peer(broker) as producer,
+        ):
             await honest_end(broker, producer)
             assert sorted(set(delivered(broker)), key=int) == committed()
             if topic == TRANS_OP and not is_power_cut:
@@ -182,19 +194,19 @@ async def test_a_crash_between_the_appends_of_a_chunk_loses_nothing_and_shows_no
 
 
 async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> None:
-    async with stage() as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)
         outcomes = OutcomeSink(broker.transactions, writer_of(broker))
         oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
         record = broker.transactions.queue.at(sent.queue_offset)
-        assert outcomes.enqueue(ending(sent, COMMIT), Call(connection, oneway), record)
+        assert outcomes.enqueue(outcome_of(sent, COMMIT), Call(connection, oneway), record)
         assert delivered(broker) == []
-        await broker.checks.round()
+        await broker.checks.run_pass()
         assert delivered(broker) == [b"1"]
         assert len(broker.messages(TRANS_HALF)) == 1, "no copy was made"
 
 
-def writer_of(broker: Stage) -> MessageWriter:
+def writer_of(broker: TransactionBroker) -> MessageWriter:
     return broker.transactions._writer

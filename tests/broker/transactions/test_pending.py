@@ -25,18 +25,18 @@ class Entry:
 
 @dataclass
 class Queues:
-    halves: list[Entry] = field(default_factory=list)
+    pending: list[Entry] = field(default_factory=list)
     ops: list[int] = field(default_factory=list)
 
     def open(self) -> list[int]:
-        return [offset for offset, entry in enumerate(self.halves) if entry.is_open]
+        return [offset for offset, entry in enumerate(self.pending) if entry.is_open]
 
     def rebuilt(self, first_open: int, first_op: int) -> PendingHalfMessages:
         """As a broker makes it at its start, from progress that may be old."""
         made = PendingHalfMessages(first_open, first_op)
         for op_offset, half_offset in list(enumerate(self.ops))[first_op:]:
             made.op_written(op_offset, [half_offset])
-        for offset, entry in list(enumerate(self.halves))[first_open:]:
+        for offset, entry in list(enumerate(self.pending))[first_open:]:
             if entry.first != offset:
                 was_open = made.is_open(offset)
                 made.copied(entry.first, offset)
@@ -54,22 +54,22 @@ class Waiting(RuleBasedStateMachine):
 
     @rule()
     def send(self) -> None:
-        self.queues.halves.append(Entry(len(self.queues.halves)))
+        self.queues.pending.append(Entry(len(self.queues.pending)))
 
     @precondition(lambda self: self.queues.open())
     @rule(data=st.data())
     def copy(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(self.queues.open()))
-        entry = self.queues.halves[offset]
+        entry = self.queues.pending[offset]
         entry.is_open = False
-        self.queues.halves.append(Entry(entry.first))
-        self.live.copied(entry.first, len(self.queues.halves) - 1)
+        self.queues.pending.append(Entry(entry.first))
+        self.live.copied(entry.first, len(self.queues.pending) - 1)
 
     @precondition(lambda self: self.queues.open())
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(self.queues.open()))
-        entry = self.queues.halves[offset]
+        entry = self.queues.pending[offset]
         assert self.live.newest(entry.first) == offset
         entry.is_open = False
         self.queues.ops.append(offset)
@@ -82,15 +82,15 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def agrees_with_the_queues(self) -> None:
-        halves = self.queues.halves
-        assert [offset for offset in range(len(halves)) if self.live.is_open(offset)] == self.queues.open()
-        for entry in halves:
-            copies = [at for at, one in enumerate(halves) if one.first == entry.first and one.is_open]
+        pending = self.queues.pending
+        assert [offset for offset in range(len(pending)) if self.live.is_open(offset)] == self.queues.open()
+        for entry in pending:
+            copies = [at for at, one in enumerate(pending) if one.first == entry.first and one.is_open]
             assert self.live.newest(entry.first) == (copies[0] if copies else None)
 
     @invariant()
     def is_the_same_after_a_restart_from_any_saved_progress(self) -> None:
-        end = len(self.queues.halves)
+        end = len(self.queues.pending)
         for first_open, first_op in self.saved:
             made = self.queues.rebuilt(first_open, first_op)
             assert [offset for offset in range(end) if made.is_open(offset)] == self.queues.open()
@@ -98,16 +98,16 @@ class Waiting(RuleBasedStateMachine):
     @invariant()
     def keeps_nothing_of_what_is_over_at_the_front(self) -> None:
         if not self.queues.open():
-            assert self.live.first_open == len(self.queues.halves)
+            assert self.live.first_open == len(self.queues.pending)
             assert self.live.first_op == len(self.queues.ops)
             assert len(self.live) == 0
 
     @invariant()
     def walks_from_open_to_open(self) -> None:
-        found, offset = [], self.live.next_open(0, len(self.queues.halves))
+        found, offset = [], self.live.next_open(0, len(self.queues.pending))
         while offset is not None:
             found.append(offset)
-            offset = self.live.next_open(offset + 1, len(self.queues.halves))
+            offset = self.live.next_open(offset + 1, len(self.queues.pending))
         assert found == self.queues.open()
 
 

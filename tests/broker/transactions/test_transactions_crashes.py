@@ -17,7 +17,15 @@ from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
 from ariane.testing import FakeClock
 from ariane.wire.requests.send import CheckTransaction, Decision, SendResponse
-from tests.broker.transaction_fixtures import TOPIC, Peer, Stage, answer_to, ending, peer, stage
+from tests.broker.transaction_fixtures import (
+    TOPIC,
+    Peer,
+    TransactionBroker,
+    checked_outcome,
+    outcome_of,
+    peer,
+    transaction_broker,
+)
 from tests.simulation.simulated_disk import SimulatedDisk
 
 TRUTH = {b"yes": Decision.COMMIT, b"no": Decision.ROLLBACK, b"late": Decision.COMMIT}
@@ -43,13 +51,13 @@ class Scenario:
         self._acknowledged: set[bytes] = set()
 
     async def play(self) -> None:
-        async with stage(self.disk, self.clock) as broker, peer(broker) as producer:
+        async with transaction_broker(self.disk, self.clock) as broker, peer(broker) as producer:
             broker.store.components.dispatcher.on_arrival(lambda topic, *_: self._note(broker, topic))
             sent = {body: await self._send(producer, body) for body in TRUTH}
             await producer.end(sent[b"yes"], Decision.COMMIT)
             await producer.end(sent[b"no"], Decision.ROLLBACK)
             await self._round(broker)
-            await producer.end_checked(await producer.asked(CheckTransaction), Decision.COMMIT)
+            await producer.end_checked(await producer.next_request(CheckTransaction), Decision.COMMIT)
             await self._round(broker)
             self._note(broker, "end")
 
@@ -58,27 +66,27 @@ class Scenario:
         self._acknowledged.add(body)
         return sent
 
-    async def _round(self, broker: Stage) -> None:
-        await broker.round()
+    async def _round(self, broker: TransactionBroker) -> None:
+        await broker.run_pass()
         broker.offsets.save()
         self._note(broker, "round")
 
-    def _note(self, broker: Stage, topic: str) -> None:
+    def _note(self, broker: TransactionBroker, topic: str) -> None:
         delivered = tuple(broker.bodies())
         self.moments.append(Moment(topic, self.disk.crash_process(), frozenset(self._acknowledged), delivered))
 
 
 @asynccontextmanager
-async def honest_end(disk: SimulatedDisk, boot: str) -> AsyncIterator[Stage]:
+async def honest_end(disk: SimulatedDisk, boot: str) -> AsyncIterator[TransactionBroker]:
     """A new broker on what is left, and a producer that tells the truth until nobody asks any more."""
-    async with stage(disk, FakeClock(1_700_000_300_000), boot=boot) as broker, peer(broker) as producer:
+    async with transaction_broker(disk, FakeClock(1_700_000_300_000), boot=boot) as broker, peer(broker) as producer:
         for _ in range(3):
             before = len(broker.messages(TRANS_HALF))
-            await broker.round()
+            await broker.run_pass()
             for _ in range(len(broker.messages(TRANS_HALF)) - before):
-                question = await producer.asked(CheckTransaction)
-                shown = broker.messages(TRANS_HALF)[question.tran_state_table_offset]
-                await producer.ask(answer_to(question, TRUTH[shown.body]))
+                check_request = await producer.next_request(CheckTransaction)
+                shown = broker.messages(TRANS_HALF)[check_request.tran_state_table_offset]
+                await producer.call(checked_outcome(check_request, TRUTH[shown.body]))
         assert broker.transactions.open.first_open == len(broker.messages(TRANS_HALF)), "something still waits"
         assert broker.transactions.open.first_op == len(broker.messages(TRANS_OP))
         yield broker
@@ -128,10 +136,10 @@ async def test_after_a_power_cut_no_acknowledged_message_is_lost_or_wrong(moment
 
 async def test_an_outcome_told_again_after_a_restart_delivers_nothing_more() -> None:
     disk = SimulatedDisk()
-    async with stage(disk) as broker, peer(broker) as producer:
+    async with transaction_broker(disk) as broker, peer(broker) as producer:
         sent = await producer.send_half()
         await producer.end(sent, Decision.COMMIT)
-    async with stage(disk.crash_process()) as broker, peer(broker) as producer:
+    async with transaction_broker(disk.crash_process()) as broker, peer(broker) as producer:
         with pytest.raises(RequestFailed, match="does not wait"):
             await producer.end(sent, Decision.COMMIT)
         assert broker.bodies() == [b"paid"]
@@ -140,32 +148,35 @@ async def test_an_outcome_told_again_after_a_restart_delivers_nothing_more() -> 
 async def test_an_outcome_told_again_after_a_restart_between_two_checks_delivers_nothing_more() -> None:
     """The copy was ended by the outcome of the first message; both are still before the saved progress."""
     disk = SimulatedDisk()
-    async with stage(disk) as broker, peer(broker) as producer:
+    async with transaction_broker(disk) as broker, peer(broker) as producer:
         await producer.send_half(b"blocks", CHECK_IMMUNITY_TIME_IN_SECONDS="9999")
         sent = await producer.send_half()
-        await broker.round()
-        question = await producer.asked(CheckTransaction)
+        await broker.run_pass()
+        check_request = await producer.next_request(CheckTransaction)
         await producer.end(sent, Decision.COMMIT)
         broker.offsets.save()
-    async with stage(disk.crash_process(), broker.clock) as broker, peer(broker) as producer:
-        for again in (ending(sent, Decision.COMMIT), answer_to(question, Decision.COMMIT)):
+    async with transaction_broker(disk.crash_process(), broker.clock) as broker, peer(broker) as producer:
+        for again in (outcome_of(sent, Decision.COMMIT), checked_outcome(check_request, Decision.COMMIT)):
             with pytest.raises(RequestFailed, match="does not wait"):
-                await producer.ask(again)
-        await broker.round()
+                await producer.call(again)
+        await broker.run_pass()
         assert broker.bodies() == [b"paid"]
         assert len(broker.messages(TRANS_HALF)) == 3, "and it is not asked about"
 
 
 async def test_a_producer_that_died_before_its_commit_is_asked_when_it_is_back() -> None:
     disk = SimulatedDisk()
-    async with stage(disk) as broker:
+    async with transaction_broker(disk) as broker:
         async with peer(broker) as producer:
             await producer.send_half()
-        await broker.round()
-        await broker.round()
-    async with stage(disk.crash_process(), broker.clock) as broker, peer(broker, client_id="reborn") as producer:
-        await broker.round()
-        question = await producer.asked(CheckTransaction)
+        await broker.run_pass()
+        await broker.run_pass()
+    async with (
+        transaction_broker(disk.crash_process(), broker.clock) as broker,
+        peer(broker, client_id="reborn") as producer,
+    ):
+        await broker.run_pass()
+        check_request = await producer.next_request(CheckTransaction)
         assert broker.messages(TRANS_HALF)[-1].properties["TRANSACTION_CHECK_TIMES"] == "3"
-        await producer.end_checked(question, Decision.COMMIT)
+        await producer.end_checked(check_request, Decision.COMMIT)
         assert broker.bodies() == [b"paid"]

@@ -28,7 +28,7 @@ def saved_offsets(store: MessageStore) -> ConsumerOffsets:
     return ConsumerOffsets(JsonTable(store.components.disk, store.components.layout.config / "consumerOffset.json"))
 
 
-def halves(store: MessageStore) -> list[HalfMessage]:
+def half_messages(store: MessageStore) -> list[HalfMessage]:
     return [HalfMessage.of(record) for _, record in half_queue(store).walk(0)]
 
 
@@ -76,7 +76,7 @@ def test_our_committed_messages_are_apaches(store: MessageStore) -> None:
 
 
 def test_copies_that_apache_made_count_as_asked_once(store: MessageStore) -> None:
-    copies = [message for message in halves(store) if message.times_asked]
+    copies = [message for message in half_messages(store) if message.check_times]
     assert copies
-    assert {message.times_asked for message in copies} == {1}
+    assert {message.check_times for message in copies} == {1}
     assert all(message.is_copy for message in copies)

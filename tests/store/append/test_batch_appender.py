@@ -44,9 +44,9 @@ def queue_entries(store: MessageStore) -> list[tuple[int, int, int]]:
     st.sampled_from([b"", b"\x02"]),
 )
 def test_a_batch_leaves_what_its_messages_would_leave(
-    batches: list[list[bytes]], born_host: bytes, sealed: bool, end: bytes
+    batches: list[list[bytes]], born_host: bytes, with_checksum: bool, end: bytes
 ) -> None:
-    one, other = (opened(SimulatedDisk(), FakeClock(), seal_records=sealed) for _ in range(2))
+    one, other = (opened(SimulatedDisk(), FakeClock(), seal_records=with_checksum) for _ in range(2))
     for contents in batches:
         batch = batch_of(*contents, born_host=born_host, properties_end=end)
         appended = one.append_batch(batch)
@@ -101,10 +101,10 @@ def test_a_batch_that_cannot_be_stored_is_refused_whole(bad: DraftBatch) -> None
     assert bodies(store, "orders", 0) == [b"before", b"after"]
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_batch_whose_write_fails_is_not_there_at_all(sealed: bool) -> None:
+@pytest.mark.parametrize("with_checksum", [False, True])
+def test_a_batch_whose_write_fails_is_not_there_at_all(with_checksum: bool) -> None:
     disk = SimulatedDisk()
-    store = opened(disk, seal_records=sealed)
+    store = opened(disk, seal_records=with_checksum)
     put(store, draft(b"before"))
     disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
     assert isinstance(store.append_batch(batch_of(bytes(1500), bytes(1500))), StoreFull)

@@ -93,10 +93,10 @@ shared = st.fixed_dictionaries(
     st.integers(-(2**31), 2**31 - 1) | st.none(),
 )
 def test_batches_that_are_appended_together_leave_what_each_would_leave(
-    chunks: list[tuple[list[BatchPlan], list[bytes], bool, dict[str, Any]]], sealed: bool, code: int | None
+    chunks: list[tuple[list[BatchPlan], list[bytes], bool, dict[str, Any]]], with_checksum: bool, code: int | None
 ) -> None:
     (one_disk, one), (other_disk, other) = (
-        (disk, opened(disk, FakeClock(), seal_records=sealed, segment_bytes=20_000))
+        (disk, opened(disk, FakeClock(), seal_records=with_checksum, segment_bytes=20_000))
         for disk in (SimulatedDisk(), SimulatedDisk())
     )
     for run, contents, is_table, fields in chunks:

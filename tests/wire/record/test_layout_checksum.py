@@ -7,7 +7,7 @@ from ariane.wire.record.layout import CHECKSUM_BYTES, add_checksum, has_checksum
 from ariane.wire.record.read import BrokenRecord, RecordView, verify
 
 
-def sealed(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes:
+def with_checksum(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes:
     host = bytes([127, 0, 0, 1, 0, 0, 0, 1])
     return add_checksum(
         pack_record(
@@ -18,7 +18,7 @@ def sealed(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -> bytes
 
 
 def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
-    record = bytearray(sealed())
+    record = bytearray(with_checksum())
     assert isinstance(verify(record), RecordView)
     for position in range(len(record)):
         for bit in range(8):
@@ -32,7 +32,7 @@ def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
 
 @pytest.mark.parametrize("properties", [b"", b"TAGS\x01a", b"TAGS\x01a\x02"], ids=["none", "open end", "closed end"])
 def test_the_other_properties_are_read_as_before(properties: bytes) -> None:
-    view = verify(sealed(properties))
+    view = verify(with_checksum(properties))
     assert isinstance(view, RecordView)
     told = view.properties()
     assert len(told.pop("__CRC32#")) == 10
@@ -40,13 +40,13 @@ def test_the_other_properties_are_read_as_before(properties: bytes) -> None:
 
 
 def test_the_digits_stand_lowest_first_as_apache_writes_them() -> None:
-    record = sealed()
+    record = with_checksum()
     number = crc32(record[:-CHECKSUM_BYTES])
     assert record[-11:-1].decode()[::-1] == f"{number:010d}"
 
 
 def test_a_body_of_no_bytes_is_covered_too() -> None:
-    record = bytearray(sealed(body=b""))
+    record = bytearray(with_checksum(body=b""))
     record[16] ^= 1  # the user's flag
     assert isinstance(verify(record), BrokenRecord)
 

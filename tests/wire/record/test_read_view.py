@@ -23,7 +23,7 @@ def int32(number: int) -> bytes:
     return number.to_bytes(4, "big", signed=True)
 
 
-def fault_of(verdict: Verdict) -> tuple[Fault, int]:
+def problem_of(verdict: Verdict) -> tuple[Fault, int]:
     assert isinstance(verdict, BrokenRecord)
     return verdict.fault, verdict.size
 
@@ -71,36 +71,36 @@ def test_a_blank_record_may_be_all_that_is_left() -> None:
 
 
 def test_a_blank_record_that_leads_nowhere_is_broken() -> None:
-    assert fault_of(verify(int32(7) + BLANK_MAGIC.to_bytes(4, "big"))) == (Fault.BAD_SIZE, 0)
+    assert problem_of(verify(int32(7) + BLANK_MAGIC.to_bytes(4, "big"))) == (Fault.BAD_SIZE, 0)
 
 
 def test_zeros_are_told_apart_from_damage() -> None:
-    assert fault_of(verify(bytes(500))) == (Fault.EMPTY, 0)
+    assert problem_of(verify(bytes(500))) == (Fault.EMPTY, 0)
 
 
 def test_an_unknown_magic_is_no_record() -> None:
-    assert fault_of(verify(with_bytes(RECORD, 4, b"\xda\xa3\x20\xa8"))) == (Fault.BAD_MAGIC, 0)
+    assert problem_of(verify(with_bytes(RECORD, 4, b"\xda\xa3\x20\xa8"))) == (Fault.BAD_MAGIC, 0)
 
 
 @pytest.mark.parametrize("length", range(len(RECORD)))
 def test_a_record_cut_at_any_byte_is_torn(length: int) -> None:
-    assert fault_of(verify(RECORD[:length])) == (Fault.TORN, 0)
-    assert fault_of(verify(RECORD, end=length)) == (Fault.TORN, 0)
+    assert problem_of(verify(RECORD[:length])) == (Fault.TORN, 0)
+    assert problem_of(verify(RECORD, end=length)) == (Fault.TORN, 0)
 
 
 @pytest.mark.parametrize("position", [-1, -len(RECORD), len(RECORD), len(RECORD) + 100])
 def test_a_position_outside_the_buffer_is_torn(position: int) -> None:
-    assert fault_of(verify(RECORD, position)) == (Fault.TORN, 0)
+    assert problem_of(verify(RECORD, position)) == (Fault.TORN, 0)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 90, -(2**31)])
 def test_a_size_that_no_record_has_is_broken(size: int) -> None:
-    assert fault_of(verify(with_bytes(RECORD, 0, int32(size)))) == (Fault.BAD_SIZE, 0)
+    assert problem_of(verify(with_bytes(RECORD, 0, int32(size)))) == (Fault.BAD_SIZE, 0)
 
 
 def test_a_record_larger_than_the_limit_is_broken() -> None:
     assert isinstance(verify(RECORD, size_max=len(RECORD)), RecordView)
-    assert fault_of(verify(RECORD, size_max=len(RECORD) - 1)) == (Fault.BAD_SIZE, 0)
+    assert problem_of(verify(RECORD, size_max=len(RECORD) - 1)) == (Fault.BAD_SIZE, 0)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_record_larger_than_the_limit_is_broken() -> None:
 )
 def test_lengths_that_do_not_add_up_are_broken_but_can_be_skipped(position: int, data: bytes) -> None:
     broken = with_bytes(RECORD, position, data)
-    fault, size = fault_of(verify(broken))
+    fault, size = problem_of(verify(broken))
     assert fault is Fault.BAD_LENGTHS
     assert size == int.from_bytes(broken[:4], "big")
 
@@ -129,18 +129,18 @@ def test_lengths_that_do_not_add_up_are_broken_but_can_be_skipped(position: int,
 def test_ipv6_hosts_in_a_record_too_short_for_them_are_broken() -> None:
     smallest = encode(replace(MESSAGE, topic="", body=b"", properties={}))
     assert len(smallest) == 91
-    assert fault_of(verify(with_bytes(smallest, 36, int32(0x30)))) == (Fault.BAD_LENGTHS, 91)
+    assert problem_of(verify(with_bytes(smallest, 36, int32(0x30)))) == (Fault.BAD_LENGTHS, 91)
 
 
 def test_a_negative_topic_length_in_a_v2_record_is_broken() -> None:
     record = encode(replace(MESSAGE, topic="t" * 200, born_host=V6))
     assert isinstance(verify(record), RecordView)
-    assert fault_of(verify(with_bytes(record, 102, b"\xff\xff")))[0] is Fault.BAD_LENGTHS
+    assert problem_of(verify(with_bytes(record, 102, b"\xff\xff")))[0] is Fault.BAD_LENGTHS
 
 
 def test_a_changed_body_is_found_by_its_checksum_unless_that_is_not_wanted() -> None:
     changed = with_bytes(RECORD, 88, b"H")
-    assert fault_of(verify(changed)) == (Fault.BAD_CRC, len(RECORD))
+    assert problem_of(verify(changed)) == (Fault.BAD_CRC, len(RECORD))
     assert isinstance(verify(changed, check_body_crc=False), RecordView)
 
 
@@ -150,7 +150,7 @@ def test_the_checksum_of_an_empty_body_is_not_looked_at() -> None:
 
 
 def test_a_topic_that_is_not_utf8_is_broken() -> None:
-    assert fault_of(verify(with_bytes(RECORD, 91, b"\xff"))) == (Fault.BAD_TEXT, len(RECORD))
+    assert problem_of(verify(with_bytes(RECORD, 91, b"\xff"))) == (Fault.BAD_TEXT, len(RECORD))
 
 
 def test_odd_properties_do_not_make_a_record_broken() -> None:

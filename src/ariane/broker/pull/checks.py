@@ -1,4 +1,9 @@
-"""May this group pull from this queue, and what does it want of it? Checks and codes in Apache's order."""
+"""Validation of pulls: may this group read this queue, and with which filter? Checks and codes in Apache's order.
+
+A consumer sends the same pull over and over, but for two numbers. `PullCheckCache` keeps each result together with the
+values that it depends on: the topic's configuration, the group's, and the subscription of the last heartbeat. These are
+immutable, so an identity check detects changes; no explicit invalidation is needed.
+"""
 
 from typing import NamedTuple
 
@@ -53,28 +58,29 @@ class PullChecks:
 
     def _filter(self, request: Pull, group: GroupConfig) -> MessageFilter:
         try:
-            wanted = self._said_in(request) if request.sys_flag & _SUBSCRIPTION else self._heard_of(request, group)
-            return filter_of(wanted, property_filter=self.settings.property_filter)
+            subscribed = request.sys_flag & _SUBSCRIPTION
+            subscription = self._own_subscription(request) if subscribed else self._group_subscription(request, group)
+            return filter_of(subscription, property_filter=self.settings.property_filter)
         except ExpressionError as error:
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"the subscription of group {request.consumer_group} to {request.topic} cannot be read: {error}",
             ) from error
 
-    def _said_in(self, request: Pull) -> Subscription:
-        """What a pull consumer says with each pull. C++ sends no type, Go an empty one: both mean TAG."""
+    def _own_subscription(self, request: Pull) -> Subscription:
+        """The one that a pull consumer sends with each pull. C++ sends no type, Go an empty one: both mean TAG."""
         return subscription_of(
             request.topic, request.subscription, request.expression_type or None, request.sub_version
         )
 
-    def _heard_of(self, request: Pull, group: GroupConfig) -> Subscription:
-        """What the group's heartbeats say. The request's own words do not count here: Go leaves them empty."""
-        known = self.clients.group(request.consumer_group)
-        if known is None:
+    def _group_subscription(self, request: Pull, group: GroupConfig) -> Subscription:
+        """The one of the group's heartbeats. That of the request does not count here: Go leaves it empty."""
+        members = self.clients.group(request.consumer_group)
+        if members is None:
             raise _unsubscribed(f"group {request.consumer_group} has no member here: it has sent no heartbeat yet")
-        if known.message_model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
+        if members.message_model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
             raise _forbidden(f"group {request.consumer_group} may not broadcast (consumeBroadcastEnable = false)")
-        subscription = known.subscriptions.get(request.topic)
+        subscription = members.subscriptions.get(request.topic)
         if subscription is None:
             raise _unsubscribed(
                 f"group {request.consumer_group} does not subscribe to {request.topic}: its members must agree"
@@ -83,7 +89,7 @@ class PullChecks:
             raise RequestFailed(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
                 f"group {request.consumer_group} subscribes to {request.topic} anew: version {request.sub_version} "
-                f"is pulled with, {subscription.sub_version} was heard of; the next heartbeat brings it",
+                f"is requested, {subscription.sub_version} came with the last heartbeat; the next one brings it",
             )
         return subscription
 
@@ -96,20 +102,14 @@ def _unsubscribed(remark: str) -> RequestFailed:
     return RequestFailed(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
 
 
-# --- pull_admissions ---
-#
-# Checks of a pull that were passed before, and need not be made again while what they looked at is the same.
-#
-# A consumer sends the same pull over and over, but for two numbers. Each outcome is remembered together with the values
-# that it rests on: the topic's configuration, the group's, and the subscription that heartbeats brought. These are
-# never changed in place, so one look tells whether they still are what they were. Nobody has to tell that anything
-# changed.
+# --- cached checks ----------------------------------------------------------------------------------------------------
 
-ADMISSIONS_MAX = 10_000
-"""At so many all are forgotten. One takes up to 2 KiB: its key is a part of a header, which has up to 1.5."""
+CACHED_CHECKS_MAX = 10_000
+"""At so many all are dropped. One takes up to 2 KiB: its key is a part of a header, which has up to 1.5."""
 
-Heard = tuple[MessageModel | None, Subscription | None]
-_NOTHING_HEARD: Heard = (None, None)
+Heartbeat = tuple[MessageModel | None, Subscription | None]
+"""What a group's last heartbeat said of the topic."""
+_NO_HEARTBEAT: Heartbeat = (None, None)
 
 _Key = tuple[str, str, int, str | None, str | None, int]
 
@@ -117,8 +117,8 @@ _Key = tuple[str, str, int, str | None, str | None, int]
 class PullCheck(NamedTuple):
     topic: TopicConfig
     group: GroupConfig
-    heard: Heard
-    wants_all: bool
+    heartbeat: Heartbeat
+    matches_all: bool
 
 
 class PullCheckCache:
@@ -126,55 +126,55 @@ class PullCheckCache:
         self._checks = checks
         self._settings, self._topics = checks.settings, checks.topics
         self._groups, self._clients = checks.groups, checks.clients
-        self._known: dict[_Key, PullCheck] = {}
+        self._cached: dict[_Key, PullCheck] = {}
 
     def find(self, request: Pull) -> GroupConfig | None:
-        """The group's settings, if it may pull from this queue and wants all there is; None: the general way knows."""
-        said = request.sys_flag & _SUBSCRIPTION
+        """The group's settings, if it may pull from this queue without a filter; None: the general path decides."""
+        is_own = request.sys_flag & _SUBSCRIPTION
         key = (
             request.consumer_group,
             request.topic,
-            said,
+            is_own,
             request.subscription,
             request.expression_type,
             request.sub_version,
         )
-        known = self._known.get(key)
-        if known is None or not self._holds(request, known, said):
-            known = self._admit(key, request)
-            if known is None:
+        check = self._cached.get(key)
+        if check is None or not self._holds(request, check, is_own):
+            check = self._admit(key, request)
+            if check is None:
                 return None
-        is_open = self._settings.permission & _READ and 0 <= request.queue_id < known.topic.read_queue_nums
-        return known.group if is_open and known.wants_all else None
+        is_open = self._settings.permission & _READ and 0 <= request.queue_id < check.topic.read_queue_nums
+        return check.group if is_open and check.matches_all else None
 
-    def _holds(self, request: Pull, known: PullCheck, said: int) -> bool:
+    def _holds(self, request: Pull, check: PullCheck, is_own: int) -> bool:
         if (
-            self._topics.get(request.topic) is not known.topic
-            or self._groups.get(request.consumer_group) is not known.group
+            self._topics.get(request.topic) is not check.topic
+            or self._groups.get(request.consumer_group) is not check.group
         ):
             return False
-        if said:
+        if is_own:
             return True
-        model, subscription = self._heard(request)
-        return model is known.heard[0] and subscription is known.heard[1]
+        model, subscription = self._heartbeat(request)
+        return model is check.heartbeat[0] and subscription is check.heartbeat[1]
 
-    def _heard(self, request: Pull) -> Heard:
+    def _heartbeat(self, request: Pull) -> Heartbeat:
         consumers = self._clients.group(request.consumer_group)
         if consumers is None:
-            return _NOTHING_HEARD
+            return _NO_HEARTBEAT
         return consumers.message_model, consumers.subscriptions.get(request.topic)
 
     def _admit(self, key: _Key, request: Pull) -> PullCheck | None:
-        self._known.pop(key, None)
+        self._cached.pop(key, None)
         try:
-            group, wanted = self._checks.admit(request)
-        except RequestFailed:  # made again by the general way, which tells why
+            group, message_filter = self._checks.admit(request)
+        except RequestFailed:  # repeated by the general path, which reports why
             return None
         topic = self._topics.get(request.topic)
         if topic is None:
             return None
-        if len(self._known) >= ADMISSIONS_MAX:
-            self._known.clear()
-        heard = _NOTHING_HEARD if request.sys_flag & _SUBSCRIPTION else self._heard(request)
-        known = self._known[key] = PullCheck(topic, group, heard, wanted is MATCH_ALL)
-        return known
+        if len(self._cached) >= CACHED_CHECKS_MAX:
+            self._cached.clear()
+        heartbeat = _NO_HEARTBEAT if request.sys_flag & _SUBSCRIPTION else self._heartbeat(request)
+        check = self._cached[key] = PullCheck(topic, group, heartbeat, message_filter is MATCH_ALL)
+        return check

@@ -1,8 +1,7 @@
-"""Which messages a subscription wants: by the hash of the tag in the queue's entry, or by SQL on the properties.
+"""Message filters of subscriptions: by the tag hash in the queue entry, or by SQL92 on the properties.
 
-A tag filter looks only at the queue: the record is not touched, and a hash that two tags share lets both through, as in
-Apache's broker; clients compare the tag itself. An SQL filter reads the record's properties where they lie, never its
-body.
+A tag filter looks only at the queue entry: the record is not read, and two tags with one hash both match, as in
+Apache's broker; clients compare the tag itself. An SQL filter reads the record's properties in place, never its body.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ _CACHED_LENGTH_MAX = 1024  # above, a filter is made anew for each pull; what is
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What a read of a queue is given. A part that is None lets everything through."""
+    """What a read of a queue is given. A part that is None matches everything."""
 
     tag_match: Callable[[int], bool] | None = None
     """From the tags code of a queue's entry: whether the message may match."""
@@ -113,7 +112,7 @@ def _sql_filter(text: str) -> MessageFilter:
 
 
 def _compile(text: str) -> "Predicate":
-    """The compiler comes with the first SQL subscription: most brokers see none, and all start sooner."""
+    """Imports the compiler with the first SQL subscription: most brokers see none, and all start sooner."""
     from ariane.broker.pull.sql92 import compile_sql
 
     return compile_sql(text)
@@ -129,7 +128,7 @@ def _on_properties(predicate: "Predicate") -> Callable[[memoryview], bool]:
             return False
         try:
             return predicate(view.properties())
-        except RecordError:  # some other writer's properties that are not text: nobody can say what they match
+        except RecordError:  # another writer's properties that are not text match nothing
             return False
 
     return matches

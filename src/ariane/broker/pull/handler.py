@@ -160,7 +160,7 @@ class PullHandlers:
             "offset": pull.offset,
             "new_offset": result.next_offset,
         }
-        log.warning("a group's offset is not in its queue: it is told to move", extra=facts)
+        log.warning("consumer offset outside its queue: the group is moved", extra=facts)
         event = offset_moved_event(
             pull.request, pull.offset, result, self.settings.name, self.clock.now_ms(), self.store_host
         )

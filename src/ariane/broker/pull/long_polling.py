@@ -1,7 +1,7 @@
-"""Pulls that found nothing and wait: until a message arrives that they want, or until their time is over.
+"""Long polling: pulls that found nothing wait until a matching message arrives, or until their time is over.
 
-A parked pull is a value in three tables, and costs no task. An arrival looks at one dict entry: that of its own queue.
-Those that it wakes run after the whole chunk of messages is in the log, so a burst is answered by one read.
+A waiting pull is a value in three tables, and costs no task. An arrival looks up one dict entry: that of its own queue.
+The pulls that it wakes run after the whole chunk of messages is in the log, so a burst is answered by one read.
 
     by queue        (topic, queue) ─► its pulls           an arrival
     by tick         a tenth of a second ─► its pulls      time is over; one sleeper for each tick with a pull in it
@@ -27,10 +27,10 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import Pull
 
 PULLS_MAX = 100_000
-"""Apache's pullThreadPoolQueueCapacity. A parked pull takes about 2 KiB."""
+"""Apache's pullThreadPoolQueueCapacity. A waiting pull takes about 2 KiB."""
 
 PULLS_PER_CONNECTION_MAX = 20_000
-"""So that no single client takes all the places. A client has one pull for each queue that is its."""
+"""So that one client cannot use up the limit of all. A client has one pull for each of its queues."""
 
 WAIT_S_MAX = 120.0
 _TICK_S = 0.1
@@ -45,7 +45,7 @@ class PullWaiter:
     offset: int
     """Where to go on reading: what lies before did not match."""
     resume: Callable[["PullWaiter", bool], None]
-    """Reads again. True: answer whatever there is. False: something arrived; park again if it is not wanted."""
+    """Reads again. True: respond with what there is. False: a message arrived; wait on if it does not match."""
     tick: int = 0
 
 
@@ -70,7 +70,7 @@ class PullWaiters:
     async def open(
         cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
     ) -> AsyncIterator["PullWaiters"]:
-        """On exit nobody waits any more. Call `respond_all` before the server drains, or the answers find no peer."""
+        """On exit all are answered. Call `respond_all` before the server drains, while peers are still connected."""
         pull_waiters = cls(clock, pulls_max, pulls_per_connection_max)
         try:
             yield pull_waiters
@@ -89,17 +89,17 @@ class PullWaiters:
         if self._closed:
             return False
         connection = pull.call.connection
-        mine = self._by_connection.get(connection)
-        self._check_room(0 if mine is None else len(mine))
+        own = self._by_connection.get(connection)
+        self._check_room(0 if own is None else len(own))
         pull.tick = math.ceil((self._clock.monotonic() + min(wait_s, WAIT_S_MAX)) / _TICK_S)
-        if mine is None:
+        if own is None:
             self._by_connection[connection] = set()
             connection.on_close(partial(self._forget, connection))
         self._add(pull)
         return True
 
     def park_again(self, pull: PullWaiter) -> bool:
-        """After an arrival that it does not want: for the rest of its time. False when the broker stops."""
+        """After an arrival that did not match: for the rest of its time. False when the broker stops."""
         if self._closed or pull.call.connection not in self._by_connection:
             return False
         self._add(pull)
@@ -134,7 +134,7 @@ class PullWaiters:
     # --- out ----------------------------------------------------------------------------------------------------------
 
     def on_arrivals(self, arrivals: Arrivals) -> None:
-        """Messages came together. Where many topics are written and nobody waits, that costs nothing for each."""
+        """Messages were appended together. While no pull waits, that costs nothing for each of many topics."""
         by_queue = self._by_queue
         if not by_queue:
             return
@@ -153,14 +153,14 @@ class PullWaiters:
                 self._wake(pull, False)
 
     def sweep(self) -> None:
-        """Answers all whose time is over."""
+        """Responds to all whose time is over."""
         now = self._clock.monotonic()
         for tick in [tick for tick in self._by_tick if tick * _TICK_S <= now]:
             self._expire(tick)
 
     async def _sleep_until(self, tick: int) -> None:
         await self._clock.sleep(max(0.0, tick * _TICK_S - self._clock.monotonic()))
-        self._expire(tick)  # whatever the clock says: a timer may be a hair early, and nobody would come again
+        self._expire(tick)  # whatever the clock says: a timer may be a little early, and there is no other
 
     def _expire(self, tick: int) -> None:
         for pull in tuple(self._by_tick.get(tick, ())):
@@ -176,7 +176,7 @@ class PullWaiters:
                 pull.resume(pull, True)
 
     def _wake(self, pull: PullWaiter, final: bool) -> None:
-        """In a call of its own, so that one that fails keeps none of the others from its answer."""
+        """In a call of its own, so that one that fails does not affect the others."""
         self._remove(pull)
         asyncio.get_running_loop().call_soon(pull.resume, pull, final)
 

@@ -1,4 +1,4 @@
-"""What a read found, as the answer to a pull. Every answer carries the four numbers: clients stop without them.
+"""Responses to pulls. Each carries the four numbers, without which clients stop.
 
 FOUND                                          SUCCESS                 with the records, back to back
 NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING       PULL_RETRY_IMMEDIATELY  go on from nextBeginOffset at once
@@ -36,7 +36,7 @@ _CODES = {
 _PREFIX = struct.Struct(">iI")
 _JSON = Serialization.JSON
 
-# Numbers that occur nowhere else in an answer, each replaced by a place for the real one.
+# Numbers that occur nowhere else in a response, each replaced by a placeholder.
 _OPAQUE, _BROKER, _NEXT, _MIN, _MAX = 1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555
 
 _EMPTY = (ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
@@ -61,10 +61,10 @@ def pull_response(code: ResponseCode, result: ReadResult, broker_id: int) -> Pul
 
 
 class FoundResponses:
-    """The frames of pulls that found something, which is what nearly all do under load.
+    """Response frames of pulls that found messages, which nearly all do under load.
 
-    Filled into a template, as the answers to sends are (send_answers.py), and joined with the records in one copy: the
-    general way copies the body once more for its frame.
+    Filled into a template, as the responses to sends are (send/responses.py), and joined with the records in one copy:
+    the general encoder copies the body once more for its frame.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class FoundResponses:
         self._template = header
 
     def frame(self, command: Command, result: ReadResult, broker_id: int, size: int) -> bytes | None:
-        """With `size` bytes of records; None when the general way is to be taken."""
+        """With `size` bytes of records; None when the template does not fit."""
         if command.flag or command.serialization is not _JSON or size > FRAME_BYTES_MAX // 2:
             return None
         head = self.head(command.opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
         return b"".join((head, *result.slices))
 
     def head(self, opaque: int, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int) -> bytes:
-        """All of a frame but its `size` bytes of records."""
+        """A frame without its `size` bytes of records."""
         header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
         return _PREFIX.pack(4 + len(header) + size, len(header)) + header
 
@@ -105,7 +105,7 @@ class OffsetMovedEvent(JsonBody, frozen=True):
 def offset_moved_event(
     request: Pull, offset: int, result: ReadResult, broker: str, now_ms: int, store_host: bytes
 ) -> InboundMessage:
-    """A message that tells operators of a group whose offset was not in its queue: perhaps it missed messages."""
+    """A message for operators about a group whose offset was not in its queue: it may have missed messages."""
     event = OffsetMovedEvent(
         consumer_group=request.consumer_group,
         message_queue=MessageQueue(topic=request.topic, broker_name=broker, queue_id=request.queue_id),

@@ -1,8 +1,14 @@
-"""A batch: several messages in one body, which become as many records, all or none.
+"""Batch sends: several messages in one body, which become as many records, all or none.
 
 They share the header's topic, queue, flags and times. What concerns a message alone is in its own properties, so these
 go into the record as they came; the batch's own properties only say whether to wait (WAIT). As in Apache 4.x they get
 no CLUSTER property.
+
+There are three readers of a batch's properties, each faster and narrower than the one before:
+
+    message by message     `BatchProperties._read_each`    everything; reports errors one table of strings
+    `BatchProperties._read_table`   the same names in the same order one array of bytes     `UniformPropertiesReader`
+    the same names and lengths, ASCII (wire/record/uniform_batch.py)
 """
 
 from collections.abc import Sequence
@@ -20,6 +26,10 @@ from ariane.store.index.entries import Int64s, row_hashes
 from ariane.wire.hashes import tags_code
 from ariane.wire.properties import (
     CHECKSUM_PROPERTY,
+    NAME_END,
+    NAME_END_BYTES,
+    PAIR_END,
+    PAIR_END_BYTES,
     decode_text,
     encode_text,
     read_property_text,
@@ -29,9 +39,7 @@ from ariane.wire.record.uniform_batch import Bytes2D, UniformBatch, UniformSizes
 from ariane.wire.requests.send import Send
 from ariane.wire.sys_flag import SysFlag
 
-# --- batch_properties ---
-#
-# The properties of all messages of a batch, read at once.
+# --- properties as a table of strings ---------------------------------------------------------------------------------
 #
 # The messages of a batch mostly come from the same line of a program: they have the same properties in the same order,
 # and only values differ. Then all texts, joined, are one table, which C code takes apart:
@@ -48,17 +56,17 @@ NOT_IN_TABLES = _SINGLE_ONLY | {CHECKSUM_PROPERTY}
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
 
 _ALL_BUT_SEPARATORS = bytes(byte for byte in range(256) if byte not in (1, 2))
-_PAIR = b"\x01\x02"
+_PAIR = NAME_END_BYTES + PAIR_END_BYTES
 
 
 class BatchProperties:
-    """MessageRefused, from its making, when a text cannot be read, or asks for what only a single message may."""
+    """Its constructor raises MessageRefused when a text cannot be read, or asks for what only a single message may."""
 
     __slots__ = ("keys", "tags_codes", "texts", "texts_end")
 
     def __init__(self, texts: list[bytes]) -> None:
         self.texts = texts
-        self.texts_end = b"\x02" if texts and texts[0] and texts[0][-1] != 2 else b""
+        self.texts_end = PAIR_END_BYTES if texts and texts[0] and texts[0][-1] != 2 else b""
         """What each text lacks: clients of 4.9 leave the last separator out."""
         self.tags_codes: list[int]
         self.keys: BatchKeys
@@ -74,7 +82,7 @@ class BatchProperties:
         if separators != _PAIR * (width * count) or table.count(b"\x03") != count - 1:
             return False
         try:
-            cells = table.decode().replace("\x02", "\x01").split("\x01")
+            cells = table.decode().replace(PAIR_END, NAME_END).split(NAME_END)
         except UnicodeDecodeError:
             return False
         names = cells[: 2 * width : 2]
@@ -95,24 +103,24 @@ class BatchProperties:
             rows = zip(*columns.values(), strict=True)
             self.keys = _keys_of_each([dict(zip(columns, row, strict=True)) for row in rows])
             return
-        found = [column for column in (unique_keys, keys) if column is not None]
-        texts = [""] * (len(found) * count)
-        for place, column in enumerate(found):
-            texts[place :: len(found)] = column
-        self.keys = BatchKeys(texts, len(found))
+        key_columns = [column for column in (unique_keys, keys) if column is not None]
+        texts = [""] * (len(key_columns) * count)
+        for position, column in enumerate(key_columns):
+            texts[position :: len(key_columns)] = column
+        self.keys = BatchKeys(texts, len(key_columns))
 
     def _read_each(self) -> None:
         self.texts_end = b""
-        mended: list[bytes] = []
+        repaired: list[bytes] = []
         self.tags_codes, every = [], []
-        for came in self.texts:
-            text = decode_text(came)
+        for data in self.texts:
+            text = decode_text(data)
             properties, regular = read_property_text(text)
             check_no_single(properties)
-            mended.append(came if regular is text else encode_text(regular))
+            repaired.append(data if regular is text else encode_text(regular))
             self.tags_codes.append(tags_code(properties.get(_TAGS)))
             every.append(properties)
-        self.texts = mended
+        self.texts = repaired
         self.keys = _keys_of_each(every)
 
 
@@ -130,7 +138,7 @@ def check_no_single(properties: dict[str, str]) -> None:
             raise MessageRefused(f"a batch with property {name}: send delayed and transactional messages one by one")
 
 
-# ---
+# --- one batch, message by message ------------------------------------------------------------------------------------
 
 BATCH_COUNT_MAX = 65_536
 """More than 4 MiB hold of the smallest messages with a key."""
@@ -139,7 +147,7 @@ _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 
 
 def draft_batch(request: Send, queue_id: int, sys_flag: int, born_host: bytes) -> DraftBatch:
-    """MessageRefused when the body is no batch, or holds what only a single message may be."""
+    """MessageRefused when the body is not a batch, or holds what only a single message may be."""
     if request.topic.startswith(RETRY_PREFIX):
         raise MessageRefused(f"a batch to {request.topic}: messages are retried one by one")
     if sys_flag & _TRANSACTION_BITS:
@@ -164,7 +172,7 @@ def draft_batch(request: Send, queue_id: int, sys_flag: int, born_host: bytes) -
 
 
 def items_of(body: bytes) -> BatchColumns:
-    """MessageRefused when the body is no batch, or when one of its messages has no body."""
+    """MessageRefused when the body is not a batch, or when one of its messages has no body."""
     try:
         items = split_batch(body, count_max=BATCH_COUNT_MAX)
     except RecordError as error:
@@ -174,9 +182,9 @@ def items_of(body: bytes) -> BatchColumns:
     return items
 
 
-# --- text_columns ---
+# --- properties as an array of bytes ----------------------------------------------------------------------------------
 #
-# The property texts of a table of batches: the same names at the same places in every row.
+# The same names at the same positions in every row of a uniform batch.
 #
 #     KEYS 01 order-000017 02 UNIQ_KEY 01 7F0000...0017 02 TAGS 01 paid
 #     KEYS 01 order-000018 02 UNIQ_KEY 01 7F0000...0018 02 TAGS 01 paid
@@ -186,8 +194,8 @@ def items_of(body: bytes) -> BatchColumns:
 #
 # One subtraction and one comparison check that of all bytes of all rows (0.1 us a text of 100 bytes, where a table of
 # strings takes 1.2): a byte that must be `low` may be so up to `low + span`, and in a name or a separator span is 0.
-# No value holds a separator then, or half a character of UTF-8. What is not so - which is rare, and includes all
-# text beyond ASCII - is left to the way that reads message by message.
+# No value holds a separator then, or half a character of UTF-8. Anything else, which includes all text beyond ASCII, is
+# left to the reader of strings.
 
 _VALUE_LOW, _VALUE_HIGH = 0x03, 0x7F
 _BLANK = ord(" ")
@@ -195,7 +203,7 @@ _LAYOUTS_MAX = 512
 
 
 class UniformProperties(NamedTuple):
-    """What the store wants to know of the texts."""
+    """What the store needs of the texts."""
 
     end: bytes
     """The last separator, if the client left it out."""
@@ -204,38 +212,38 @@ class UniformProperties(NamedTuple):
 
 
 class _Layout:
-    """Where names and values stand in texts of one length."""
+    """The positions of names and values in texts of one length."""
 
     __slots__ = ("_keys", "_low", "_span", "_tags", "_unique_key", "end")
 
     def __init__(self, text: str) -> None:
-        """Of a text in ASCII that `_is_regular`."""
-        self.end = b"" if text.endswith("\x02") else b"\x02"
+        """Of an ASCII text that `_is_regular`."""
+        self.end = b"" if text.endswith(PAIR_END) else PAIR_END_BYTES
         self._low = np.frombuffer(text.encode(), np.uint8).copy()
         self._span = np.zeros(len(text), np.uint8)
-        places: dict[str, slice] = {}
+        values: dict[str, slice] = {}
         position = 0
-        for pair in text.removesuffix("\x02").split("\x02"):
-            name, _, value = pair.partition("\x01")
+        for pair in text.removesuffix(PAIR_END).split(PAIR_END):
+            name, _, value = pair.partition(NAME_END)
             value_at = position + len(name) + 1
             position = value_at + len(value)
-            places[name] = slice(value_at, position)
+            values[name] = slice(value_at, position)
             self._low[value_at:position], self._span[value_at:position] = _VALUE_LOW, _VALUE_HIGH - _VALUE_LOW
             position += 1
-        self._tags, self._keys, self._unique_key = (places.get(name) for name in (_TAGS, _KEYS, _UNIQUE_KEY))
+        self._tags, self._keys, self._unique_key = (values.get(name) for name in (_TAGS, _KEYS, _UNIQUE_KEY))
 
     def read(self, texts: Bytes2D) -> UniformProperties | None:
         """None when the texts are not laid out so, or when one holds several keys."""
         if np.count_nonzero(texts - self._low > self._span):
             return None
-        keys = [texts[:, place] for place in (self._unique_key, self._keys) if place is not None]
+        keys = [texts[:, position] for position in (self._unique_key, self._keys) if position is not None]
         if self._keys is not None and np.count_nonzero(keys[-1] == _BLANK):
             return None
         return UniformProperties(self.end, 0 if self._tags is None else _tags_codes(texts[:, self._tags]), keys)
 
 
-class TextReader:
-    """Remembers how the last texts of each length were laid out: nearly always, so are the next."""
+class UniformPropertiesReader:
+    """Caches the layout of the last texts of each length: the next nearly always have the same."""
 
     def __init__(self) -> None:
         self._layouts: dict[int, _Layout] = {}
@@ -257,14 +265,14 @@ class TextReader:
 
 
 def _is_regular(text: bytes) -> bool:
-    """Whether it is stored as it came, and asks for nothing that only a single message may."""
+    """Whether it is stored as it came, and has no property that only a single message may have."""
     if not text.isascii():
         return False
     try:
         properties, kept = read_property_text(text.decode())
     except MessageRefused:
         return False
-    return kept.encode() in (text, text + b"\x02") and NOT_IN_TABLES.isdisjoint(properties)
+    return kept.encode() in (text, text + PAIR_END_BYTES) and NOT_IN_TABLES.isdisjoint(properties)
 
 
 def _tags_codes(tags: Bytes2D) -> int | Int64s:
@@ -273,15 +281,10 @@ def _tags_codes(tags: Bytes2D) -> int | Int64s:
     return row_hashes(tags).view(np.int32).astype(np.int64)
 
 
-# --- batch_contents ---
-#
-# What is in the bodies of batches that came together, read at once: as a table, or field by field.
-#
-# A table (store/append/batch.py) wants items that all have the same lengths, and the same names of properties. All
-# others are split item by item, and then read in columns as one batch would be (batch_properties.py).
+# --- several batches --------------------------------------------------------------------------------------------------
 
-TABLE_MIN = 64
-"""Messages from which on a table is cheaper than lists: 280 us whatever its size, and then 0.3 to 0.8 each."""
+UNIFORM_MIN = 64
+"""Messages from which on a uniform batch is cheaper than lists: 280 us whatever its size, then 0.3 to 0.8 each."""
 
 
 class Contents(NamedTuple):
@@ -295,20 +298,20 @@ class Contents(NamedTuple):
 
 class ContentsReader:
     def __init__(self) -> None:
-        self._texts = TextReader()
+        self._properties = UniformPropertiesReader()
 
-    def read(self, bodies: Sequence[memoryview], shape: UniformSizes | None) -> Contents:
-        """MessageRefused when one of them cannot be stored. `shape` is that of the first items, if all may have it."""
+    def read(self, bodies: Sequence[memoryview], sizes: UniformSizes | None) -> Contents:
+        """MessageRefused when one of them cannot be stored. `sizes` are of the first items, if all may have them."""
         table = None
-        if shape is not None and sum(map(len, bodies)) >= TABLE_MIN * shape.size:
-            table = self._read_table(bodies, shape)
+        if sizes is not None and sum(map(len, bodies)) >= UNIFORM_MIN * sizes.size:
+            table = self._read_uniform(bodies, sizes)
         return _read_columns(bodies) if table is None else table
 
-    def _read_table(self, bodies: Sequence[memoryview], shape: UniformSizes) -> Contents | None:
-        counts = [len(body) // shape.size for body in bodies]
+    def _read_uniform(self, bodies: Sequence[memoryview], sizes: UniformSizes) -> Contents | None:
+        counts = [len(body) // sizes.size for body in bodies]
         joined = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        table = UniformBatch.of(joined, shape) if max(counts) <= BATCH_COUNT_MAX else None
-        columns = None if table is None else self._texts.read(table.texts())
+        table = UniformBatch.of(joined, sizes) if max(counts) <= BATCH_COUNT_MAX else None
+        columns = None if table is None else self._properties.read(table.texts())
         if table is None or columns is None:
             return None
         return Contents(counts, table, columns.end, columns.tags_codes, columns.keys)

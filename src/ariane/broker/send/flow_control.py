@@ -1,7 +1,7 @@
-"""When sends are too many for the disk: refuse them while they are cheap to refuse.
+"""Back-pressure: sends are refused with SYSTEM_BUSY while the disk is too slow for them.
 
-A producer that is told SYSTEM_BUSY at once can slow down or go elsewhere; one that waits in a queue times out and sends
-the same message again. The prefixes are Apache's, by which operators know them.
+A producer that gets SYSTEM_BUSY at once can slow down or use another broker; one that waits in a queue times out and
+sends the same message again. The prefixes are Apache's, which operators know.
 
     [REJECTREQUEST]         the last append took longer than osPageCacheBusyTimeOutMills
     [OVERLOAD]              sendThreadPoolQueueCapacity sends wait for a sync already
@@ -18,7 +18,7 @@ WAITING_MAX = 10_000
 """Apache's sendThreadPoolQueueCapacity."""
 
 QUEUE_MIN = 100
-"""Fewer who wait for a slow sync are no queue: the next sync covers them all at once."""
+"""Fewer sends that wait for a slow sync are not a queue: the next sync covers them all."""
 
 
 class FlowControl:
@@ -31,7 +31,7 @@ class FlowControl:
         self._waiting_max = waiting_max
 
     def admit(self) -> None:
-        """RequestFailed(SYSTEM_BUSY) when a send should not even be looked at."""
+        """RequestFailed(SYSTEM_BUSY) when no send is accepted now."""
         if self._store.is_busy:
             raise _busy(
                 "[REJECTREQUEST]",
@@ -55,8 +55,8 @@ class FlowControl:
             )
 
 
-def _busy(prefix: str, found: str, limit: str) -> RequestFailed:
+def _busy(prefix: str, state: str, limit: str) -> RequestFailed:
     return RequestFailed(
         ResponseCode.SYSTEM_BUSY,
-        f"{prefix}broker busy, start flow control for a while: {found}, {limit}; send less, or again in a moment",
+        f"{prefix}broker busy, start flow control for a while: {state}, {limit}; send less, or again in a moment",
     )

@@ -1,9 +1,11 @@
-"""Request-reply: a reply on its way through the broker to the client that waits for it.
+"""Request-reply: the broker pushes a reply to the client that waits for it, and stores it if the settings say so.
 
     replier ── SEND_REPLY_MESSAGE ──► broker ── PUSH_REPLY_MESSAGE_TO_CLIENT ──► the client named in REPLY_TO_CLIENT
-            ◄── its send's answer ──         ◄── code 0: the reply met its request ──
+            ◄── send response ──             ◄── code 0: the reply met its request ──
 
-The reply names the client that waits; which of its requests is meant, the client sees by CORRELATION_ID.
+The reply names the waiting client in REPLY_TO_CLIENT; the client finds its request by CORRELATION_ID. The response is
+about the push: SYSTEM_ERROR when it failed, even when the reply was stored. A reply that was pushed and could not be
+stored is a success all the same, as in Apache's broker: the client that waits has it.
 """
 
 import logging
@@ -41,20 +43,20 @@ class ReplyPusher:
     """The advertised address as a record holds it. Clients get `ip:port`, without the slash of Apache's 4.7."""
 
     async def push(self, request: Send, message: InboundMessage, peer: str) -> str | None:
-        """Hands the reply to the client that waits for it; why it could not be handed over, or None.
+        """Pushes the reply to the client that waits for it; returns the error, or None.
 
-        `message` gets the property PUSH_REPLY_TIME when its client is found, so that a stored reply tells that too.
+        `message` gets the property PUSH_REPLY_TIME when its client is found, and is stored with it.
         """
         client_id = message.properties.get(Property.REPLY_TO_CLIENT)
         if client_id is None:
-            return f"the reply has no property {Property.REPLY_TO_CLIENT}, so nobody can be found who waits for it"
+            return f"the reply has no property {Property.REPLY_TO_CLIENT}, so the client that waits for it is unknown"
         member = self.clients.find(client_id)
         if member is None:
             return f"client {client_id} is not connected to this broker, or no longer: its reply cannot be pushed"
         message.properties[Property.PUSH_REPLY_TIME] = str(self.clock.now_ms())
         try:
             await call_peer(member.connection, self._push_of(request, message, peer), PUSH_TIMEOUT_S)
-        except ArianeError as error:  # gone, silent, or it refused: the replier is told, and may send again
+        except ArianeError as error:  # gone, silent, or it refused: the replier gets the error, and may send again
             log.warning("reply not pushed", extra={"client": client_id, "reason": str(error)})
             return f"client {client_id} did not take the reply: {error}"
         return None
@@ -79,16 +81,11 @@ class ReplyPusher:
         )
 
 
-# --- replies ---
-#
-# Replies: pushed to the client that waits, and stored if the settings say so.
-#
-# The answer tells of the push: SYSTEM_ERROR when nobody got the reply, even when it was stored. A reply that was pushed
-# and could not be stored is a success all the same, as in Apache's broker: the one who waits for it has it.
+# --- handlers ---------------------------------------------------------------------------------------------------------
 
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 _NOT_STORED = "0"
-"""The message id of a reply that is nowhere, as Apache's broker says it."""
+"""The message id of a reply that is not stored, as in Apache's broker."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,11 @@ class ReplyHandlers:
 
     async def _reply(self, request: Send, call: Call) -> SendResponse:
         queue_id = queue_of(request, self.checks.destination(request))
-        message = self._incoming(request, call, queue_id)
+        message = self._inbound(request, call, queue_id)
         failure = await self.pusher.push(request, message, call.connection.peer)
-        return self._answer(queue_id, failure, self._stored(message) if self.settings.store_replies else None)
+        return self._response(queue_id, failure, self._stored(message) if self.settings.store_replies else None)
 
-    def _incoming(self, request: Send, call: Call, queue_id: int) -> InboundMessage:
+    def _inbound(self, request: Send, call: Call, queue_id: int) -> InboundMessage:
         try:
             properties, _ = read_property_text(request.properties or "")
         except MessageRefused as error:
@@ -128,19 +125,19 @@ class ReplyHandlers:
             born_timestamp_ms=request.born_timestamp,
             born_host=born_host(call.connection.peer),
             flag=request.flag,
-            sys_flag=request.sys_flag & ~_TRANSACTION_BITS,  # or no queue would take it
+            sys_flag=request.sys_flag & ~_TRANSACTION_BITS,  # a record with these bits gets no queue entry
             reconsume_times=request.reconsume_times or 0,
         )
 
     def _stored(self, message: InboundMessage) -> Appended | None:
-        """Not waited for, even with SYNC_FLUSH: the reply has arrived, what is stored is for looking it up."""
+        """Does not wait for a sync, even with SYNC_FLUSH: the reply has arrived, and is stored only for queries."""
         try:
             return self.writer.put(message)
         except StoreError as error:
             log.warning("reply not stored", extra={"topic": message.topic, "reason": str(error)})
             return None
 
-    def _answer(self, queue_id: int, failure: str | None, stored: Appended | None) -> SendResponse:
+    def _response(self, queue_id: int, failure: str | None, stored: Appended | None) -> SendResponse:
         return SendResponse(
             code=ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR,
             remark=failure,

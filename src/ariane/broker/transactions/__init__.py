@@ -1,4 +1,4 @@
-"""Two-phase sends: half messages, their outcome, and questions to producers that do not tell it."""
+"""Transactional messages: half messages, their outcomes, and check requests for those without one."""
 
 from ariane.broker.transactions.checks import TransactionChecks
 from ariane.broker.transactions.outcomes import Transactions

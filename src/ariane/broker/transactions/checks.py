@@ -1,12 +1,15 @@
-"""Rounds over the half messages that nobody ended: ask the producer, or give up.
+"""Transaction checks: periodic passes over half messages without an outcome, which ask the producer or give up.
 
-    age below its immunity        leave it
-    asked fewer than max times    copy it to the end of the half queue, ask one producer of its group about the copy
-    otherwise                     move it to TRANS_CHECK_MAX_TIME_TOPIC
+    age below its immunity         leave it
+    checked fewer than max times   copy it to the end of the half queue, send a check request about the copy
+    otherwise                      move it to TRANS_CHECK_MAX_TIME_TOPIC
 
-A round counts whether or not a producer was there to be asked, as in Apache's broker: with the defaults a message whose
-producers stay away is given up after a quarter of an hour. The copy is what lets the half queue's progress move on past
-a message that waits, and it carries the number of questions through a restart.
+A pass counts whether or not a producer was connected, as in Apache's broker: with the defaults a message whose
+producers stay away is given up after a quarter of an hour. The copy lets the half queue's progress move past a message
+that waits, and keeps the number of check requests through a restart.
+
+Check requests are one-way: the outcome comes as an END_TRANSACTION, some time later or never. Any producer of the group
+will do, because it looks into its own database; they take turns.
 """
 
 import asyncio
@@ -36,20 +39,15 @@ from ariane.wire.message_id import offset_message_id
 from ariane.wire.record.layout import encode
 from ariane.wire.requests.send import CheckTransaction
 
-# --- questions ---
-#
-# CheckRequests to producers: what became of this half message?
-#
-# One-way: the answer is an END_TRANSACTION, some time later or never. Any producer of the group is good enough, because
-# it asks its own database; they take turns.
+# --- check requests ---------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 3.0
 
 
-def question(message: HalfMessage) -> CheckTransaction:
-    """The numbers lead back to the half message; the body is the message as it will be, in its real topic."""
+def check_request(message: HalfMessage) -> CheckTransaction:
+    """The offsets identify the half message; the body is the message as it will be, in its real topic."""
     stored = message.stored
     return CheckTransaction(
         tran_state_table_offset=stored.queue_offset,
@@ -62,29 +60,29 @@ def question(message: HalfMessage) -> CheckTransaction:
 
 
 class CheckRequests:
-    """Those of one round."""
+    """Those of one pass."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._not_reading: set[Connection] = set()
-        self._unanswerable: dict[str, int] = {}
+        self._undelivered: dict[str, int] = {}
 
-    async def ask(self, message: HalfMessage) -> None:
-        """Sends the question to one live producer. When there is none, the next round tries again."""
+    async def send(self, message: HalfMessage) -> None:
+        """To one connected producer. When there is none, the next pass tries again."""
         member = self._clients.pick_producer(message.producer_group)
         if member is None or not await self._send(member.connection, message):
-            self._unanswerable[message.producer_group] = self._unanswerable.get(message.producer_group, 0) + 1
+            self._undelivered[message.producer_group] = self._undelivered.get(message.producer_group, 0) + 1
 
     async def _send(self, connection: Connection, message: HalfMessage) -> bool:
-        """Waits while the peer does not read, but not for long, and once in a round: it would hold up all others."""
+        """Waits while the peer does not read, but not for long, and once in a pass: it would delay all others."""
         if connection in self._not_reading:
             return False
         try:
-            command = request_command(question(message), opaque=0, oneway=True)
+            command = request_command(check_request(message), opaque=0, oneway=True)
             async with asyncio.timeout(_READ_TIMEOUT_S):
                 await connection.send(command)
         except WireError as error:  # larger than a frame may be: maxMessageSize was raised, the frame's limit was not
-            log.warning("transaction cannot be asked about", extra={"key": message.unique_key, "reason": str(error)})
+            log.warning("check request cannot be sent", extra={"key": message.unique_key, "reason": str(error)})
             return False
         except (TimeoutError, TransportError):
             self._not_reading.add(connection)
@@ -92,21 +90,21 @@ class CheckRequests:
         return True
 
     def report(self) -> None:
-        for group, count in self._unanswerable.items():
+        for group, count in self._undelivered.items():
             log.warning(
-                "no producer to ask about open transactions: start one of this group",
+                "no producer for check requests of open transactions: start one of this group",
                 extra={"group": group, "messages": count},
             )
 
 
-# ---
+# --- passes -----------------------------------------------------------------------------------------------------------
 
 _HOUR_MS = 3_600_000
-_STEPS_IN_A_TURN = 16  # then others get their turn on the loop
+_STEPS_PER_ITERATION = 16  # then the event loop runs other tasks
 
 WINDOW_MAX = 100_000
-"""Half messages behind one that is too young to be asked about. Beyond it is copied without a question, or what is
-over behind it would fill the memory: a producer may ask for days of immunity."""
+"""Half messages behind one that is too young to be checked. Beyond, it is copied without a check request, or the ended
+ones behind it would fill the memory: a producer may set days of immunity."""
 
 
 class TransactionChecks:
@@ -140,46 +138,46 @@ class TransactionChecks:
         offsets: ConsumerOffsets,
         clock: Clock,
     ) -> AsyncIterator["TransactionChecks"]:
-        """Runs a round every `transactionCheckInterval` while the body runs. On a master only."""
+        """Runs a pass every `transactionCheckInterval` while the body runs. On a master only."""
         checks = cls(transactions, service, settings, clients, topics, offsets, clock)
         interval_s = settings.transaction_check_interval_s
-        async with background(partial(every, clock, interval_s, checks.round, interval_s)):
+        async with background(partial(every, clock, interval_s, checks.run_pass, interval_s)):
             yield checks
 
-    async def round(self) -> None:
-        """Looks at every half message that was there when the round began; then notes how far both queues are done."""
+    async def run_pass(self) -> None:
+        """Checks every half message that was there when the pass began; then saves the progress in both queues."""
         queue, waiting = self._transactions.queue, self._transactions.open
         waiting.skip_to(queue.begin)
         end = queue.end
-        questions = CheckRequests(self._clients)
+        requests = CheckRequests(self._clients)
         try:
-            await self._walk(end, questions)
-        except (StoreError, OSError) as error:  # no more is written or read now; what waits is found by the next round
-            log.warning("transaction checks stopped for this round", extra={"reason": str(error)})
-        questions.report()
+            await self._walk(end, requests)
+        except (StoreError, OSError) as error:  # the next pass finds what waits
+            log.warning("transaction checks stopped for this pass", extra={"reason": str(error)})
+        requests.report()
         if end:
             self._ensure(TRANS_HALF)
             self._ensure(TRANS_OP)
             await self.save_progress()
 
-    async def _walk(self, end: int, questions: CheckRequests) -> None:
+    async def _walk(self, end: int, requests: CheckRequests) -> None:
         waiting = self._transactions.open
         offset, steps = waiting.next_open(0, end), 0
         while offset is not None:
             await self._service.run(self._transactions.queue.finding(offset))
             self._transactions.flush()  # no check request for an outcome that has arrived
-            asked = self._look_at(offset, end) if waiting.is_open(offset) else None
-            if asked is not None:
-                await questions.ask(asked)
+            message = self._look_at(offset, end) if waiting.is_open(offset) else None
+            if message is not None:
+                await requests.send(message)
             steps += 1
-            if steps % _STEPS_IN_A_TURN == 0:
+            if steps % _STEPS_PER_ITERATION == 0:
                 await asyncio.sleep(0)
             offset = waiting.next_open(offset + 1, end)
 
     # --- one message; nothing here suspends ---------------------------------------------------------------------------
 
     def _look_at(self, offset: int, end: int) -> HalfMessage | None:
-        """The message, as its newest copy has it, when its producer is to be asked."""
+        """The message, as its newest copy has it, when it needs a check request."""
         message = self._message(offset)
         if message is None:
             return None
@@ -189,9 +187,9 @@ class TransactionChecks:
             return None
         is_young = message.age_ms(now_ms) < message.immunity_ms(round(self._settings.transaction_timeout_s * 1000))
         if not is_young:
-            return self._copy(message, message.times_asked + 1)
+            return self._copy(message, message.check_times + 1)
         if end - offset > WINDOW_MAX:
-            self._copy(message, message.times_asked)
+            self._copy(message, message.check_times)
         return None
 
     def _message(self, offset: int) -> HalfMessage | None:
@@ -203,17 +201,17 @@ class TransactionChecks:
         except RecordError as error:
             reason = str(error)
         log.error(
-            "half message passed over: it can be neither asked about nor ended",
+            "half message skipped: it can be neither checked nor ended",
             extra={"offset": offset, "reason": reason},
         )
         self._transactions.open.over(offset)
         return None
 
     def _is_hopeless(self, message: HalfMessage, now_ms: int) -> bool:
-        """Asked often enough; or so old, after a long stop, that its file may be deleted at any moment."""
+        """Checked often enough; or so old, after a long stop, that its file may be deleted at any moment."""
         stored_for_ms = now_ms - message.stored.store_timestamp_ms
         return (
-            message.times_asked >= self._settings.transaction_check_max
+            message.check_times >= self._settings.transaction_check_max
             or stored_for_ms > self._settings.store.retention_hours * _HOUR_MS
         )
 
@@ -222,26 +220,26 @@ class TransactionChecks:
         kept_in = TRANS_CHECK_MAX if self._keep(given_up(message)) is not None else TRANS_HALF
         self._transactions.open.ended(message.first_offset)
         log.warning(
-            "transaction given up: nobody told its outcome",
+            "transaction given up: no outcome came",
             extra={
                 "topic": message.real_topic,
                 "group": message.producer_group,
                 "key": message.unique_key,
-                "asked": message.times_asked,
+                "asked": message.check_times,
                 "kept_in": kept_in,
             },
         )
 
-    def _copy(self, message: HalfMessage, times_asked: int) -> HalfMessage:
-        copy = copy_of(message, times_asked)
+    def _copy(self, message: HalfMessage, check_times: int) -> HalfMessage:
+        copy = copy_of(message, check_times)
         appended = self._keep(copy)
         if appended is None:
-            return message  # asked about where it is, though nobody counts how often
+            return message  # checked at its old offset, and not counted
         self._transactions.open.copied(message.first_offset, appended.queue_offset)
         return message.moved(copy.properties, appended)
 
     def _keep(self, message: InboundMessage) -> Appended | None:
-        """None for a message so close to maxMessageSize that the properties which a copy adds do not fit."""
+        """None for a message so close to maxMessageSize that the properties of a copy do not fit."""
         try:
             return self._transactions.keep(message)
         except MessageRefused as error:
@@ -249,7 +247,8 @@ class TransactionChecks:
             return None
 
     def _ensure(self, topic: str) -> None:
-        """So that tools can see and read it. The store needs no table, so a full one does not stop the checks."""
+        """So that tools can see and read it. The store does not need the topic, so a full table does not stop the
+        checks."""
         try:
             self._topics.ensure(topic, 1)
         except RequestFailed as error:
@@ -258,10 +257,10 @@ class TransactionChecks:
     # --- progress -----------------------------------------------------------------------------------------------------
 
     async def save_progress(self) -> None:
-        """Notes in the consumer offsets how far both queues are done with, once what says so is durable.
+        """Saves the progress in both queues as consumer offsets, once what it depends on is durable.
 
-        Offsets that outran the log would, after a power cut, pass over a half message whose copy or whose outcome the
-        disk never got: a transaction that nobody asks about any more.
+        Offsets ahead of the log would, after a power cut, skip a half message whose copy or outcome never reached the
+        disk: a transaction that is never checked again.
         """
         waiting, last = self._transactions.open, self._transactions.last_write
         first_open, first_op = waiting.first_open, waiting.first_op

@@ -1,4 +1,4 @@
-"""Half messages: how a message waits for its outcome, and what becomes of it.
+"""Half messages: a transactional message while it waits for its outcome, and the messages made from it.
 
     what the producer sent            topic orders, queue 3
       half()         ->  RMQ_SYS_TRANS_HALF_TOPIC 0     REAL_TOPIC=orders REAL_QID=3, transaction bits cleared
@@ -7,8 +7,23 @@
       reopened()     ->  RMQ_SYS_TRANS_HALF_TOPIC 0     TRANSACTION_CHECK_TIMES=0
       given_up()     ->  TRANS_CHECK_MAX_TIME_TOPIC 0
 
-Pure: messages in, messages out. The first two are what every transaction takes, and make drafts (half_drafts.py); the
-others are for the few that nobody ended.
+Pure: messages in, messages out. Every transaction uses the first two, which make drafts from the property text as it
+came: nothing is parsed and written again. The others are for the few without an outcome.
+
+    producer's text                      TAGS=a KEYS=k TRAN_MSG=true PGROUP=payers
+    half(), waits in the half queue      the same + what the broker adds to each one + REAL_TOPIC=orders REAL_QID=3
+    real(), once it is committed         the very same bytes
+
+The transaction bits are cleared because a record with the "prepared" bit gets no entry in its queue, and the queue is
+how the broker finds what still waits.
+
+An op message says that the half message at an offset of the half queue has ended:
+
+    topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, TAGS "d"
+    body  4711            4.x, and this broker: the half message's queue offset in decimal
+    body  4711,4712,      5.x collects several, each followed by a comma
+
+This broker writes one offset a message: both releases read that, and a broker of the older one fails on a comma.
 """
 
 from collections.abc import Mapping
@@ -29,9 +44,7 @@ from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_pr
 from ariane.wire.record.read import RecordView, decode, verify
 from ariane.wire.sys_flag import SysFlag
 
-# --- half_record ---
-#
-# A half message where it lies in the log: what its outcome needs of it, and its body only when that is a commit.
+# --- a half message in the log ----------------------------------------------------------------------------------------
 
 _REAL_TOPIC, _REAL_QUEUE_ID = Property.REAL_TOPIC, Property.REAL_QUEUE_ID
 _FIRST = Property.TRANSACTION_PREPARED_QUEUE_OFFSET
@@ -45,6 +58,8 @@ _NUMBER_DIGITS_MAX = 18  # what fits 63 bits
 
 
 class HalfRecord(msgspec.Struct, frozen=True, gc=False):
+    """A half message in the log: what its outcome needs of it, and its body only for a commit."""
+
     view: RecordView
     properties: dict[str, str]
     real_topic: str
@@ -55,7 +70,7 @@ class HalfRecord(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, record: memoryview) -> "HalfRecord":
-        """RecordError when it does not say where the message belongs: bytes of a disk are not trusted."""
+        """RecordError when it does not name its real topic and queue: bytes of a disk are not trusted."""
         view = verify(record, check_body_crc=False)
         if not isinstance(view, RecordView):
             raise RecordError(f"no half message: {getattr(view, 'reason', 'a blank record')}")
@@ -73,13 +88,13 @@ class HalfRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def property_text(self) -> bytes:
-        """As it stands there, but without the seal, which is that of this record."""
+        """As stored, but without the checksum, which is that of this record."""
         if CHECKSUM_PROPERTY not in self.properties:
             return self.view.property_text
         return encode_properties({name: value for name, value in self.properties.items() if name != CHECKSUM_PROPERTY})
 
 
-# --- what the properties of a half message say; `at` is its place in the log, for the error ---------------------------
+# --- properties of a half message; `at` is its physical offset, for the error -----------------------------------------
 
 
 def real_topic(properties: Mapping[str, str], at: int) -> str:
@@ -113,7 +128,7 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
 
 
-# ---
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_TYPE)
 
@@ -126,9 +141,9 @@ class HalfMessage:
 
     @classmethod
     def of(cls, record: memoryview) -> "HalfMessage":
-        """RecordError when its real topic and queue are not there or no number: bytes of a disk are not trusted."""
+        """RecordError when its real topic or queue is missing or malformed: bytes of a disk are not trusted."""
         message = cls(decode(record))
-        _ = message.real_topic, message.real_queue_id, message.first_offset, message.times_asked
+        _ = message.real_topic, message.real_queue_id, message.first_offset, message.check_times
         return message
 
     @property
@@ -138,10 +153,10 @@ class HalfMessage:
 
     @property
     def is_copy(self) -> bool:
-        return self.first_offset != self.stored.queue_offset or self.times_asked > 0
+        return self.first_offset != self.stored.queue_offset or self.check_times > 0
 
     @property
-    def times_asked(self) -> int:
+    def check_times(self) -> int:
         return number(self.stored.properties, Property.TRANSACTION_CHECK_TIMES, 0, self.stored.physical_offset)
 
     @property
@@ -161,17 +176,17 @@ class HalfMessage:
         return real_queue_id(self.stored.properties, self.stored.physical_offset)
 
     def immunity_ms(self, default_ms: int) -> int:
-        """Age before which the producer is not asked: its own wish, or the broker's default."""
+        """Age before which the producer gets no check request: its own setting, or the broker's default."""
         seconds = self.stored.properties.get(Property.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
         return int(seconds) * 1000 if is_number(seconds) else default_ms
 
     def age_ms(self, now_ms: int) -> int:
-        """Since it was sent: by our clock for the first record; a copy still has the producer's time of birth."""
+        """Since it was sent: by the broker's clock for the first record, by the producer's for a copy."""
         stored_ms = self.stored.store_timestamp_ms
         return now_ms - (min(self.stored.born_timestamp_ms, stored_ms) if self.is_copy else stored_ms)
 
     def moved(self, properties: dict[str, str], to: Appended) -> "HalfMessage":
-        """The same message as its copy at `to` has it."""
+        """The same message with the properties and offsets of its copy at `to`."""
         return HalfMessage(
             replace(
                 self.stored,
@@ -183,33 +198,33 @@ class HalfMessage:
         )
 
     def as_real(self) -> StoredMessage:
-        """As it will be once it is committed, but where it is now: what a producer is shown."""
+        """As it will be once it is committed, but with its offsets of now: for a check request."""
         return replace(self.stored, topic=self.real_topic, queue_id=self.real_queue_id)
 
 
-def copy_of(message: HalfMessage, times_asked: int) -> InboundMessage:
-    """The message once more at the end of the half queue, so that the queue's beginning can be forgotten."""
+def copy_of(message: HalfMessage, check_times: int) -> InboundMessage:
+    """A copy at the end of the half queue, so that progress can move past the original."""
     properties = dict(message.stored.properties)
-    properties[Property.TRANSACTION_CHECK_TIMES] = str(times_asked)
+    properties[Property.TRANSACTION_CHECK_TIMES] = str(check_times)
     properties[Property.TRANSACTION_PREPARED_QUEUE_OFFSET] = str(message.first_offset)
-    return _incoming(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
+    return _inbound(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
 
 
 def reopened(message: HalfMessage) -> InboundMessage:
-    """A message that was given up, as if it had never been asked about."""
+    """A message that was given up, as if there had been no check request yet."""
     properties = dict(message.stored.properties)
     properties[Property.TRANSACTION_CHECK_TIMES] = "0"
     if message.stored.topic == TRANS_HALF:
         properties[Property.TRANSACTION_PREPARED_QUEUE_OFFSET] = str(message.first_offset)
-    return _incoming(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
+    return _inbound(message.stored, topic=TRANS_HALF, queue_id=HALF_QUEUE, properties=properties)
 
 
 def given_up(message: HalfMessage) -> InboundMessage:
-    """The message where it waits for an administrator."""
-    return replace(copy_of(message, message.times_asked), topic=TRANS_CHECK_MAX, queue_id=0)
+    """A copy in the topic of given-up messages, for an administrator."""
+    return replace(copy_of(message, message.check_times), topic=TRANS_CHECK_MAX, queue_id=0)
 
 
-def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
+def _inbound(stored: StoredMessage, *, topic: str, queue_id: int, properties: dict[str, str]) -> InboundMessage:
     return InboundMessage(
         topic=topic,
         queue_id=queue_id,
@@ -223,16 +238,7 @@ def _incoming(stored: StoredMessage, *, topic: str, queue_id: int, properties: d
     )
 
 
-# --- half_drafts ---
-#
-# Half messages as drafts, made from the property text as it came: nothing is taken apart and written anew.
-#
-#     producer's text                      TAGS=a KEYS=k TRAN_MSG=true PGROUP=payers
-#     half(), waits in the half queue      the same + what the broker adds to each one + REAL_TOPIC=orders REAL_QID=3
-#     real(), once it is committed         the very same bytes
-#
-# The transaction bits are cleared because a record with the "prepared" bit gets no entry in its queue, and the queue is
-# how the broker finds what still waits.
+# --- drafts -----------------------------------------------------------------------------------------------------------
 
 _COMMIT_BITS = int(SysFlag.TRANSACTION_COMMIT)
 _TAGS = Property.TAGS
@@ -240,7 +246,7 @@ _TAGS = Property.TAGS
 _REAL = join_properties([(Property.REAL_TOPIC, "%b"), (Property.REAL_QUEUE_ID, "%d")]).encode()
 
 _NOT_FROM_PRODUCERS = DEFERRING | {
-    # Only the broker's word counts here: with these a producer could pass its message off as a copy of another's.
+    # With these a producer could pass its message off as a copy of another.
     Property.TRANSACTION_PREPARED_QUEUE_OFFSET,
     Property.TRANSACTION_CHECK_TIMES,
     # What the broker adds, and must not be there twice.
@@ -249,18 +255,18 @@ _NOT_FROM_PRODUCERS = DEFERRING | {
     Property.CLUSTER,
     Property.MSG_REGION,
 }
-"""And no delay, which Java's producer takes away from its half messages, too: the commit is what they wait for."""
+"""Delays are left out, as Java's producer does for half messages: they wait for the commit."""
 
 
 def producers_text(properties: dict[str, str], text: str) -> str:
-    """A half message's property text without what its producer may not say: nearly always as it came."""
+    """A half message's property text without properties that its producer may not set: nearly always as it came."""
     if _NOT_FROM_PRODUCERS.isdisjoint(properties):
         return text
     return join_properties((name, value) for name, value in properties.items() if name not in _NOT_FROM_PRODUCERS)
 
 
 def half(draft: Draft) -> Draft:
-    """The draft of what a producer wants to send, turned into one that waits for its outcome."""
+    """Turns the draft of a send into one that waits for its outcome."""
     draft.properties += _REAL % (draft.topic.encode(), draft.queue_id)
     draft.topic, draft.queue_id = TRANS_HALF, HALF_QUEUE
     draft.sys_flag &= ~_TRANSACTION_BITS
@@ -287,7 +293,7 @@ def real(waiting: HalfRecord) -> Draft:
 
 
 def real_to_defer(waiting: HalfRecord) -> InboundMessage:
-    """The same as a message, for one of the few that asks for a delay, which begins with its commit."""
+    """The same as a message, for one of the few with a delay, which begins with the commit."""
     draft = real(waiting)
     return InboundMessage(
         topic=draft.topic,
@@ -303,15 +309,7 @@ def real_to_defer(waiting: HalfRecord) -> InboundMessage:
     )
 
 
-# --- op_messages ---
-#
-# Op messages: "the half message at this offset of the half queue is over".
-#
-#     topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, TAGS "d"
-#     body  4711            4.x, and ours: the half message's queue offset in decimal
-#     body  4711,4712,      5.x gathers several, each followed by a comma
-#
-# We write one offset a message: both releases read that, and a broker of the older one fails on a comma.
+# --- op messages ------------------------------------------------------------------------------------------------------
 
 OP_QUEUE = 0
 _ENDED = "d"
@@ -320,7 +318,7 @@ _DIGITS_MAX = 18  # what fits 63 bits
 
 
 def op_message(half_offset: int, now_ms: int, own_host: bytes) -> Draft:
-    """Says that the half message at `half_offset` of its queue is over. `own_host` is this broker, who says so."""
+    """Says that the half message at `half_offset` of its queue has ended. `own_host` is this broker's address."""
     return Draft(
         topic=TRANS_OP,
         queue_id=OP_QUEUE,
@@ -333,7 +331,7 @@ def op_message(half_offset: int, now_ms: int, own_host: bytes) -> Draft:
 
 
 def ended_offsets(view: RecordView, record: memoryview) -> list[int]:
-    """The half messages that an op message ends. What is no offset is passed over: it ends nothing."""
+    """The half messages that an op message ends. Anything that is not an offset is ignored."""
     if view.properties().get(Property.TAGS) != _ENDED:
         return []
     words = view.body(record).split(b",")

@@ -1,4 +1,16 @@
-"""The two queues of transactions as they stand in the store, and what still waits according to them."""
+"""Pending half messages: which still wait for their outcome, computed from the half queue and the op queue.
+
+    half queue   ... 40 41 42 43 44 45 46 47          op queue   ... 17 18 19
+                        │  ended    ended│                           │
+                     first_open          end                      first_op
+
+Everything below `first_open` has ended, and so has what is in a set. Both queues are on disk; this is how far a scan of
+them would come, updated with each write. It is computed again from the two queues at start, from the two numbers
+`first_open` and `first_op` on, which are saved as consumer offsets.
+
+A half message with a check request is copied to the end of its queue. Copies of one message are one transaction,
+identified by the offset of the first: its outcome may come for any of them, and is accepted once.
+"""
 
 import logging
 from collections import deque
@@ -13,25 +25,10 @@ from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
 from ariane.wire.record.read import RecordView, verify
 
-# --- open_halves ---
-#
-# Which half messages still wait for their outcome: the sum of the half queue and the op queue, in a few numbers.
-#
-#     half queue   ... 40 41 42 43 44 45 46 47          op queue   ... 17 18 19
-#                         │  over     over │                           │
-#                      first_open          end                      first_op
-#
-# Everything below `first_open` is over, and so is what is in a set. Both queues are on disk; this is only how far a
-# walk over them would come, kept up to date by whoever writes to them. It is made again from the two queues at start
-# (half_queue.py), from the two numbers `first_open` and `first_op` on, which are saved as consumer offsets.
-#
-# A half message that is asked about is copied to the end of its queue. Copies of one message are one transaction, known
-# by the offset of the first: its outcome may come for any of them, and is taken once.
-#
-# Pure, and without an idea of time.
-
 
 class PendingHalfMessages:
+    """Does no I/O, and has no notion of time."""
+
     def __init__(self, first_open: int = 0, first_op: int = 0) -> None:
         self.first_open = first_open
         """Half messages before this one are all over."""
@@ -41,10 +38,10 @@ class PendingHalfMessages:
         self._op_end = first_op
 
     def __len__(self) -> int:
-        """How many numbers are kept: what a half message at the front, that nobody ends, costs."""
+        """How many numbers are kept: the cost of a half message at the front that does not end."""
         return len(self._over) + len(self._ops) + len(self._newest_copy)
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def is_open(self, offset: int) -> bool:
         return offset >= self.first_open and offset not in self._over
@@ -69,15 +66,15 @@ class PendingHalfMessages:
 
     @property
     def first_op(self) -> int:
-        """Op messages before this one say nothing that `first_open` does not say."""
+        """Op messages before this one are covered by `first_open`."""
         while self._ops and self._ops[0][1] < self.first_open:
             self._ops.popleft()
         return self._ops[0][0] if self._ops else self._op_end
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- updates ------------------------------------------------------------------------------------------------------
 
     def op_written(self, op_offset: int, offsets: list[int]) -> None:
-        """An op message stands in its queue: these half messages are over."""
+        """An op message is in its queue: these half messages have ended."""
         self._op_end = op_offset + 1
         if offsets:
             self._ops.append((op_offset, max(offsets)))
@@ -85,7 +82,7 @@ class PendingHalfMessages:
             self.over(offset)
 
     def over(self, offset: int) -> None:
-        """Nothing more will come of this half message: ended, given up, or replaced by a copy."""
+        """This half message is done with: ended, given up, or replaced by a copy."""
         if offset >= self.first_open:
             self._over.add(offset)
             self._advance()
@@ -106,7 +103,7 @@ class PendingHalfMessages:
         if offset <= self.first_open:
             return
         self.first_open = offset
-        self._over = {one for one in self._over if one >= offset}
+        self._over = {over for over in self._over if over >= offset}
         self._newest_copy = {first: copy for first, copy in self._newest_copy.items() if copy >= offset}
         self._advance()
 
@@ -116,18 +113,18 @@ class PendingHalfMessages:
             self.first_open += 1
 
 
-# ---
+# --- the two queues ---------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
 PROGRESS_GROUP = "CID_RMQ_SYS_TRANS"
-"""The consumer group whose offsets say how far both queues are done with; Apache's brokers go on from them."""
+"""The consumer group whose offsets are the progress in both queues; Apache's brokers go on from them."""
 
 
 class StoredQueue:
-    """One queue that is read message by message. Only the queue's own entries lead to records.
+    """One queue that is read message by message. Records are found only by the queue's own entries.
 
-    A physical offset that a client names is never followed: a message's body may hold bytes that look like a record.
+    A physical offset that a client names is never used: a message's body may hold bytes that look like a record.
     """
 
     def __init__(self, store: MessageStore, topic: str, queue_id: int = 0) -> None:
@@ -146,12 +143,12 @@ class StoredQueue:
         return 0 if queue is None else queue.max_offset
 
     def at(self, offset: int) -> memoryview | None:
-        """The record of this queue offset; None when it is not there, or no longer."""
+        """The record at this queue offset; None when there is none, or no longer."""
         place = self._place(offset)
         return None if place is None else self._store.components.commit_log.read(*place)
 
     def fresh_at(self, offset: int) -> memoryview | None:
-        """The same for a message that was stored just now; None also for one that the disk may have to be asked for."""
+        """The same for a message that was stored just now; None also when it may not be in the page cache."""
         parts = self._store.components
         queue = parts.queues.get(self._topic, self._queue_id)
         entry = None if queue is None else queue.cached_entries(offset, 1)
@@ -179,12 +176,12 @@ class StoredQueue:
         """Every whole record from `begin` on."""
         offset = max(begin, self.begin)
         while offset < self.end:
-            found = self._store.reader.read(self._topic, self._queue_id, offset, 32)
-            for record in found.slices:
+            result = self._store.reader.read(self._topic, self._queue_id, offset, 32)
+            for record in result.slices:
                 view = verify(record)
                 if isinstance(view, RecordView):
                     yield view, record
-            offset = max(found.next_offset, offset + 1)
+            offset = max(result.next_offset, offset + 1)
 
 
 def half_queue(store: MessageStore) -> StoredQueue:
@@ -196,15 +193,15 @@ def op_queue(store: MessageStore) -> StoredQueue:
 
 
 def load_pending(store: MessageStore, offsets: ConsumerOffsets) -> PendingHalfMessages:
-    """What waits, from the saved progress on. Without any, from the beginning of both queues."""
-    halves, ops = half_queue(store), op_queue(store)
-    open_halves = PendingHalfMessages(_progress(offsets, TRANS_HALF, halves), _progress(offsets, TRANS_OP, ops))
-    for view, record in ops.walk(open_halves.first_op):
-        ended = [offset for offset in _ended(view, record) if offset < halves.end]
-        open_halves.op_written(view.queue_offset, ended)
-    for view, record in halves.walk(open_halves.first_open):
-        _note_copy(open_halves, view, record)
-    return open_halves
+    """What waits, from the saved progress on; without any, from the beginning of both queues."""
+    half_messages, ops = half_queue(store), op_queue(store)
+    pending = PendingHalfMessages(_progress(offsets, TRANS_HALF, half_messages), _progress(offsets, TRANS_OP, ops))
+    for view, record in ops.walk(pending.first_op):
+        ended = [offset for offset in _ended(view, record) if offset < half_messages.end]
+        pending.op_written(view.queue_offset, ended)
+    for view, record in half_messages.walk(pending.first_open):
+        _note_copy(pending, view, record)
+    return pending
 
 
 def _progress(offsets: ConsumerOffsets, topic: str, queue: StoredQueue) -> int:
@@ -220,14 +217,14 @@ def _ended(view: RecordView, record: memoryview) -> list[int]:
         return []
 
 
-def _note_copy(open_halves: PendingHalfMessages, view: RecordView, record: memoryview) -> None:
-    """A copy replaces what it was made of: the broker may have ended before it noted so."""
+def _note_copy(pending: PendingHalfMessages, view: RecordView, record: memoryview) -> None:
+    """A copy replaces its original: the broker may have stopped before it noted so."""
     try:
         first = HalfMessage.of(record).first_offset
     except RecordError:
-        return  # the next round of checks tells, and passes it over
+        return  # the next pass of checks reports and skips it
     if first != view.queue_offset:
-        was_open = open_halves.is_open(view.queue_offset)
-        open_halves.copied(first, view.queue_offset)
+        was_open = pending.is_open(view.queue_offset)
+        pending.copied(first, view.queue_offset)
         if not was_open:
-            open_halves.ended(first)
+            pending.ended(first)

@@ -335,7 +335,7 @@ class Appender:
             self._begin(())
             parts = self._log, self._queues, self._dispatcher
             limit = min(self._max_message_bytes, self._log.room_max)
-            with suppress(StoreError, RecordError):  # nothing has changed; appended one by one, each tells its own
+            with suppress(StoreError, RecordError):  # nothing has changed; one by one each gets its own error
                 together = append_batches(drafts, *parts, self._store_host, self.timestamp_ms, limit)
         return [self.append_batch(batch) for batch in drafts.each()] if together is None else [*together]
 

@@ -1,4 +1,4 @@
-"""A message on its way into the log, and what became of it."""
+"""A draft, which is a message on its way into the log, and the result of its append."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from ariane.wire.record.layout import RECORD_BYTES_MIN, TOPIC_BYTES_MAX_V1
 
 
 class Draft(msgspec.Struct, kw_only=True, gc=False):
-    """A message as the broker has it: texts that go to the disk are bytes already, facts for the dispatch are not."""
+    """A message to append: texts that go to the disk are bytes already, values for queue and index are not."""
 
     topic: str
     queue_id: int

@@ -1,4 +1,8 @@
-"""Stored records to messages: one by one, back to back in a pull answer, or walked over in a commit log."""
+"""Checking and decoding of stored records: one by one, back to back in a pull response, or in a commit log.
+
+`verify` checks a record in place: recovery, dispatch and scans need its facts, but not its body as a message. Whatever
+the bytes are, it returns a value and never raises: a store decides what a broken record means.
+"""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -29,11 +33,7 @@ from ariane.wire.record.layout import (
     head_of,
 )
 
-# --- record_view ---
-#
-# A stored record checked where it lies: recovery, dispatch and walks need its facts, but not its body as a message.
-#
-# Whatever the bytes are, `verify` returns a value and never raises: a store decides what a broken record means.
+# --- checking ---------------------------------------------------------------------------------------------------------
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -214,7 +214,7 @@ def _bad_lengths(position: int, size: int, what: str) -> BrokenRecord:
     return BrokenRecord(position, size, Fault.BAD_LENGTHS, f"{what} in a record of {size}")
 
 
-# ---
+# --- decoding ---------------------------------------------------------------------------------------------------------
 
 
 def decode(
@@ -231,7 +231,7 @@ def decode(
 
 
 def decode_all(body: Buffer, *, check_crc: bool = False, size_max: int = RECORD_BYTES_MAX) -> list[StoredMessage]:
-    """Every message of a pull answer.
+    """Every message of a pull response.
 
     Java ends the list silently at the first bad record and so skips the messages behind it. Here it is a RecordError:
     a consumer that knows can ask again or elsewhere.

@@ -229,7 +229,7 @@ def _pack_heads(
                 store_timestamp_ms,
                 store_host,
                 plan.reconsume_times,
-                0,  # preparedTransactionOffset: a transaction is no batch
+                0,  # preparedTransactionOffset: a batch cannot be transactional
                 0,
             )
             for plan in plans

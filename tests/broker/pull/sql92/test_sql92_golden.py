@@ -11,7 +11,7 @@ from ariane.broker.pull.sql92 import compile_sql
 from ariane.errors import ExpressionError
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sql92.jsonl"
-CASES = [json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
+CASES = [json.loads(connection_to) for connection_to in GOLDEN.read_text(encoding="utf-8").splitlines()]
 
 # docs/decisions/sql92.md says why.
 WE_TAKE = {"a != 5", "a > 0.0", "a = 0.0", "a > -0.0"}

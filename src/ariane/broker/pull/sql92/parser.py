@@ -188,7 +188,7 @@ Node: TypeAlias = Literal | Property | Negate | Condition
 
 # --- rules ---
 #
-# What may stand where. Each rule is Apache's: a filter that one broker takes and another refuses helps nobody.
+# Type rules, identical to Apache's so that a filter is portable between brokers.
 
 
 def as_condition(node: Node, position: int) -> Node:
