@@ -1,9 +1,14 @@
-"""Tests marked `long` take minutes, most of it the start of processes: only `make test-long` runs them."""
+"""Settings of the whole suite: tests marked `long` run only with `make test-long`; no example has a time limit."""
 
 import os
 import signal
 
 import pytest
+from hypothesis import settings
+
+# An example may take long on a busy machine: only what it asserts can fail it.
+settings.register_profile("ariane", deadline=None)
+settings.load_profile("ariane")
 
 
 def pytest_configure() -> None:

@@ -46,11 +46,11 @@ class Run:
     def until(self, condition: Callable[[], bool]) -> None:
         deadline = monotonic() + HANG_S
         while not condition():
-            assert monotonic() < deadline, self.told
+            assert monotonic() < deadline, self.stderr
             sleep(0.1)
 
     @property
-    def told(self) -> str:
+    def stderr(self) -> str:
         return "".join(self.errors)
 
     def rows(self, sink: str) -> list[dict[str, Any]]:
@@ -90,9 +90,9 @@ def under_way(nameserver: str, directory: Path, *arguments: str) -> Iterator[Run
 def run_to_its_end(nameserver: str, directory: Path, *arguments: str) -> Run:
     """It went well, and said nothing that only Spark's developers understand."""
     with under_way(nameserver, directory, *arguments) as run:
-        assert run.status() == 0, run.told
-    assert "Traceback" not in run.told
-    assert "WARN" not in run.told
+        assert run.status() == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert "WARN" not in run.stderr
     return run
 
 

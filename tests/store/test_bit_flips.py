@@ -194,15 +194,15 @@ def test_what_no_checksum_covers_is_known_by_name() -> None:
     print("flips pass unseen in:", ", ".join(sorted(missed)))
 
 
-def test_a_sealed_store_shows_every_flip_of_every_byte_it_wrote() -> None:
+def test_a_store_with_record_checksums_shows_every_flip_of_every_byte_it_wrote() -> None:
     disk, views = stored(checksummed=True)
     data = bytearray(disk.open(LOG, writable=False).view())
     name_bytes = len(b"__CRC32#\x01")
     missed = []
     for view in views:
-        seal_begins = view.position + view.size - CHECKSUM_BYTES
+        checksum_begins = view.position + view.size - CHECKSUM_BYTES
         for position in range(view.position, view.position + view.size):
-            if seal_begins <= position < seal_begins + name_bytes:
+            if checksum_begins <= position < checksum_begins + name_bytes:
                 continue  # the checksum's own name: the record then counts as one without a checksum
             for bit in range(8):
                 data[position] ^= 1 << bit

@@ -28,24 +28,24 @@ def steps(*names: str | None) -> IoSteps[list[str]]:
     return done
 
 
-def test_a_tool_does_every_errand_itself() -> None:
+def test_a_tool_does_every_blocking_call_itself() -> None:
     assert run_sync(steps("one", None, "two")) == ["one by MainThread", "two by MainThread"]
 
 
-async def test_on_the_loop_threads_do_the_errands_in_order() -> None:
+async def test_on_the_loop_threads_do_the_blocking_calls_in_order() -> None:
     first, second = await run_in_executor(steps("one", None, "two"))
     assert first.startswith("one by ")
     assert second.startswith("two by ")
     assert "MainThread" not in first + second
 
 
-async def test_a_failed_errand_is_told_to_the_steps() -> None:
+async def test_a_failed_blocking_call_is_reported_to_the_steps() -> None:
     assert run_sync(steps("fails", "one")) == ["Input/output error", "one by MainThread"]
     failed, _ = await run_in_executor(steps("fails", "one"))
     assert failed == "Input/output error"
 
 
-async def test_steps_without_an_errand_do_not_suspend() -> None:
+async def test_steps_without_a_blocking_call_do_not_suspend() -> None:
     others: list[str] = []
     asyncio.get_running_loop().call_soon(others.append, "had a turn")
     assert await run_in_executor(steps()) == []
@@ -54,7 +54,7 @@ async def test_steps_without_an_errand_do_not_suspend() -> None:
     assert others == ["had a turn"]
 
 
-def test_steps_can_be_given_up_at_the_first_errand() -> None:
+def test_steps_can_be_given_up_at_the_first_blocking_call() -> None:
     assert run_if_cached(steps()) == []
     assert run_if_cached(steps("one")) is None
 
@@ -67,13 +67,13 @@ def test_what_the_steps_do_not_expect_is_the_callers() -> None:
         run_sync(fails())
 
 
-def test_errands_are_run_until_there_is_none() -> None:
+def test_blocking_calls_are_run_until_there_is_none() -> None:
     left = [1, 2, 3]
     run_sync(until_cached(lambda: left.pop if left else None))
     assert left == []
 
 
-def test_errands_that_never_end_are_given_up() -> None:
+def test_blocking_calls_that_never_end_are_given_up() -> None:
     done: list[int] = []
     run_sync(until_cached(lambda: lambda: done.append(1)))
     assert 1 < len(done) < 100

@@ -58,7 +58,7 @@ def test_a_device_that_is_not_mounted_has_no_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("release", "version"), [("6.1.0-18-amd64", (6, 1)), ("5.10.16.3-microsoft", (5, 10)), ("what", (0, 0))]
 )
-def test_a_kernel_is_told_by_its_first_two_numbers(release: str, version: tuple[int, int]) -> None:
+def test_a_kernel_is_known_by_its_first_two_numbers(release: str, version: tuple[int, int]) -> None:
     assert kernel_version(release) == version
 
 

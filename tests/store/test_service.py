@@ -587,15 +587,15 @@ def test_a_store_opened_without_a_service_is_the_same_store(settings: StoreSetti
     again.close()
 
 
-@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.EBADF, False)])
-def test_a_sector_that_cannot_be_read_is_told_before_the_mapping_meets_it(number: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("number", "is_reported"), [(errno.EIO, True), (errno.EBADF, False)])
+def test_a_sector_that_cannot_be_read_is_reported_before_the_mapping_meets_it(number: int, is_reported: bool) -> None:
     """A file that retention has just closed is not: a reader's slice keeps its mapping."""
 
     class Failing:
         def read(self, length: int, position: int) -> bytes:
             raise OSError(number, os.strerror(number))
 
-    if is_told:
+    if is_reported:
         with pytest.raises(OSError, match=os.strerror(number)):
             fetch([UncachedBytes(Failing(), 0, 10)])  # type: ignore[arg-type]
     else:

@@ -68,11 +68,11 @@ def test_an_archive_is_made_added_to_and_replayed(stage: ClusterFixture, tmp_pat
     archive = ("archive", "--set", f"topic={topic}", "--set", "archive=kept")
     stage.send(topic, [b"%d" % number for number in range(100)])
     first = run_to_its_end(stage.nameserver, tmp_path, *archive)
-    assert "archive: done, 100 rows written" in first.told
+    assert "archive: done, 100 rows written" in first.stderr
     stage.send(topic, [b"late"], queue_id=1)
-    assert "archive: done, 1 rows written" in run_to_its_end(stage.nameserver, tmp_path, *archive).told
+    assert "archive: done, 1 rows written" in run_to_its_end(stage.nameserver, tmp_path, *archive).stderr
     replay = ("replay", "--set", f"topic={topic}", "--set", f"to={to}", "--set", "archive=kept")
-    assert "replay: done, 101 rows written" in run_to_its_end(stage.nameserver, tmp_path, *replay).told
+    assert "replay: done, 101 rows written" in run_to_its_end(stage.nameserver, tmp_path, *replay).stderr
     assert sorted(one.body for one in everything(stage, to)) == sorted(one.body for one in everything(stage, topic))
 
 
@@ -84,7 +84,7 @@ def test_a_rebuilt_store_has_the_bytes_of_its_broker(tmp_path: Path) -> None:
         store = stage.stores["broker-a"]
     target = tmp_path / "rebuilt"
     run = run_to_its_end("127.0.0.1:1", tmp_path, "rebuild", "--set", f"store={store}", "--set", f"target={target}")
-    assert "rebuild: done" in run.told
+    assert "rebuild: done" in run.stderr
     assert content(target / "consumequeue") == content(store / "consumequeue")
     assert [*content(target / "index").values()] == [*content(store / "index").values()]
 
@@ -149,9 +149,9 @@ def test_an_interval_on_the_command_line_overrides_and_ctrl_c_ends_a_stream(
         stage.send(topic, [b"second"])  # an hour later, by the file
         run.until(lambda: [row["text"] for row in run.rows("table")] == ["first", "second"])
         run.interrupt()
-        assert run.status() == 0, run.told
-    assert "table: stopped" in run.told
-    assert "Traceback" not in run.told
+        assert run.status() == 0, run.stderr
+    assert "table: stopped" in run.stderr
+    assert "Traceback" not in run.stderr
     assert json.loads((tmp_path / "work" / "metrics.json").read_text())["state"] == "stopped"
     run.until(lambda: not left_behind(run.process.pid))
     once = run_to_its_end(stage.nameserver, tmp_path, "lines.yaml", "--set", f"topic={topic}", "--once")
@@ -168,7 +168,7 @@ def test_ctrl_c_ends_a_job_with_130_and_leaves_no_process(stage: ClusterFixture,
     with under_way(stage.nameserver, tmp_path, *arguments) as run:
         run.until(lambda: len(everything(stage, to)) == 1)
         run.interrupt()
-        assert run.status() == 130, run.told
-    assert "Traceback" not in run.told
+        assert run.status() == 130, run.stderr
+    assert "Traceback" not in run.stderr
     run.until(lambda: not left_behind(run.process.pid))
     assert [one.body for one in everything(stage, to)] == [b"x"]

@@ -115,7 +115,7 @@ def test_a_block_that_is_summed_in_part_goes_on_from_its_sum(is_changed: bool) -
     assert [fault.position for fault in check_block_checksums(disk).faults] == [0] * is_changed
 
 
-def test_a_damaged_sum_is_no_gap_and_stays_to_be_told() -> None:
+def test_a_damaged_sum_is_no_gap_and_stays_to_be_reported() -> None:
     disk, _ = stopped()
     disk.flip_bit(LAYOUT.commit_log_checksums / offset_name(0), 32 + 3 * 16, 0)
     opened(disk).close()

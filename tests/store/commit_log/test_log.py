@@ -229,7 +229,7 @@ def test_no_space_for_the_next_file_changes_nothing(disk: SimulatedDisk) -> None
     assert log.append(b"next") == BYTES
 
 
-def test_no_space_for_a_file_made_ahead_is_told_when_it_is_needed(
+def test_no_space_for_a_file_made_ahead_is_reported_when_it_is_needed(
     disk: SimulatedDisk, executor: ThreadPoolExecutor
 ) -> None:
     disk.space_left = BYTES

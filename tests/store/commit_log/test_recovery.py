@@ -175,7 +175,7 @@ def test_a_character_that_two_texts_share_is_in_neither() -> None:
     assert assert_equal(log_of(b"KEYS\x01" + umlaut + b"\x02", "TAGS\x01grün".encode(), topic="bücher".encode())) == 2
 
 
-def test_a_seal_is_checked() -> None:
+def test_a_record_checksum_is_checked() -> None:
     checksummed = add_checksum(record(0, with_checksum_room(b"KEYS\x01k\x02")))
     log = checksummed + record(len(checksummed))
     assert assert_equal(log) == 2

@@ -165,7 +165,7 @@ def test_a_queue_without_files_is_empty(layout: Layout) -> None:
     assert (queue.first, queue.count(), list(queue.written()), queue.find(0)) == (0, 0, [], None)
 
 
-def test_fillers_are_told_from_entries(tmp_path: Path) -> None:
+def test_fillers_differ_from_entries(tmp_path: Path) -> None:
     directory = tmp_path / "orders" / "0"
     directory.mkdir(parents=True)
     (directory / "00000000000000000200").write_bytes(FILLER * 2 + ENTRY.pack(5, 100, 7) + bytes(140))
@@ -193,7 +193,7 @@ def test_an_empty_index_file_has_the_usual_shape(tmp_path: Path) -> None:
     assert open_index(DISK, path).slots == 10
 
 
-def test_slots_that_cannot_be_found_out_must_be_told(tmp_path: Path) -> None:
+def test_slots_that_cannot_be_found_out_must_be_given(tmp_path: Path) -> None:
     path = tmp_path / "20261115212619400"
     path.write_bytes(bytes(36) + (9).to_bytes(4, "big") + b"\xff" * 1000)
     with pytest.raises(StoreMismatch, match="--index-slots"):

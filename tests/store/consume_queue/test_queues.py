@@ -155,7 +155,7 @@ def test_a_file_is_synced_though_its_descriptor_was_closed_and_it_may_be_gone(tm
     assert open_descriptors(tmp_path) == 0
 
 
-def test_a_failed_sync_is_told() -> None:
+def test_a_failed_sync_is_reported() -> None:
     disk = SimulatedDisk()
     queues = open_queues(STORE, disk)
     fill(queues.get_or_create("orders", 0), 1)

@@ -85,7 +85,7 @@ def test_what_a_dead_process_wrote_is_synced_file_by_file_as_well() -> None:
     assert syncs(disk, queues) == {"sync_file_system"}, "this process has written all of it"
 
 
-def test_a_loss_of_ours_is_told() -> None:
+def test_a_loss_of_ours_is_reported() -> None:
     disk = new_disk()
     (sync,) = written(open_queues(STORE, disk)).take_unsynced()
     disk.fail_syncs(LOST)

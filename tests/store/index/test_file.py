@@ -93,7 +93,7 @@ def test_what_was_staged_is_not_seen_before_it_is_published() -> None:
     assert found(file, "a") == found(reopened(disk), "a") == [10, 0]
 
 
-def test_a_file_of_another_shape_is_refused_with_the_cure() -> None:
+def test_a_file_of_another_shape_is_refused_with_the_fix() -> None:
     disk = SimulatedDisk()
     put(new_file(disk, TINY), message(0, "a"))
     with pytest.raises(StoreMismatch, match="set the numbers that the index was written with, or remove"):

@@ -128,7 +128,7 @@ def test_a_plan_that_was_not_run_covers_nothing() -> None:
         assert plan.directory == DIRECTORY
 
 
-def test_a_failed_sync_is_told_and_never_taken_back() -> None:
+def test_a_failed_sync_is_reported_and_never_taken_back() -> None:
     disk = SimulatedDisk()
     index = filled(disk)
     disk.fail_syncs(OSError(errno.EIO, "Input/output error"))

@@ -87,7 +87,7 @@ def test_an_index_that_apache_began_is_continued_as_apache_did() -> None:
     assert contents(disk) == list(apache_files("killed").values())
 
 
-def test_the_index_of_a_killed_broker_is_mended_to_what_it_was() -> None:
+def test_the_index_of_a_killed_broker_is_repaired_to_what_it_was() -> None:
     disk = disk_with(apache_files("killed"))
     index = opened(disk, SHAPE)
     _, _, index_timestamp_ms = struct.unpack_from(">qqq", apache_files("killed", "checkpoint")["checkpoint"])

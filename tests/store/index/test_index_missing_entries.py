@@ -26,7 +26,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "ariane store rebuild" in record.getMessage()]
 
 
-def test_a_damaged_file_below_the_start_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_below_the_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     disk = stopped(20)
     disk.flip_bit(INDEX / disk.names(INDEX)[0], 36, 0)
     with caplog.at_level(logging.WARNING):
@@ -35,7 +35,7 @@ def test_a_damaged_file_below_the_start_is_told(caplog: pytest.LogCaptureFixture
     assert REBUILD in message
 
 
-def test_a_directory_of_index_files_that_was_removed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_of_index_files_that_was_removed_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     disk = stopped(5)
     for name in disk.names(INDEX):
         disk.remove(INDEX / name)

@@ -64,7 +64,7 @@ def test_every_byte_of_any_record_is_in_one_field(message: object, position: int
     assert covers(annotate_record(raw, view, position), raw, position)
 
 
-def test_a_golden_record_is_told_as_java_decoded_it() -> None:
+def test_a_golden_record_is_reported_as_java_decoded_it() -> None:
     log, manifest = golden_store("clean")
     for message in manifest[::50]:
         position = message["physicalOffset"]
@@ -80,7 +80,7 @@ def test_a_golden_record_is_told_as_java_decoded_it() -> None:
         assert {name: values[f"property {name}"] for name in message["properties"]} == message["properties"]
 
 
-def test_hosts_flags_and_compression_are_told_in_words() -> None:
+def test_hosts_flags_and_compression_are_shown_in_words() -> None:
     raw = encode(replace(MESSAGE, born_host=V6))
     view = verify(raw)
     assert isinstance(view, RecordView)
@@ -93,7 +93,7 @@ def test_hosts_flags_and_compression_are_told_in_words() -> None:
     assert show_sys_flag(0x701) == "0x701"
 
 
-def test_a_wrong_checksum_and_a_body_that_does_not_unpack_are_told() -> None:
+def test_a_wrong_checksum_and_a_body_that_does_not_unpack_are_reported() -> None:
     raw = encode(replace(MESSAGE, sys_flag=1))
     view = verify(raw[:8] + b"\0\0\0\1" + raw[12:], check_body_crc=False)
     assert isinstance(view, RecordView)
@@ -112,12 +112,12 @@ def test_properties_that_no_reader_sees_are_shown_as_such() -> None:
     assert sum("readers skip it" in field.meaning for field in fields) == 2
 
 
-def test_a_blank_record_is_told() -> None:
+def test_a_blank_record_is_reported() -> None:
     values = by_name(annotate_blank(pack_blank(100) + bytes(92), 7))
     assert values == {"size": "100", "magic": "0xcbd43194 blank", "(unused)": "zeros"}
 
 
-def test_entries_and_headers_are_told() -> None:
+def test_entries_and_headers_are_reported() -> None:
     queue = QUEUE.pack(1010, 247, 2598919)
     assert covers(annotate(queue, 20, QUEUE_ENTRY), queue, 20)
     assert list(by_name(annotate(queue, 20, QUEUE_ENTRY)).values()) == ["1010", "247", "2598919"]
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_apaches_is_three_times_and_zeros() -> None:
     assert [field.name for field in fields] == ["physicTimestamp", "logicsTimestamp", "indexTimestamp", "(unused)"]
 
 
-def test_a_checkpoint_of_ours_is_told_slot_by_slot(tmp_path: Path) -> None:
+def test_a_checkpoint_of_ours_is_reported_slot_by_slot(tmp_path: Path) -> None:
     disk, path = RealDisk(), tmp_path / "checkpoint"
     first = write_checkpoint(disk, path, Checkpoint(flushed_to=100, dispatched_to=90))
     write_checkpoint(disk, path, first)
@@ -162,7 +162,7 @@ def test_a_checkpoint_that_is_cut_short_is_all_unused() -> None:
 @pytest.mark.parametrize(
     ("ms", "text"), [(0, ""), (1, "1970-01-01T00:00:00.001Z"), (-1, "1969-12-31T23:59:59.999Z"), (2**62, str(2**62))]
 )
-def test_times_are_told_in_utc(ms: int, text: str) -> None:
+def test_times_are_reported_in_utc(ms: int, text: str) -> None:
     assert time_text(ms) == text
 
 

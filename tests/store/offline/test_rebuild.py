@@ -73,7 +73,7 @@ def test_only_what_was_asked_for_is_replaced(layout: Layout) -> None:
     assert not (layout.root / "consumequeue.old").exists()
 
 
-def test_a_rebuild_mends_what_verify_finds_in_queues_and_index(layout: Layout) -> None:
+def test_a_rebuild_repairs_what_verify_finds_in_queues_and_index(layout: Layout) -> None:
     for path in layout.queue("GoldenNormal", 1).iterdir():
         overwrite(path, 100, bytes(1000))
     for path in layout.index.iterdir():
@@ -135,7 +135,7 @@ def test_queues_are_rebuilt_whatever_the_index_looks_like(layout: Layout) -> Non
     assert (rebuilt.queues, rebuilt.index_files) == (54, 0)
 
 
-def test_a_record_whose_properties_are_no_text_is_queued_without_tags_and_told(
+def test_a_record_whose_properties_are_no_text_is_queued_without_tags_and_reported(
     layout: Layout, caplog: pytest.LogCaptureFixture
 ) -> None:
     overwrite(layout.commit_log / "00000000000000000000", 266, b"\xff")  # the last byte of its properties

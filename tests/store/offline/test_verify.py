@@ -91,7 +91,7 @@ def test_our_own_store_after_a_clean_stop_is_sound() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_a_power_cut_nothing_is_a_fault_that_recovery_mends(seed: int) -> None:
+def test_after_a_power_cut_nothing_is_a_fault_that_recovery_repairs(seed: int) -> None:
     rng = random.Random(seed)
     disk = SimulatedDisk()
     disk.crash_at(rng.randrange(30, 140))
@@ -211,7 +211,7 @@ def test_what_no_check_covers_is_what_the_page_says(clean: Layout, name: str) ->
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8").partition("What no check covers")[2]
 
 
-def test_a_damaged_body_is_told_with_its_place_and_its_cure(clean: Layout) -> None:
+def test_a_damaged_body_is_reported_with_its_place_and_its_fix(clean: Layout) -> None:
     record = records(clean)[700]
     flip(record.file.path, record.position + 90)
     (fault,) = check(clean).faults
@@ -221,31 +221,31 @@ def test_a_damaged_body_is_told_with_its_place_and_its_cure(clean: Layout) -> No
     assert "restore" in fault.cure
 
 
-def test_a_record_that_claims_another_place_is_told(clean: Layout) -> None:
+def test_a_record_that_claims_another_place_is_reported(clean: Layout) -> None:
     record = records(clean)[3]
     flip(record.file.path, record.position + 35)
     assert f"says it is at {record.view.physical_offset ^ 1}" in whats(check(clean))
 
 
-def test_a_message_that_turns_into_a_prepared_one_is_told(clean: Layout) -> None:
+def test_a_message_that_turns_into_a_prepared_one_is_reported(clean: Layout) -> None:
     record = records(clean)[0]
     flip(record.file.path, record.position + 39, 2)
     assert "prepared or rolled back" in whats(check(clean))
 
 
-def test_a_port_that_no_host_has_is_told(clean: Layout) -> None:
+def test_a_port_that_no_host_has_is_reported(clean: Layout) -> None:
     record = records(clean)[0]
     flip(record.file.path, record.position + 52)
     assert "port above 65535" in whats(check(clean))
 
 
-def test_properties_that_are_no_text_are_told(clean: Layout) -> None:
+def test_properties_that_are_no_text_are_reported(clean: Layout) -> None:
     record = records(clean)[0]
     flip(record.file.path, record.position + record.view.size - 1, 7)
     assert "not UTF-8" in whats(check(clean))
 
 
-def test_a_hole_in_the_log_is_told_with_all_that_led_there(clean: Layout) -> None:
+def test_a_hole_in_the_log_is_reported_with_all_that_led_there(clean: Layout) -> None:
     lost = records(clean)[10:13]
     overwrite(lost[0].file.path, lost[0].position, bytes(sum(record.view.size for record in lost)))
     report = check(clean)
@@ -254,23 +254,23 @@ def test_a_hole_in_the_log_is_told_with_all_that_led_there(clean: Layout) -> Non
     assert all("rebuild" in fault.cure for fault in report.faults if fault.file.startswith("consumequeue"))
 
 
-def test_a_blank_record_of_the_wrong_length_is_told(clean: Layout) -> None:
+def test_a_blank_record_of_the_wrong_length_is_reported(clean: Layout) -> None:
     flip(clean.commit_log / "00000000000000000000", 261980 + 3)
     assert "a blank record of 165 bytes, 164 are left" in whats(check(clean))
 
 
-def test_a_missing_commit_log_file_is_told(clean: Layout) -> None:
+def test_a_missing_commit_log_file_is_reported(clean: Layout) -> None:
     (clean.commit_log / "00000000000000262144").unlink()
     assert "00000000000000262144 is missing" in whats(check(clean))
 
 
-def test_a_file_of_another_size_is_told(clean: Layout) -> None:
+def test_a_file_of_another_size_is_reported(clean: Layout) -> None:
     with (clean.commit_log / "00000000000000000000").open("r+b") as file:
         file.truncate(100_000)
     assert "100000 bytes, the other files have 262144" in whats(check(clean))
 
 
-def test_a_missing_queue_file_is_told(clean: Layout) -> None:
+def test_a_missing_queue_file_is_reported(clean: Layout) -> None:
     (clean.queue("GoldenNormal", 0) / "00000000000000002000").unlink()
     assert "00000000000000002000 is missing" in whats(check(clean))
 
@@ -339,7 +339,7 @@ def test_a_queue_ahead_of_the_log_is_a_note_after_a_crash_and_a_fault_otherwise(
     assert check(clean).is_sound
 
 
-def test_an_entry_of_another_queue_is_told(clean: Layout) -> None:
+def test_an_entry_of_another_queue_is_reported(clean: Layout) -> None:
     queues = [clean.queue("GoldenOrder", queue) / "00000000000000000000" for queue in (0, 1)]
     overwrite(queues[0], 0, queues[1].read_bytes()[:20])
     report = check(clean)
@@ -347,12 +347,12 @@ def test_an_entry_of_another_queue_is_told(clean: Layout) -> None:
     assert "is of GoldenOrder, queue 1" in whats(report)
 
 
-def test_a_delivery_time_that_is_no_whole_number_of_seconds_away_is_told(clean: Layout) -> None:
+def test_a_delivery_time_that_is_no_whole_number_of_seconds_away_is_reported(clean: Layout) -> None:
     flip(clean.queue("SCHEDULE_TOPIC_XXXX", 17) / "00000000000000000000", 19)
     assert "a delivery time" in whats(check(clean))
 
 
-def test_an_index_entry_that_leads_to_another_message_is_told(clean: Layout) -> None:
+def test_an_index_entry_that_leads_to_another_message_is_reported(clean: Layout) -> None:
     (index,) = clean.index.iterdir()
     position = entries_position(1000) + 20 * 100
     overwrite(index, position + 4, (0).to_bytes(8, "big"))
@@ -361,7 +361,7 @@ def test_an_index_entry_that_leads_to_another_message_is_told(clean: Layout) -> 
     assert "the record at 0 has no key of hash" in report.faults[0].what
 
 
-def test_a_chain_that_turns_in_a_circle_is_told(clean: Layout) -> None:
+def test_a_chain_that_turns_in_a_circle_is_reported(clean: Layout) -> None:
     (index,) = clean.index.iterdir()
     overwrite(index, entries_position(1000) + 20 * 100 + 16, (100).to_bytes(4, "big"))
     assert "entry 100: it names 100" in whats(check(clean))
@@ -381,7 +381,7 @@ def test_an_index_of_unknown_shape_asks_for_its_slots(clean: Layout) -> None:
     assert "--index-slots" in whats(check(clean))
 
 
-def test_config_that_cannot_be_read_is_told(clean: Layout) -> None:
+def test_config_that_cannot_be_read_is_reported(clean: Layout) -> None:
     (clean.config / "topics.json").write_text('{"dataVersion":')
     (fault,) = check(clean).faults
     assert (fault.file, fault.position) == ("config/topics.json", 0)
@@ -395,12 +395,12 @@ def test_an_empty_config_file_is_a_note(clean: Layout) -> None:
     assert "delayOffset.json.bak" in report.notes[0]
 
 
-def test_a_checkpoint_of_another_size_is_told(clean: Layout) -> None:
+def test_a_checkpoint_of_another_size_is_reported(clean: Layout) -> None:
     clean.checkpoint.write_bytes(bytes(100))
     assert "100 bytes, not 4096" in whats(check(clean))
 
 
-def test_a_log_that_ends_before_what_was_durable_is_told(clean: Layout) -> None:
+def test_a_log_that_ends_before_what_was_durable_is_reported(clean: Layout) -> None:
     write_checkpoint(DISK, clean.checkpoint, Checkpoint(flushed_to=724534))
     assert "durable up to 724534" in whats(check(clean))
     write_checkpoint(DISK, clean.checkpoint, Checkpoint(physic_timestamp_ms=1794778102880))

@@ -31,7 +31,7 @@ def check(disk: SimulatedDisk) -> Report:
     return verify_store(disk, LAYOUT)
 
 
-def test_a_changed_byte_is_told_with_its_block_and_the_records_in_it() -> None:
+def test_a_changed_byte_is_reported_with_its_block_and_the_records_in_it() -> None:
     disk = stopped()
     size = 91 + 700 + len("orders")
     disk.flip_bit(LOG, 2 * size + 45, 0)
@@ -52,7 +52,7 @@ def test_the_report_tells_how_much_of_the_log_is_covered() -> None:
     assert report.notes[0].startswith(f"block checksums cover 0 of {summary.log_bytes} bytes of the log")
 
 
-def test_a_damaged_sum_is_told_as_that_and_not_as_damage_of_the_log() -> None:
+def test_a_damaged_sum_is_reported_as_that_and_not_as_damage_of_the_log() -> None:
     disk = stopped()
     disk.flip_bit(CHECKSUMS, 32 + 16, 0)
     report = check(disk)
@@ -68,7 +68,7 @@ def test_a_damaged_checksum_header_is_reported() -> None:
     assert (fault.file, fault.position, fault.cure) == (f"commitlog_sums/{offset_name(0)}", 0, Fix.CHECKSUMS)
 
 
-def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_cure() -> None:
+def test_another_log_in_the_place_of_this_one_is_one_fault_with_its_own_fix() -> None:
     disk = stopped()
     file = disk.open(LOG, writable=True)
     for position in range(45, 5000, 797):

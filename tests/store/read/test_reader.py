@@ -125,14 +125,14 @@ WITH_AND_WITHOUT = pytest.mark.parametrize("tag_match", [None, is_found], ids=["
 
 @WITH_AND_WITHOUT
 @pytest.mark.parametrize(("asked", "got"), [(200, 128), (128, 128), (127, 127), (1, 1)])
-def test_a_store_may_be_told_to_give_more_at_once(asked: int, got: int, tag_match: TagMatch | None) -> None:
+def test_a_store_can_be_set_to_return_more_at_once(asked: int, got: int, tag_match: TagMatch | None) -> None:
     store = queue_of(*[10] * 150, segment_bytes=64 * 1024, pull_count_max=128)
     result = store.reader.read("orders", 0, 3, asked, tag_match=tag_match)
     assert (len(result.slices), result.next_offset) == (got, 3 + got)
 
 
 @WITH_AND_WITHOUT
-def test_a_store_may_be_told_to_give_fewer_bytes(tag_match: TagMatch | None) -> None:
+def test_a_store_can_be_set_to_return_fewer_bytes(tag_match: TagMatch | None) -> None:
     store = queue_of(*[903] * 10, pull_bytes_max=3000)
     for wanted in (10**6, 3000):
         assert len(store.reader.read("orders", 0, 0, 32, wanted, tag_match).slices) == 3
