@@ -44,7 +44,7 @@ def connection_to(broker: Broker, transport: Nowhere) -> Connection:
 
 
 def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Connection]:
-    """They share their handlers, and with them what is staged in a turn of the loop."""
+    """They share their handlers, and with them what is enqueued in one event-loop iteration."""
     dispatcher = dispatcher_of(broker.parts)
     settings, clock = TransportSettings(), Clock()
     connections = [

@@ -136,7 +136,7 @@ def check(plan: LoadPlan, transport: Nowhere, requests: int) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--chunk", type=int, default=16, help="requests in one read")
-    options.add_argument("--turn", type=int, default=1, help="reads in one turn of the loop")
+    options.add_argument("--turn", type=int, default=1, help="reads in one event-loop iteration")
     options.add_argument("--connections", type=int, default=1, help="to which the reads come in turn")
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--batch", type=int, default=1, help="messages in one request")

@@ -95,7 +95,7 @@ class Crashes:
             self.disks.append((self.env.disk.cut_power(rng), "boot-2", now_ms))
 
     async def during(self, work: Coroutine[None, None, None]) -> None:
-        """Runs `work`, with a crash at every turn of the loop that changed the disk."""
+        """Runs `work`, with a crash at every event-loop iteration that changed the disk."""
         task = asyncio.ensure_future(work)
         while not task.done():
             self.take()

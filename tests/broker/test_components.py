@@ -28,7 +28,7 @@ async def test_nothing_waits_in_a_broker_that_delivered_all() -> None:
         assert run_sync(oldest_undelivered_offset(broker.store, delayed, broker.transactions)) is None
 
 
-async def test_a_half_message_waits_until_its_outcome_is_told() -> None:
+async def test_a_half_message_waits_until_its_outcome_is_reported() -> None:
     async with transaction_broker() as broker, peer(broker) as producer:
         first, second = await producer.send_half(b"1"), await producer.send_half(b"2")
         places = [message.physical_offset for message in broker.messages(TRANS_HALF)]

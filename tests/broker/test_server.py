@@ -77,7 +77,7 @@ async def test_both_ports_are_served_alike(tmp_path: Path) -> None:
             assert (await client.call(address, GetRuntimeInfo())).body.table
 
 
-async def test_a_port_or_vip_port_in_use_is_told_before_the_store_is_touched(tmp_path: Path) -> None:
+async def test_a_port_or_vip_port_in_use_is_reported_before_the_store_is_touched(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "a") as broker:
         port = broker.settings.port
         for taken in (port, port + 2):  # the second one's VIP port is the first one's main port
@@ -87,7 +87,7 @@ async def test_a_port_or_vip_port_in_use_is_told_before_the_store_is_touched(tmp
         assert not (tmp_path / "b").exists()
 
 
-async def test_a_store_in_use_is_told_with_the_cure(tmp_path: Path) -> None:
+async def test_a_store_in_use_is_reported_with_the_fix(tmp_path: Path) -> None:
     async with running_broker(tmp_path):
         with pytest.raises((StoreInUse, ExceptionGroup), match="in use") as caught:
             async with running_broker(tmp_path):
@@ -150,13 +150,13 @@ async def test_a_broker_on_every_address_tells_the_one_that_leads_to_its_nameser
         assert broker.settings.advertised == Address("127.0.0.1", broker.settings.port)
 
 
-async def test_an_advertised_port_and_name_are_told_as_given(tmp_path: Path) -> None:
+async def test_an_advertised_port_and_name_are_registered_as_given(tmp_path: Path) -> None:
     async with running_broker(tmp_path, advertised_host="localhost", advertised_port=4711) as broker:
         assert str(broker.settings.advertised) == "localhost:4711"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "not an address", "no-such-host.invalid", "10.0.0", "224.0.0.1"])
-async def test_an_address_that_no_client_can_use_is_refused_with_the_cure(tmp_path: Path, host: str) -> None:
+async def test_an_address_that_no_client_can_use_is_refused_with_the_fix(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError, match="--advertise"):
         async with running_broker(tmp_path, advertised_host=host):
             pass
@@ -240,7 +240,7 @@ async def test_a_setting_of_the_allow_list_changes_and_is_seen_by_everyone(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "remark"),
     [
         ("listenPort=1", "cannot be changed at run time"),
         ("storePathRootDir=/etc", "cannot be changed at run time"),
@@ -255,14 +255,14 @@ async def test_a_setting_of_the_allow_list_changes_and_is_seen_by_everyone(tmp_p
     ],
 )
 async def test_everything_else_is_refused_with_the_reason_and_nothing_changes(
-    tmp_path: Path, body: str, told: str
+    tmp_path: Path, body: str, remark: str
 ) -> None:
     async with running_broker(tmp_path) as broker, caller() as client:
         before = (await client.call(broker.address, GetBrokerSettings())).body
         error = await refusal(
             client.call(broker.address, UpdateBrokerSettings(body=f"shortPollingTimeMills=7\n{body}"))
         )
-        assert told in error.remark
+        assert remark in error.remark
         assert (await client.call(broker.address, GetBrokerSettings())).body == before
 
 
@@ -279,11 +279,11 @@ async def test_the_runtime_has_what_tools_read(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, caller() as client:
         await client.call(broker.address, update())
         await client.call(broker.address, message())
-        told = (await client.call(broker.address, GetRuntimeInfo())).body.table
-        assert told["brokerVersionDesc"].startswith("Ariane-")
-        assert int(told["commitLogMaxOffset"]) > int(told["commitLogMinOffset"])
-        assert 0 < int(told["earliestMessageTimeStamp"]) <= Clock().now_ms()
-        assert 0 <= float(told["commitLogDiskRatio"]) <= 1
+        table = (await client.call(broker.address, GetRuntimeInfo())).body.table
+        assert table["brokerVersionDesc"].startswith("Ariane-")
+        assert int(table["commitLogMaxOffset"]) > int(table["commitLogMinOffset"])
+        assert 0 < int(table["earliestMessageTimeStamp"]) <= Clock().now_ms()
+        assert 0 <= float(table["commitLogDiskRatio"]) <= 1
 
 
 async def test_queues_of_topics_that_are_gone_are_cleaned_and_no_others(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ async def test_a_stored_message_can_be_put_again_as_it_was(tmp_path: Path) -> No
         assert inbound_message_of(record) == first
 
 
-async def test_a_seal_is_not_put_again(tmp_path: Path) -> None:
+async def test_a_record_checksum_is_not_put_again(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         appended = MessageWriter(service, settings, clock).append(

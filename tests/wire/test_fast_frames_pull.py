@@ -1,4 +1,4 @@
-"""Usual pulls, read in one pass: what is taken is what the general way reads, and all else is left alone."""
+"""Usual pulls, read in one pass: what is taken is what the general path reads, and all else is left alone."""
 
 from typing import Any
 

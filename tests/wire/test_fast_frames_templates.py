@@ -1,4 +1,4 @@
-"""Forms of headers: filled in they are what the general way writes."""
+"""Forms of headers: filled in they are what the general path writes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Pulls to a broker without a socket, by the straight line or without it."""
+"""Pulls to a broker without a socket, by the fast path or without it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

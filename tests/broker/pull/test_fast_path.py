@@ -1,4 +1,4 @@
-"""The straight line for pulls: it gives the same bytes and counts the same as the general way."""
+"""The fast path for pulls: it gives the same bytes and counts the same as the general path."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""What takes the straight line for pulls and what does not, and that nothing it remembers outlives its truth."""
+"""What takes The fast path for pulls and what does not, and that nothing it remembers outlives its truth."""
 
 import asyncio
 from pathlib import Path

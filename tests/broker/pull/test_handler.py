@@ -164,7 +164,7 @@ async def test_a_queue_without_messages_is_waited_for_at_0_only(tmp_path: Path) 
         assert (moved.code, moved.next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
 
 
-async def test_an_offset_behind_the_end_moves_and_is_told_to_operators(tmp_path: Path) -> None:
+async def test_an_offset_behind_the_end_moves_and_is_reported_to_operators(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path) as broker:
         await fill(broker, 2)
         response = await broker.call(a_pull(queue_offset=9))

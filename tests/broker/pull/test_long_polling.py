@@ -107,7 +107,7 @@ async def test_an_earlier_end_is_not_held_up_by_a_later_one(tmp_path: Path) -> N
         assert not late.done()
 
 
-async def test_what_was_passed_over_is_told_when_time_is_over(tmp_path: Path) -> None:
+async def test_what_was_passed_over_is_reported_when_time_is_over(tmp_path: Path) -> None:
     clock = FakeClock()
     async with in_process_broker(tmp_path, clock) as broker:
         pull = await pull_waiters(broker, subscription="red")

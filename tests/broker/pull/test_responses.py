@@ -1,4 +1,4 @@
-"""Answers to pulls: the frame that is filled into a template is the one that the general way writes."""
+"""Answers to pulls: the frame that is filled into a template is the one that the general path writes."""
 
 import pytest
 from hypothesis import given

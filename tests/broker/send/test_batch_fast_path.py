@@ -1,4 +1,4 @@
-"""The straight line for batches: it gives the same answers and leaves the same files as the general way."""
+"""The fast path for batches: it gives the same answers and leaves the same files as the general path."""
 
 import asyncio
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def uneven(count: int = 32) -> list[BatchItem]:
     return [BatchItem(b"x" * (1 + n), (OWN % (n**2, n, "paid")).encode()) for n in range(count)]
 
 
-# --- the same as the general way ------------------------------------------------------------------------------------
+# --- the same as the general path ------------------------------------------------------------------------------------
 
 names = st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "DELAY", "TRAN_MSG", "__CRC32#", "a", "é", ""])
 values = st.sampled_from(["", "0", "true", "k1", "k2", "k 1", " k", "é1", "a\x01", "a\x02", "a\x03b", "\0\0"])
@@ -196,7 +196,7 @@ async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Pa
         odd = a_batch(BatchItem(b"a", b"DELAY\x013\x02"))
         responses = await sender.feed(frames(*[a_batch(*even())] * 4, odd, *[a_batch(*even())] * 4))
         assert [responses[opaque].code for opaque in range(1, 10)] == [0] * 4 + [ResponseCode.MESSAGE_ILLEGAL] + [0] * 4
-        assert sender.general == 1  # the first send; the odd one is told here what is wrong with it
+        assert sender.general == 1  # the first send; the odd one gets its error here
 
 
 async def test_batches_and_single_sends_are_stored_in_the_order_in_which_they_came(tmp_path: Path) -> None:

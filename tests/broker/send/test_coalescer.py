@@ -1,4 +1,4 @@
-"""Sends that are staged together: each is answered to whoever sent it."""
+"""Sends that are staged together: each is answered to its sender."""
 
 import asyncio
 from contextlib import AsyncExitStack

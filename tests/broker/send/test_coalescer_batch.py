@@ -1,4 +1,4 @@
-"""Batches of several connections in one turn of the loop: stored together, and each as if it had come alone."""
+"""Batches of several connections in one event-loop iteration: stored together, and each as if it had come alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def connections_of(broker: InProcessBroker, *, fast_path: bool = True) -> list[F
 
 
 async def feed_all(connections: Sequence[FakeConnection], chunks: Sequence[bytes]) -> list[dict[int, Command]]:
-    """What each is answered when all chunks are read in one turn of the loop."""
+    """What each is answered when all chunks are read in one event-loop iteration."""
     for one, chunk in zip(connections, chunks, strict=True):
         one.connection.data_received(chunk)
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
-async def test_every_batch_of_a_failed_append_is_told_to_whoever_sent_it(tmp_path: Path, error: Exception) -> None:
+async def test_every_batch_of_a_failed_append_is_reported_to_its_sender(tmp_path: Path, error: Exception) -> None:
     async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=USUAL)))
         with failing_appends(sender.broker, error):

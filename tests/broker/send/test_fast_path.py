@@ -1,4 +1,4 @@
-"""The straight line for sends: it gives the same answers and stores the same records as the general way."""
+"""The fast path for sends: it gives the same answers and stores the same records as the general path."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ class Sink(asyncio.Transport):
 
 
 class FakeConnection:
-    """A connection to a broker without a socket, which counts the requests that took the general way."""
+    """A connection to a broker without a socket, which counts the requests that took the general path."""
 
     def __init__(self, broker: InProcessBroker, *, fast_path: bool) -> None:
         self.broker = broker
@@ -113,7 +113,7 @@ def command(
     return made
 
 
-# --- the same as the general way ------------------------------------------------------------------------------------
+# --- the same as the general path ------------------------------------------------------------------------------------
 
 names = st.sampled_from(
     ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "MSG_REGION", "DELAY", "TRAN_MSG", "__CRC32#", "__SHARDINGKEY", "a"]

@@ -168,7 +168,7 @@ async def test_the_brokers_own_topics_are_closed_to_clients(tmp_path: Path, topi
         assert topic in await refusal(broker, code=ResponseCode.NO_PERMISSION, topic=topic)
 
 
-async def test_an_unknown_topic_is_refused_with_the_cure(tmp_path: Path) -> None:
+async def test_an_unknown_topic_is_refused_with_the_fix(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path) as broker:
         assert "autoCreateTopicEnable" in await refusal(broker, code=ResponseCode.TOPIC_NOT_EXIST, topic="nowhere")
 
@@ -227,7 +227,7 @@ async def test_separators_inside_properties_are_refused(tmp_path: Path, text: st
         assert stored(broker) == []
 
 
-async def test_a_clients_seal_is_not_stored(tmp_path: Path) -> None:
+async def test_a_clients_record_checksum_is_not_stored(tmp_path: Path) -> None:
     """A record that ends with a foreign checksum would count as damaged at the next start."""
     async with in_process_broker(tmp_path) as broker:
         await broker.call(a_send(properties="a\x01b\x02__CRC32#\x010123456789\x02"))
@@ -327,7 +327,7 @@ async def test_with_sync_flush_the_answer_waits_for_the_disk(tmp_path: Path, mon
         assert (await sending).code == ResponseCode.SUCCESS
 
 
-async def test_a_sync_that_takes_too_long_is_told_with_the_place_of_the_message(
+async def test_a_sync_that_takes_too_long_is_reported_with_the_place_of_the_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = SyncGate(monkeypatch)
@@ -355,7 +355,7 @@ async def test_after_a_failed_sync_sends_fail_and_never_look_sent(
         assert "read-only" in await refusal(broker, code=ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
-async def test_a_full_disk_is_told_with_its_ratios(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_with_its_ratios(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path, store={"refuse_writes_ratio": 0.35, "clean_forcibly": False}) as broker:
         disk = broker.store.components.disk
         disk.used_ratio = lambda path: 0.97  # type: ignore[method-assign]  # the disk is the machine's, not ours
@@ -392,7 +392,7 @@ async def test_too_many_who_wait_for_the_disk_are_an_overload(tmp_path: Path, mo
         assert {response.code for response in await asyncio.gather(*sending)} == {ResponseCode.SUCCESS}
 
 
-async def test_a_queue_that_waits_too_long_for_the_disk_is_told(
+async def test_a_queue_that_waits_too_long_for_the_disk_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, clock = SyncGate(monkeypatch), FakeClock()

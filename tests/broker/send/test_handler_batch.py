@@ -106,7 +106,7 @@ async def test_properties_of_a_batch_that_are_no_text_are_refused(tmp_path: Path
         assert "separate" in await refusal(broker, a_batch(BatchItem(b"a", b"k\x01a\x01b\x02")))
 
 
-async def test_a_seal_in_a_batch_is_not_stored(tmp_path: Path) -> None:
+async def test_a_record_checksum_in_a_batch_is_not_stored(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path) as broker:
         await broker.call(a_batch(BatchItem(b"a", b"k\x01v\x02__CRC32#\x010123456789\x02")))
         (message,) = decode_all(b"".join(broker.store.reader.read(TOPIC, 0, 0, 32).slices))

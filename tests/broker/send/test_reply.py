@@ -1,4 +1,4 @@
-"""Request-reply: the reply's way to the client that waits, and what its sender is told."""
+"""Request-reply: the reply's way to the client that waits, and what its sender gets."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.broker.transaction_fixtures import Peer, TransactionBroker, peer, tra
 from tests.store.stores import HOST
 
 REPLIES = reply_topic("DefaultCluster")
-WAITING = "127.0.0.1@asker"
+WAITING = "127.0.0.1@requester"
 
 
 def reply(request: type[Send] = SendReplyV2, **changes: Any) -> Send:
@@ -38,7 +38,7 @@ def reply(request: type[Send] = SendReplyV2, **changes: Any) -> Send:
 
 
 async def exchange(requester: Peer, answerer: Peer, call: Send, response: Response) -> tuple[PushReply, Command]:
-    """The pushed reply, which the asker answers with `answer`, and what the answerer hears."""
+    """The pushed reply, which the requester answers with `answer`, and what the answerer hears."""
     await answerer.send(call)
     pushed = await requester.next_request(PushReply)
     await requester.respond(response)
@@ -99,7 +99,7 @@ async def test_a_reply_that_is_not_stored_has_the_id_0() -> None:
         assert broker.messages(REPLIES) == []
 
 
-async def test_a_client_that_is_gone_is_told_to_the_sender_and_the_reply_is_kept() -> None:
+async def test_a_client_that_is_gone_is_reported_to_the_sender_and_the_reply_is_kept() -> None:
     async with transaction_broker() as broker, peer(broker, group=None) as answerer:
         next_response = await answerer.exchange(reply())
         assert next_response.code == ResponseCode.SYSTEM_ERROR
@@ -108,7 +108,7 @@ async def test_a_client_that_is_gone_is_told_to_the_sender_and_the_reply_is_kept
         assert "PUSH_REPLY_TIME" not in stored.properties
 
 
-async def test_a_client_that_refuses_the_reply_is_told_to_the_sender() -> None:
+async def test_a_client_that_refuses_the_reply_is_reported_to_the_sender() -> None:
     async with (
         transaction_broker() as broker,
         peer(broker, client_id=WAITING) as requester,
@@ -120,7 +120,7 @@ async def test_a_client_that_refuses_the_reply_is_told_to_the_sender() -> None:
         assert "did not take the reply" in (next_response.remark or "")
 
 
-async def test_a_client_that_goes_while_it_is_told_does_not_hold_up_the_sender() -> None:
+async def test_a_client_that_goes_while_it_is_notified_does_not_hold_up_the_sender() -> None:
     async with transaction_broker() as broker, peer(broker, group=None) as answerer:
         async with peer(broker, client_id=WAITING) as requester:
             await answerer.send(reply())

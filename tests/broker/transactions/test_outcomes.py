@@ -37,7 +37,7 @@ async def test_a_half_message_remembers_where_it_belongs_and_has_no_transaction_
         (waiting,) = broker.messages(TRANS_HALF)
         assert (waiting.topic, waiting.queue_id, waiting.sys_flag) == (TRANS_HALF, 0, 0)
         assert waiting.properties.items() >= {"TAGS": "a", "REAL_TOPIC": TOPIC, "REAL_QID": "3"}.items()
-        assert sent.queue_id == 3, "the producer is told of the queue that it asked for"
+        assert sent.queue_id == 3, "the producer gets the queue that it asked for"
 
 
 async def test_a_producer_cannot_pass_its_message_off_as_a_copy_of_another() -> None:
@@ -67,7 +67,7 @@ async def test_a_half_message_does_not_wait_for_a_delay() -> None:
 @pytest.mark.parametrize(
     "properties", [b"", b"REAL_TOPIC\x01t\x02", b"REAL_TOPIC\x01t\x02REAL_QID\x01x\x02", b"REAL_QID\x0199999999999\x02"]
 )
-def test_a_record_that_is_no_half_message_is_told_apart(properties: bytes) -> None:
+def test_a_record_that_is_no_half_message_is_recognised(properties: bytes) -> None:
     record = pack_record(
         topic=TRANS_HALF.encode(),
         body=b"x",
@@ -258,7 +258,7 @@ async def test_with_sync_flush_a_commit_is_answered_when_it_is_durable() -> None
         assert broker.store.flusher.flushed_to == broker.store.components.commit_log.max_offset
 
 
-async def test_an_outcome_that_the_disk_does_not_take_may_be_told_again() -> None:
+async def test_an_outcome_that_the_disk_does_not_take_may_be_sent_again() -> None:
     async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half()
         broker.disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))

@@ -1,4 +1,4 @@
-"""Half messages and outcomes that come in one turn of the loop: written together, and each as if it had come alone."""
+"""Half messages and outcomes that come in one event-loop iteration: written together, and each as if it had come alone."""
 
 import random
 from typing import Any
@@ -193,7 +193,7 @@ async def test_a_crash_between_the_appends_of_a_chunk_loses_nothing_and_shows_no
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_is_asked_about_an_outcome_that_was_told_in_this_turn() -> None:
+async def test_nobody_is_asked_about_an_outcome_that_came_in_this_iteration() -> None:
     async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)

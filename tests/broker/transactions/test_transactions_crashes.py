@@ -134,7 +134,7 @@ async def test_after_a_power_cut_no_acknowledged_message_is_lost_or_wrong(moment
                 assert not lost, f"moment {number} ({moment.topic}), seed {seed}"
 
 
-async def test_an_outcome_told_again_after_a_restart_delivers_nothing_more() -> None:
+async def test_an_outcome_sent_again_after_a_restart_delivers_nothing_more() -> None:
     disk = SimulatedDisk()
     async with transaction_broker(disk) as broker, peer(broker) as producer:
         sent = await producer.send_half()
@@ -145,7 +145,7 @@ async def test_an_outcome_told_again_after_a_restart_delivers_nothing_more() -> 
         assert broker.bodies() == [b"paid"]
 
 
-async def test_an_outcome_told_again_after_a_restart_between_two_checks_delivers_nothing_more() -> None:
+async def test_an_outcome_sent_again_after_a_restart_between_two_checks_delivers_nothing_more() -> None:
     """The copy was ended by the outcome of the first message; both are still before the saved progress."""
     disk = SimulatedDisk()
     async with transaction_broker(disk) as broker, peer(broker) as producer:

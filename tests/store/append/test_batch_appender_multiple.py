@@ -161,12 +161,12 @@ class TestEither:
     def test_listeners_learn_once_for_each_queue_and_tags_code(self, make: Any) -> None:
         store = opened(SimulatedDisk())
         put(store, draft(b"before"))
-        told: list[tuple[str, int, int, int]] = []
-        store.components.dispatcher.on_arrival(lambda *arrival: told.append(arrival))
+        arrivals: list[tuple[str, int, int, int]] = []
+        store.components.dispatcher.on_arrival(lambda *arrival: arrivals.append(arrival))
         drafts = make(columns_of([PLAN, PLAN._replace(queue_id=1), PLAN], [b"a"]))
         drafts.tags_codes = 7
         store.append_batches(drafts)
-        assert sorted(told) == [("orders", 0, 5, 7), ("orders", 1, 2, 7)]
+        assert sorted(arrivals) == [("orders", 0, 5, 7), ("orders", 1, 2, 7)]
 
     def test_without_keys_nothing_is_indexed(self, make: Any) -> None:
         store = opened(SimulatedDisk())

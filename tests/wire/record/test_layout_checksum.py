@@ -17,7 +17,7 @@ def with_checksum(properties: bytes = b"TAGS\x01a\x02", body: bytes = b"body") -
     )  # fmt: skip
 
 
-def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
+def test_every_flipped_bit_of_a_record_with_a_checksum_is_seen() -> None:
     record = bytearray(with_checksum())
     assert isinstance(verify(record), RecordView)
     for position in range(len(record)):
@@ -25,7 +25,7 @@ def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
             record[position] ^= 1 << bit
             name_is_hit = len(record) - CHECKSUM_BYTES <= position < len(record) - CHECKSUM_BYTES + len(b"__CRC32#\x01")
             found = verify(record)
-            if not name_is_hit:  # a seal whose own name is gone is a property; everything else is still as written
+            if not name_is_hit:  # a checksum whose own name is gone is a property; everything else is still as written
                 assert isinstance(found, BrokenRecord), (position, bit)
             record[position] ^= 1 << bit
 
@@ -34,9 +34,9 @@ def test_every_flipped_bit_of_a_sealed_record_is_seen() -> None:
 def test_the_other_properties_are_read_as_before(properties: bytes) -> None:
     view = verify(with_checksum(properties))
     assert isinstance(view, RecordView)
-    told = view.properties()
-    assert len(told.pop("__CRC32#")) == 10
-    assert told == ({"TAGS": "a"} if properties else {})
+    properties_read = view.properties()
+    assert len(properties_read.pop("__CRC32#")) == 10
+    assert properties_read == ({"TAGS": "a"} if properties else {})
 
 
 def test_the_digits_stand_lowest_first_as_apache_writes_them() -> None:
@@ -51,5 +51,5 @@ def test_a_body_of_no_bytes_is_covered_too() -> None:
     assert isinstance(verify(record), BrokenRecord)
 
 
-def test_a_record_without_a_seal_is_left_alone() -> None:
+def test_a_record_without_a_checksum_is_left_alone() -> None:
     assert not has_checksum(b"TAGS\x01a\x02")
