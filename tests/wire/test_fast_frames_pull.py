@@ -46,7 +46,7 @@ def values(request: Pull) -> dict[str, object]:
     return {name: getattr(request, name) for name in NAMES}
 
 
-def test_frames_back_to_back_are_all_taken_from_where_it_is_told_to_begin() -> None:
+def test_frames_back_to_back_are_all_taken_from_the_given_start() -> None:
     one = frame()
     assert taken(one * 3) == [(len(one) * n, 7, "orders") for n in (1, 2, 3)]
     assert taken(one * 2, len(one)) == [(2 * len(one), 7, "orders")]

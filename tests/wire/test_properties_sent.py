@@ -26,7 +26,7 @@ def test_no_text_is_no_properties() -> None:
         ("a\x01b\x02\x02", "a\x01b\x02"),
         ("a\x01b\x02c\x01\x02", "a\x01b\x02"),  # an empty value
         ("a\x01b\x02a\x01c\x02", "a\x01c\x02"),  # a name twice
-        ("a\x01b\x02__CRC32#\x010123456789\x02", "a\x01b\x02"),  # a seal that is not ours
+        ("a\x01b\x02__CRC32#\x010123456789\x02", "a\x01b\x02"),  # a record checksum that is not ours
     ],
 )
 def test_what_no_reader_misses_is_repaired(text: str, repaired: str) -> None:

@@ -1,4 +1,4 @@
-"""Half messages and outcomes that come in one event-loop iteration: written together, and each as if it had come alone."""
+"""Half messages and outcomes of one event-loop iteration: written together, and each as if it had come alone."""
 
 import random
 from typing import Any

@@ -67,7 +67,7 @@ def records(store: GoldenStore) -> list[RecordView]:
     return [verdict for verdict in walk(store.commit_log, check_crc=True) if isinstance(verdict, RecordView)]
 
 
-def test_a_walk_finds_every_message_as_java_told_it(store: GoldenStore) -> None:
+def test_a_walk_finds_every_message_as_java_decoded_it(store: GoldenStore) -> None:
     found = {view.physical_offset: as_java_tells(to_message(store.commit_log, view)) for view in records(store)}
     for expected in store.messages:
         assert found[expected["physicalOffset"]] == expected

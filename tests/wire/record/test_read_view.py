@@ -74,7 +74,7 @@ def test_a_blank_record_that_leads_nowhere_is_broken() -> None:
     assert problem_of(verify(int32(7) + BLANK_MAGIC.to_bytes(4, "big"))) == (Fault.BAD_SIZE, 0)
 
 
-def test_zeros_are_told_apart_from_damage() -> None:
+def test_zeros_are_distinguished_from_damage() -> None:
     assert problem_of(verify(bytes(500))) == (Fault.EMPTY, 0)
 
 
