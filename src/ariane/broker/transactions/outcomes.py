@@ -303,7 +303,8 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         return result[-1:]
 
     def stored(self, stored: Iterable[tuple[PendingOutcome, tuple[Appended, ...]]]) -> bytes:
-        return b"".join([encode_result(item.call.command, Response()) or b"" for item, _ in stored])
+        commands = [item.call.command for item, _ in stored]  # mostly one-way
+        return b"".join([encode_result(command, Response()) or b"" for command in commands if not command.is_oneway])
 
     def stored_with(self, code: ResponseCode, item: PendingOutcome, result: tuple[Appended, ...]) -> bytes | None:
         return encode_result(item.call.command, Response(code=code, remark=code.name))
