@@ -23,7 +23,7 @@ from ariane.arrow.gather import Bools, ByteGatherer, Bytes, Int64s, all_true, da
 from ariane.arrow.rows import Rows
 from ariane.arrow.schema import KEYS, PROPERTIES
 from ariane.model.message import Property
-from ariane.wire.properties import decode_properties
+from ariane.wire.properties import PAIR_END_BYTES, decode_properties
 
 # --- property texts of many records, one after the other ---
 
@@ -79,7 +79,9 @@ def _as_text(texts: PropertyTexts) -> PropertyTexts:
     try:
         str(texts.data.data, "utf-8")
     except UnicodeDecodeError:
-        replaced = [b"\x02" + texts.text(index).decode(errors="replace").encode() for index in range(len(texts.row))]
+        replaced = [
+            PAIR_END_BYTES + texts.text(index).decode(errors="replace").encode() for index in range(len(texts.row))
+        ]
         lengths = np.fromiter(map(len, replaced), np.int64, len(replaced))
         data = np.frombuffer(b"".join(replaced), np.uint8)
         return PropertyTexts(texts.rows, texts.row, np.cumsum(lengths) - lengths, data)

@@ -27,6 +27,11 @@ with another record's checksum would count as damaged, and with it all that foll
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+def property_pair(name: str, value: str) -> str:
+    """One property as text, unchecked."""
+    return f"{name}\x01{value}\x02"
+
+
 def join_properties(pairs: Iterable[tuple[str, str]]) -> str:
     """The text of these pairs, unchecked: for names and values that are known to hold no separator."""
     return "".join([f"{name}\x01{value}\x02" for name, value in pairs])
@@ -83,6 +88,11 @@ def _too_long(properties: Mapping[str, str], size: int) -> str:
         f"the properties take {size} bytes, at most {PROPERTIES_BYTES_MAX} fit a record; "
         f"the longest is {name!r} with {len(properties[name])} characters: move it to the body"
     )
+
+
+WAIT_TRUE, WAIT_FALSE = property_pair(Property.WAIT, "true"), property_pair(Property.WAIT, "false")
+UNIQUE_KEY_START = Property.UNIQUE_KEY + NAME_END
+"""For hot code that writes the property by an f-string."""
 
 
 # --- reading what is stored -------------------------------------------------------------------------------------------

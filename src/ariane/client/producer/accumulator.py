@@ -18,6 +18,7 @@ from ariane.lifecycle import TaskSet
 from ariane.model.message import Message
 from ariane.model.route import MessageQueue
 from ariane.wire.message_id import UNIQUE_KEY_CHARS_MAX, UniqueKeys
+from ariane.wire.properties import PAIR_END, UNIQUE_KEY_START
 
 Waiter = asyncio.Future[SendResult]
 BatchKey = str | tuple[str, MessageQueue | None, bool]
@@ -130,11 +131,11 @@ class PendingBatch:
 
 def _key_texts(keys: list[str]) -> list[bytes]:
     """The property text of each key: built as one string, and split at a byte that no key contains."""
-    texts = "\x02\x03UNIQ_KEY\x01".join(keys)
-    return f"UNIQ_KEY\x01{texts}\x02".encode().split(b"\x03")
+    texts = f"{PAIR_END}\x03{UNIQUE_KEY_START}".join(keys)
+    return f"{UNIQUE_KEY_START}{texts}{PAIR_END}".encode().split(b"\x03")
 
 
-_OVERHEAD_BYTES = ITEM_BYTES + len("UNIQ_KEY\x01\x02") + UNIQUE_KEY_CHARS_MAX
+_OVERHEAD_BYTES = ITEM_BYTES + len(UNIQUE_KEY_START + PAIR_END) + UNIQUE_KEY_CHARS_MAX
 """Upper bound of what a message takes in a batch besides its body and its property text."""
 
 Send = Callable[[SendRequest, MessageQueue | None], Awaitable[list[SendResult]]]

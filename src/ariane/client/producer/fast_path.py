@@ -32,6 +32,7 @@ from ariane.model.message import RESERVED_PROPERTIES, Message
 from ariane.model.route import MessageQueue
 from ariane.wire.fast_frames import frame_of, frame_of_pieces, header_form
 from ariane.wire.message_id import UniqueKeys
+from ariane.wire.properties import NAME_END, PAIR_END, UNIQUE_KEY_START, WAIT_FALSE, WAIT_TRUE
 from ariane.wire.requests.send import SendBatch, SendMessageV2
 
 # --- header templates ---
@@ -115,7 +116,7 @@ class ProducerFastPath:
         timeout_s = self._settings.send_timeout_s if timeout_s is None else timeout_s
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         unique_key = self._keys.next_at(now_ms)
-        text = f"{text}UNIQ_KEY\x01{unique_key}\x02"
+        text = f"{text}{UNIQUE_KEY_START}{unique_key}{PAIR_END}"
         queues = self._delivery.cached_queues(message.topic)
         if queues is None:
             return await self._send_general(message, unique_key, text, timeout_s, None)
@@ -222,13 +223,11 @@ def encode_simple_properties(message: Message, body_bytes_below: int) -> str | N
         for name, value in message.properties.items():
             if not _is_text(name) or not _is_text(value) or name in RESERVED_PROPERTIES:
                 return None
-            text = f"{text}{name}\x01{value}\x02"
+            text = f"{text}{name}{NAME_END}{value}{PAIR_END}"
     keys_and_tags = encode_keys_and_tags(message.keys, message.tags)
     if keys_and_tags is None or len(text) + len(keys_and_tags) > _TEXT_CHARS_MAX:
         return None
-    return (
-        f"{text}{keys_and_tags}WAIT\x01true\x02" if message.wait_stored else f"{text}{keys_and_tags}WAIT\x01false\x02"
-    )
+    return text + keys_and_tags + WAIT_TRUE if message.wait_stored else text + keys_and_tags + WAIT_FALSE
 
 
 def encode_keys_and_tags(keys: Any, tags: Any) -> str | None:
@@ -245,13 +244,13 @@ def encode_keys_and_tags(keys: Any, tags: Any) -> str | None:
         keys = keys[0]
     if text is None or " " in keys or not keys.isprintable() or len(keys) > _KEY_CHARS_MAX:
         return None
-    return f"KEYS\x01{keys}\x02{text}" if keys else text
+    return f"KEYS{NAME_END}{keys}{PAIR_END}{text}" if keys else text
 
 
 @lru_cache(maxsize=4096)  # consumers filter by tags, so a program has few
 def _tag_text(tag: str) -> str | None:
     is_simple = tag and " " not in tag and tag.isprintable() and "||" not in tag and len(tag) <= _KEY_CHARS_MAX
-    return f"TAGS\x01{tag}\x02" if is_simple else None
+    return f"TAGS{NAME_END}{tag}{PAIR_END}" if is_simple else None
 
 
 def _is_text(text: object) -> bool:

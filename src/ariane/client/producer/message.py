@@ -20,7 +20,17 @@ from ariane.model.ids import topic_name_problem
 from ariane.model.message import RESERVED_PROPERTIES, Message, Property
 from ariane.wire.compression import compress
 from ariane.wire.message_id import UniqueKeys
-from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+from ariane.wire.properties import (
+    NAME_END,
+    PAIR_END,
+    PROPERTIES_BYTES_MAX,
+    UNIQUE_KEY_START,
+    WAIT_FALSE,
+    WAIT_TRUE,
+    encode_properties,
+    join_properties,
+    property_pair,
+)
 from ariane.wire.sys_flag import Compression, SysFlag
 
 # --- checks ---
@@ -140,7 +150,7 @@ def _check_value(name: str, value: object) -> None:
         raise MessageRejected(f"property {name} is {type(value).__name__}, not text: convert it with str()")
     if not value.strip():
         raise MessageRejected(f"property {name} is blank, and readers drop such properties: leave it out")
-    if "\x01" in value or "\x02" in value:
+    if NAME_END in value or PAIR_END in value:
         raise MessageRejected(
             f"property {name} holds 0x01 or 0x02, which separate properties on the wire: encode the value differently"
         )
@@ -203,14 +213,14 @@ def prepare_uncompressed(
 
 def _property_text(message: Message, keys: str, unique_key: str, extra: Mapping[str, str] | None) -> str:
     """Joined here, because all names and values are checked already; `encode_properties` would double the cost."""
-    text = "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
+    text = join_properties(message.properties.items())
     if keys:
-        text += f"KEYS\x01{keys}\x02"
+        text += property_pair(Property.KEYS, keys)
     if message.tags is not None:
-        text += f"TAGS\x01{message.tags}\x02"
+        text += property_pair(Property.TAGS, message.tags)
     if message.sharding_key is not None or message.delay_level or message.deliver_at is not None:
         text += _encoded(_uncommon_properties(message))
-    text += f"WAIT\x01{'true' if message.wait_stored else 'false'}\x02UNIQ_KEY\x01{unique_key}\x02"
+    text += f"{WAIT_TRUE if message.wait_stored else WAIT_FALSE}{UNIQUE_KEY_START}{unique_key}{PAIR_END}"
     if extra:
         text += _encoded(extra)
     return text if text.isascii() and len(text) <= PROPERTIES_BYTES_MAX else _encode_again(text)
@@ -229,7 +239,7 @@ def _uncommon_properties(message: Message) -> dict[str, str]:
 
 def _encode_again(text: str) -> str:
     """Encodes the properties one by one: the error then names the property that is too long or not text."""
-    return _encoded(dict(pair.split("\x01") for pair in text.split("\x02")[:-1]))
+    return _encoded(dict(pair.split(NAME_END) for pair in text.split(PAIR_END)[:-1]))
 
 
 def _encoded(properties: Mapping[str, str]) -> str:

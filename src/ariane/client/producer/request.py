@@ -9,8 +9,9 @@ from ariane.client.producer.message import PreparedMessage
 from ariane.client.producer.settings import ProducerSettings
 from ariane.errors import MessageRejected
 from ariane.model.ids import RETRY_PREFIX
-from ariane.model.message import Message, Property
+from ariane.model.message import Message
 from ariane.model.route import MessageQueue
+from ariane.wire.properties import WAIT_FALSE, WAIT_TRUE
 from ariane.wire.record.batch import batch_pieces
 from ariane.wire.requests.send import SendBatch, SendMessageV2, SendReplyV2, SendV2
 
@@ -103,7 +104,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
             sys_flag=0,
             born_timestamp=now_ms,
             flag=0,
-            properties=f"{Property.WAIT}\x01{'true' if self.wait_stored else 'false'}\x02",
+            properties=WAIT_TRUE if self.wait_stored else WAIT_FALSE,
             reconsume_times=0,
             unit_mode=self.unit_mode,
             batch=True,

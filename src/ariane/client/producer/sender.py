@@ -27,6 +27,7 @@ from ariane.client.producer.tracing import Tracer
 from ariane.errors import MessageRejected, SendFailed
 from ariane.model.message import Message, MessageFields
 from ariane.model.route import MessageQueue
+from ariane.wire.properties import WAIT_TRUE
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
 Choice = MessageQueue | Selector | None
@@ -86,7 +87,7 @@ class Sender:
         if text is None:
             return None
         self.instance.check_usable()
-        return self.accumulator.append(topic, body, f"{text}WAIT\x01true\x02".encode())
+        return self.accumulator.append(topic, body, (text + WAIT_TRUE).encode())
 
     def begin(self, message: Message, choice: Choice = None, timeout_s: float | None = None) -> Awaitable[SendResult]:
         """Starts `send`, for a caller that awaits it immediately. If the message joins a batch, it is a future."""

@@ -37,7 +37,7 @@ from ariane.spark.write.rows import OutboundMessage, TaskIdentity, TaskKeys, che
 from ariane.spark.write.sender import QueueChoice, accepted
 from ariane.wire.frame import Command
 from ariane.wire.message_id import decode_offset_message_id
-from ariane.wire.properties import encode_properties
+from ariane.wire.properties import encode_properties, property_pair
 from ariane.wire.requests.send import SendMessageV2, SendResponse
 from ariane.wire.sys_flag import SysFlag
 
@@ -143,7 +143,7 @@ class HalfSender:
         return _HalfRequest(number, self._serial - 1, queue.broker_name, request)
 
     def _request(self, message: OutboundMessage, queue: MessageQueue) -> SendMessageV2:
-        origin = f"{PROPERTY}\x01{self._origin.prefix}{self._serial}\x02"
+        origin = property_pair(PROPERTY, f"{self._origin.prefix}{self._serial}")
         return SendMessageV2(
             producer_group=self._options.group,
             topic=message.topic,

@@ -44,7 +44,14 @@ from pyspark.sql.types import (
 from ariane.client.producer.message import check_message, check_topic
 from ariane.errors import MessageRejected, RecordError, SettingsError
 from ariane.model.message import Message, Property
-from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
+from ariane.wire.properties import (
+    NAME_END,
+    PAIR_END,
+    PROPERTIES_BYTES_MAX,
+    UNIQUE_KEY_START,
+    WAIT_TRUE,
+    encode_properties,
+)
 
 # --- unique keys ---
 
@@ -234,7 +241,7 @@ def _values(column: pa.Array) -> list[Any]:
 _PREFIX = np.dtype([("size", ">i4"), ("zeros", "V12"), ("body", ">i4")])
 _FIXED_BYTES = _PREFIX.itemsize + 2
 _COLUMNS = frozenset({"body", "tags", "keys"})
-_IRREGULAR_TEXT = r"[\x01\x02]|\|\||^\s+$|^ | $|  "
+_IRREGULAR_TEXT = f"[{NAME_END}{PAIR_END}]" + r"|\|\||^\s+$|^ | $|  "
 _BODY_BYTES_MAX = 1024 * 1024  # larger ones are sent alone
 
 
@@ -271,7 +278,7 @@ def encode_rows(batch: pa.RecordBatch, keys: TaskKeys) -> EncodedRows | None:
         return None
     texts_encoded = [_property(name, column) for name, column in texts]
     unique = _unique_keys(keys, batch.num_rows)
-    properties = pc.binary_join_element_wise(*texts_encoded, "WAIT\x01true\x02UNIQ_KEY\x01", unique, "\x02", "")
+    properties = pc.binary_join_element_wise(*texts_encoded, WAIT_TRUE + UNIQUE_KEY_START, unique, PAIR_END, "")
     properties = properties.cast(pa.binary())
     lengths, bodies = _lengths(properties), _lengths(body)
     if lengths.size and lengths.max() > PROPERTIES_BYTES_MAX:
@@ -293,7 +300,7 @@ def _is_irregular(column: pa.StringArray) -> bool:
 def _property(name: str, column: pa.StringArray) -> pa.StringArray:
     """`NAME 0x01 value 0x02`, or nothing where the column has no value."""
     column = column.cast(pa.string())
-    text = pc.binary_join_element_wise(f"{name}\x01", column, "\x02", "")
+    text = pc.binary_join_element_wise(name + NAME_END, column, PAIR_END, "")
     has_none = pc.or_kleene(pc.is_null(column), pc.equal(column, ""))
     return pc.if_else(has_none, "", text)
 

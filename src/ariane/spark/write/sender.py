@@ -21,6 +21,7 @@ from ariane.transport.blocking import BlockingConnection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response
 from ariane.wire.frame import Command
+from ariane.wire.properties import WAIT_TRUE
 from ariane.wire.record.batch import BatchItem, encode_batch
 from ariane.wire.requests.send import Send, SendBatch, SendMessageV2, SendResponse, SendV2
 from ariane.wire.requests.topics import UpdateTopic
@@ -129,7 +130,7 @@ def _named(message: OutboundMessage, queues: list[MessageQueue]) -> MessageQueue
 
 # --- batches and rounds ---
 
-_BATCH_PROPERTIES = "WAIT\x01true\x02"
+_BATCH_PROPERTIES = WAIT_TRUE
 _ROUND_BYTES_MAX = 8 * 1024 * 1024
 
 

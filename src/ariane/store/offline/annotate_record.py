@@ -8,6 +8,7 @@ from ariane.store.offline.annotate import Field, Spec, annotate, show_time
 from ariane.wire.compression import decompress
 from ariane.wire.hashes import crc32
 from ariane.wire.host import decode_host
+from ariane.wire.properties import NAME_END, PAIR_END_BYTES
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, head_of
 from ariane.wire.record.read import RecordView
 from ariane.wire.sys_flag import SysFlag, compression_of, transaction_type
@@ -122,11 +123,11 @@ def _texts(raw: bytes, view: RecordView, position: int) -> Iterator[Field]:
 
 
 def _properties(raw: bytes, position: int) -> Iterator[Field]:
-    for piece in raw.split(b"\x02"):
+    for piece in raw.split(PAIR_END_BYTES):
         ended = piece + raw[len(piece) : len(piece) + 1]
         raw = raw[len(ended) :]
         if ended:
-            name, separator, value = piece.decode("utf-8", "replace").partition("\x01")
+            name, separator, value = piece.decode("utf-8", "replace").partition(NAME_END)
             is_read = bool(name and separator and value)
             meaning = _PROPERTY_FORMS[len(ended) - len(piece)] if is_read else "no name and value: readers skip it"
             yield Field(
