@@ -38,6 +38,9 @@ class Sink(ABC, Generic[Item, Result]):
     bytes_max: int
     """With more bytes enqueued, the iteration does not wait for its end: larger appends are not cheaper."""
 
+    result_types: frozenset[type]
+    """The class of each result that is not an error."""
+
     def __init__(self, writer: MessageWriter) -> None:
         self.writer = writer
 
@@ -139,9 +142,7 @@ class Coalescer:
         for group in groups:
             results = group.write()
             # One look at all of them: a check for each message and whether it must wait would take 0.2 us a message.
-            are_done = not self._writer.is_sync and not any(
-                issubclass(kind, Exception) for kind in set(map(type, results))
-            )
+            are_done = not self._writer.is_sync and set(map(type, results)) == group.sink.result_types
             first = 0
             for connection, last in group.senders:
                 pairs = zip(group.items[first:last], results[first:last], strict=True)

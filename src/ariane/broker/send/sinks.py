@@ -35,6 +35,7 @@ BATCH_BYTES_MAX = 512 * 1024
 
 class SendSink(Sink[PendingSend, Appended]):
     bytes_max = SEND_BYTES_MAX
+    result_types = frozenset({Appended})
 
     def __init__(self, writer: MessageWriter, responses: SendResponses) -> None:
         super().__init__(writer)
@@ -43,10 +44,13 @@ class SendSink(Sink[PendingSend, Appended]):
     def write(self, key: Any, items: list[PendingSend]) -> Sequence[Appended | Exception]:
         drafts = [item[4] for item in items]
         results = self.writer.store.append(drafts)
-        self._count(drafts, results, [number for number, item in enumerate(items) if item[5]])
+        self._count(drafts, results)
+        for item, result in zip(items, results, strict=True):
+            if item[5] and type(result) is Appended:
+                self.writer.counters.put_ordered(item[4].topic, result.size)
         return results
 
-    def _count(self, drafts: list[Draft], results: Sequence[Any], ordered: list[int]) -> None:
+    def _count(self, drafts: list[Draft], results: Sequence[Any]) -> None:
         counters = self.writer.counters
         count = list(map(type, results)).count(Appended)
         if count:
@@ -54,9 +58,6 @@ class SendSink(Sink[PendingSend, Appended]):
             topics = [draft.topic for draft in compress(drafts, is_stored)]
             sizes = [appended.size for appended in compress(results, is_stored)]
             counters.put_all(topics, sizes, self.writer.store.append_s)
-        for number in ordered:
-            if type(results[number]) is Appended:
-                counters.put_ordered(drafts[number].topic, results[number].size)
 
     def command_of(self, item: PendingSend) -> Command:
         return send_command(item[0])
@@ -106,6 +107,7 @@ class PendingBatch(msgspec.Struct, gc=False):
 
 class BatchSink(Sink[PendingBatch, AppendedBatch]):
     bytes_max = BATCH_BYTES_MAX
+    result_types = frozenset({AppendedBatch})
 
     def __init__(self, writer: MessageWriter, responses: SendResponses) -> None:
         super().__init__(writer)

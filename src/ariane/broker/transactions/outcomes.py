@@ -262,6 +262,7 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
     """Outcomes of one event-loop iteration share their two appends, and are written after its sends."""
 
     bytes_max = OUTCOME_BYTES_MAX
+    result_types = frozenset({tuple})
 
     def __init__(self, transactions: Transactions, writer: MessageWriter) -> None:
         super().__init__(writer)
