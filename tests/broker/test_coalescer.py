@@ -15,7 +15,7 @@ CLIENTS = 8
 ROUNDS = 10
 
 
-async def test_sends_of_many_connections_in_one_turn_of_the_loop_are_answered_each_to_its_own(tmp_path: Path) -> None:
+async def test_sends_of_many_connections_in_one_iteration_are_answered_each_to_its_own(tmp_path: Path) -> None:
     """While they wait for a sync, answers of different connections must not be put together."""
     async with in_process_broker(tmp_path, flush=FlushDiskType.SYNC) as broker, AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(caller()) for _ in range(CLIENTS)]

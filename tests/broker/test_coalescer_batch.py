@@ -19,9 +19,10 @@ from ariane.wire.record.batch import BatchItem
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send
 from tests.broker.in_process_broker import InProcessBroker, a_send
-from tests.broker.send.test_batch_fast_path import (
+from tests.broker.send.test_fast_path import COMMON, FakeConnection, chunk_bytes, connection_to, frames
+from tests.broker.send.test_fast_path_batch import (
+    COMMON_CHUNK,
     SMALL_FILES,
-    USUAL_CHUNK,
     a_batch,
     chunks,
     even,
@@ -29,7 +30,6 @@ from tests.broker.send.test_batch_fast_path import (
     left,
     uneven,
 )
-from tests.broker.send.test_fast_path import USUAL, FakeConnection, chunk_bytes, connection_to, frames
 
 PEERS = ("192.0.2.7:50000", "192.0.2.8:50001", "[2001:db8::7]:50002")
 
@@ -75,7 +75,7 @@ def bodies_in(broker: InProcessBroker) -> list[bytes]:
     return [message.body for message in stored_in(broker)]
 
 
-def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_general_way(tmp_path: Path) -> None:
+def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_general_path(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -88,7 +88,7 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
 
         @settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
         @given(turn=st.tuples(*[chunks] * len(PEERS)))
-        @example(turn=([USUAL_CHUNK], [USUAL_CHUNK], [USUAL_CHUNK]))
+        @example(turn=([COMMON_CHUNK], [COMMON_CHUNK], [COMMON_CHUNK]))
         @example(turn=([[a_batch(*uneven())]], [[a_batch(*even(), body=b"broken")]], [[a_batch(*uneven())]]))
         def check(turn: tuple[list[list[Send]], ...]) -> None:
             async def both() -> None:
@@ -112,7 +112,7 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
 
 async def test_batches_of_all_connections_share_one_write(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         connections, writes = connections_of(sender.broker)[:2], writes_to_the_log(sender.broker)
         chunk = frames(*[a_batch(*even(), queue_id=n % 2) for n in range(4)])
         answered = await feed_all(connections, [chunk] * 2)
@@ -123,7 +123,7 @@ async def test_batches_of_all_connections_share_one_write(tmp_path: Path) -> Non
 
 async def test_a_batch_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         odd = a_batch(*even(31), BatchItem(b"hello", b"DELAY\x013\x02"))
         connections = connections_of(sender.broker)[:2]
         chunk = frames(a_batch(*even()), odd, *[a_batch(*even())] * 3)
@@ -140,16 +140,16 @@ async def test_sends_and_batches_of_several_connections_are_stored_in_the_order_
     tmp_path: Path,
 ) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(b"0", USUAL)))
-        first = frames(a_batch(*even(2, b"1")), a_send(b"2", USUAL), a_batch(*even(2, b"3")))
-        second = frames(a_batch(*even(2, b"4")), a_send(b"5", USUAL))
+        await sender.feed(frames(a_send(b"0", COMMON)))
+        first = frames(a_batch(*even(2, b"1")), a_send(b"2", COMMON), a_batch(*even(2, b"3")))
+        second = frames(a_batch(*even(2, b"4")), a_send(b"5", COMMON))
         await feed_all(connections_of(sender.broker)[:2], [first, second])
         assert bodies_in(sender.broker) == [b"0", b"1", b"1", b"2", b"3", b"3", b"4", b"4", b"5"]
 
 
 async def test_what_takes_another_way_to_the_log_does_not_pass_the_batches_before_it(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(b"0", USUAL)))
+        await sender.feed(frames(a_send(b"0", COMMON)))
         one, other = connections_of(sender.broker)[:2]
         general = frames(a_batch(*even(2, b"2")), serialization=Serialization.BINARY)
         await feed_all([one, other], [frames(a_batch(*even(2, b"1"))), general])
@@ -159,7 +159,7 @@ async def test_what_takes_another_way_to_the_log_does_not_pass_the_batches_befor
 
 async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         writes = writes_to_the_log(sender.broker)
         sender.connection.data_received(frames(a_batch(*even(500, bytes(BATCH_BYTES_MAX // 500)))))
         assert len(writes) == 1
@@ -169,7 +169,7 @@ async def test_much_of_it_does_not_wait_for_the_end_of_the_turn(tmp_path: Path) 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
 async def test_every_batch_of_a_failed_append_is_reported_to_its_sender(tmp_path: Path, error: Exception) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         with failing_appends(sender.broker, error):
             answered = await feed_all(connections_of(sender.broker)[:2], [frames(*[a_batch(*even())] * 3)] * 2)
         assert [len(responses) for responses in answered] == [3, 3]
@@ -179,7 +179,7 @@ async def test_every_batch_of_a_failed_append_is_reported_to_its_sender(tmp_path
 
 async def test_a_client_that_has_gone_does_not_keep_the_others_from_their_answers(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         gone, there = connections_of(sender.broker)[:2]
         gone.connection.data_received(frames(a_batch(*even())))
         gone.connection.connection_lost(None)
@@ -190,7 +190,7 @@ async def test_a_client_that_has_gone_does_not_keep_the_others_from_their_answer
 
 async def test_each_connection_waits_for_the_sync_of_its_own_batches(tmp_path: Path) -> None:
     async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
-        await sender.broker.call(a_send(properties=USUAL))
+        await sender.broker.call(a_send(properties=COMMON))
         one, other = connections_of(sender.broker)[:2]
         hasty = a_batch(*even(), properties="WAIT\x01false\x02")
         first, second = await feed_all([one, other], [frames(a_batch(*even())), frames(hasty)])

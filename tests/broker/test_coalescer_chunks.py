@@ -99,7 +99,7 @@ async def test_one_that_is_refused_does_not_hurt_the_others(tmp_path: Path) -> N
 
 
 async def test_messages_of_one_queue_keep_their_order_when_one_of_them_is_stored_at_once(tmp_path: Path) -> None:
-    """A client's own CLUSTER property takes the long way; those before it must not fall behind it."""
+    """A client's own CLUSTER property takes the general path; those before it must not fall behind it."""
     async with in_process_broker(tmp_path) as broker:
         requests: list[SendMessageV2] = [a_send(b"1"), a_send(b"2", {"CLUSTER": "mine"}), a_send(b"3")]
         await in_one_chunk(broker, *requests)

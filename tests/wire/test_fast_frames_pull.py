@@ -1,4 +1,4 @@
-"""Usual pulls, read in one pass: what is taken is what the general path reads, and all else is left alone."""
+"""Common pulls, read in one pass: what is taken is what the general path reads, and all else is left alone."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def test_another_serialisation_an_answer_and_a_one_way_call_are_left_alone() -> 
         assert taken(encode_frame(command)) == []
 
 
-def test_pulls_of_real_clients_are_taken_as_the_general_way_reads_them() -> None:
+def test_pulls_of_real_clients_are_taken_as_the_general_path_reads_them() -> None:
     recorded = [data for data in raw_frames() if begins_with_pull(data, 0)]
     assert len(recorded) >= 9
     for data in recorded:
@@ -98,7 +98,7 @@ def test_pulls_of_real_clients_are_taken_as_the_general_way_reads_them() -> None
     options=st.tuples(st.none() | texts, st.none() | texts, st.none() | int32),
     opaque=int32,
 )
-def test_the_fields_are_those_of_the_general_way(
+def test_the_fields_are_those_of_the_general_path(
     kind: type[PullMessage | LitePull],
     names: tuple[str, str],
     int32s: tuple[int, int, int],

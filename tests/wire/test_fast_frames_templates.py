@@ -18,7 +18,7 @@ def request(group: str, topic: str, offset: int) -> UpdateConsumerOffset:
 
 
 @given(texts, texts, st.integers(1, 2**31 - 1), st.integers(0, 2**63 - 1))
-def test_a_form_says_what_the_general_way_says(group: str, topic: str, opaque: int, offset: int) -> None:
+def test_a_form_says_what_the_general_path_says(group: str, topic: str, opaque: int, offset: int) -> None:
     form = header_form(request(group, topic, MARK), {b"%d" % MARK: b"%d"})
     assert form is not None
     assert frame_of(form % (opaque, offset)) == encode_frame(
@@ -36,7 +36,7 @@ def test_marks_must_come_in_the_order_of_the_header() -> None:
     assert header_form(request("g", "t", MARK), marks) is None
 
 
-def test_what_no_frame_may_hold_is_left_to_the_general_way() -> None:
+def test_what_no_frame_may_hold_is_left_to_the_general_path() -> None:
     assert frame_of(b"x" * (HEADER_BYTES_MAX + 1)) is None
     assert frame_of(b"{}", b"x" * FRAME_BYTES_MAX) is None
     assert frame_of(b"{}", b"x") is not None

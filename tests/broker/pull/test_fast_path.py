@@ -45,7 +45,7 @@ heartbeats = st.builds(
     subscriptions=st.lists(heard, max_size=2, unique_by=lambda one: one.topic),
     model=st.sampled_from(MessageModel),
 )
-usual_pulls = st.builds(
+common_pulls = st.builds(
     lambda place, **fields: a_pull(topic=place[0], queue_id=place[1], **fields),
     place=st.sampled_from([(TOPIC, 0), (TOPIC, 1), (TOPIC, 2), (BIG, 0)]),
     queue_offset=st.integers(0, 30),
@@ -99,8 +99,8 @@ def odd(frame: bytes, change: tuple[bytes, bytes]) -> bytes:
     return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
 
 
-mostly_usual = st.sampled_from([usual_pulls] * 4 + [any_pulls]).flatmap(lambda chosen: chosen)
-asked = st.tuples(mostly_usual, flags, kinds, oddities)
+mostly_common = st.sampled_from([common_pulls] * 4 + [any_pulls]).flatmap(lambda chosen: chosen)
+asked = st.tuples(mostly_common, flags, kinds, oddities)
 beats = st.tuples(heartbeats, st.just(0), st.just(Serialization.JSON), st.just((b"", b"")))
 chunks = st.lists(st.sampled_from([asked] * 8 + [beats]).flatmap(lambda chosen: chosen), max_size=10)
 changes = st.sampled_from(
@@ -124,7 +124,7 @@ changes = st.sampled_from(
     [(False, {}), (True, {}), (False, {"pull_count_max": 36, "pull_bytes_max": 9000})],
     ids=["master only", "slave read", "other limits"],
 )
-def test_every_pull_is_answered_byte_for_byte_as_by_the_general_way(
+def test_every_pull_is_answered_byte_for_byte_as_by_the_general_path(
     tmp_path: Path, slave_read: bool, limits: dict[str, int]
 ) -> None:
     with asyncio.Runner() as runner:

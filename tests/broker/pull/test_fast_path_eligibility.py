@@ -32,7 +32,7 @@ from tests.broker.send.test_fast_path import FakeConnection
 
 
 @pytest.mark.parametrize("queue_id", [0, 2], ids=["scattered records", "records in a row"])
-async def test_usual_pulls_never_meet_the_general_way(tmp_path: Path, queue_id: int) -> None:
+async def test_common_pulls_never_meet_the_general_path(tmp_path: Path, queue_id: int) -> None:
     async with connection_to(tmp_path) as puller:
         await fill(puller)
         requests = [a_pull(queue_offset=offset, queue_id=queue_id) for offset in range(30)]
@@ -121,7 +121,7 @@ async def test_what_heartbeats_say_counts_for_the_next_pull(tmp_path: Path) -> N
 async def test_a_permission_that_is_taken_away_counts_for_the_next_pull(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as puller:
         await fill(puller)
-        for refused, usual in (
+        for refused, common in (
             (2, 6),
             (TopicConfig(topic_name=TOPIC, perm=2), TOPICS[0]),
             (GroupConfig(group_name=GROUP, consume_enable=False), GroupConfig(group_name=GROUP)),
@@ -129,7 +129,7 @@ async def test_a_permission_that_is_taken_away_counts_for_the_next_pull(tmp_path
             assert await code_and_count(puller) == (ResponseCode.SUCCESS, 30, True)
             apply(puller, refused)
             assert await code_and_count(puller) == (ResponseCode.NO_PERMISSION, 0, False)
-            apply(puller, usual)
+            apply(puller, common)
 
 
 async def test_more_than_a_write_takes_is_answered_in_several(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_sends_and_pulls_may_come_in_one_chunk(tmp_path: Path) -> None:
         assert puller.general == 0
 
 
-async def test_what_left_the_page_cache_is_left_to_the_general_way(
+async def test_what_left_the_page_cache_is_left_to_the_general_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connection_to(tmp_path) as puller:
@@ -175,7 +175,7 @@ async def test_what_left_the_page_cache_is_left_to_the_general_way(
         assert puller.broker.writer.counters.cold_read_s.count == 1
 
 
-async def test_a_queue_that_cannot_be_read_is_left_to_the_general_way(
+async def test_a_queue_that_cannot_be_read_is_left_to_the_general_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connection_to(tmp_path) as puller:

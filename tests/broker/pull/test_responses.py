@@ -37,6 +37,6 @@ def test_both_ways_write_the_same_frame(
     [Command(code=11, flag=HeaderFlag.ONEWAY), Command(code=11, serialization=Serialization.BINARY)],
     ids=["one way", "binary"],
 )
-def test_what_is_unusual_is_left_to_the_general_way(command: Command) -> None:
+def test_what_is_uncommon_is_left_to_the_general_path(command: Command) -> None:
     result = ReadResult(status=ReadStatus.FOUND, next_offset=1, slices=[memoryview(b"record")])
     assert FoundResponses().frame(command, result, 0, 6) is None

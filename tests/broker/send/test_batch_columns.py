@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ariane.broker.send.batch import BatchProperties, UniformProperties, UniformPropertiesReader
 from ariane.wire.record.uniform_batch import Bytes2D
 
-USUAL = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
+COMMON = b"KEYS\x01k1\x02UNIQ_KEY\x017F01\x02TAGS\x01paid\x02"
 OTHER = b"KEYS\x01k2\x02UNIQ_KEY\x017F02\x02TAGS\x01open\x02"
 
 
@@ -33,9 +33,9 @@ def same(read: UniformProperties, texts: list[bytes]) -> bool:
 @pytest.mark.parametrize(
     "texts",
     [
-        [USUAL, OTHER],
-        [USUAL[:-1], OTHER[:-1]],
-        [USUAL] * 3,
+        [COMMON, OTHER],
+        [COMMON[:-1], OTHER[:-1]],
+        [COMMON] * 3,
         [b"TAGS\x01a\x02", b"TAGS\x01b\x02"],
         [b"KEYS\x01a"],
         [b"a\x01\x7f\x03"],
@@ -65,11 +65,11 @@ def test_texts_that_look_alike_are_read_at_once(texts: list[bytes]) -> None:
 )
 def test_one_text_that_looks_different_leaves_all_to_the_other_way(odd: bytes) -> None:
     reader = UniformPropertiesReader()
-    for texts in ([USUAL, odd, OTHER], [odd, USUAL], [odd]):
+    for texts in ([COMMON, odd, OTHER], [odd, COMMON], [odd]):
         read = reader.read(rows(*texts))
         assert read is None or same(read, texts)
-    assert reader.read(rows(USUAL, odd)) is None
-    assert reader.read(rows(USUAL, OTHER)) is not None
+    assert reader.read(rows(COMMON, odd)) is None
+    assert reader.read(rows(COMMON, OTHER)) is not None
 
 
 @pytest.mark.parametrize(

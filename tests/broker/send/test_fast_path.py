@@ -33,7 +33,7 @@ TOPICS = (
     TopicConfig(topic_name=READ_ONLY, perm=4),
     TopicConfig(topic_name=RETRY),
 )
-USUAL = "KEYS\x01order-7\x02UNIQ_KEY\x017F0000010001\x02WAIT\x01true\x02TAGS\x01paid\x02"
+COMMON = "KEYS\x01order-7\x02UNIQ_KEY\x017F0000010001\x02WAIT\x01true\x02TAGS\x01paid\x02"
 
 
 class Sink(asyncio.Transport):
@@ -119,7 +119,7 @@ names = st.sampled_from(
     ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "MSG_REGION", "DELAY", "TRAN_MSG", "__CRC32#", "__SHARDINGKEY", "a"]
 ) | st.text("ab\x01\x02é", max_size=2)
 values = st.sampled_from(["true", "false", "K 1", "7F01", "3"]) | st.text('ab \x01\x02é"\\', max_size=4)
-texts = st.sampled_from([None, "", USUAL, USUAL[:-1], USUAL + "__SHARDINGKEY\x01s\x02"]) | st.lists(
+texts = st.sampled_from([None, "", COMMON, COMMON[:-1], COMMON + "__SHARDINGKEY\x01s\x02"]) | st.lists(
     st.tuples(names, values), max_size=4
 ).map(lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs))
 sends = st.builds(
@@ -151,7 +151,7 @@ def chunk_bytes(chunk: list[tuple[Send, int, Serialization]]) -> bytes:
     return b"".join(encode_frame(command(one[0], opaque, one[1], one[2])) for opaque, one in enumerate(chunk, start=1))
 
 
-def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path) -> None:
+def test_every_send_is_answered_and_stored_as_by_the_general_path(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -178,8 +178,8 @@ def test_every_send_is_answered_and_stored_as_by_the_general_way(tmp_path: Path)
             runner.run(stack.aclose())
 
 
-@pytest.mark.parametrize("text", [USUAL, USUAL[:-1]], ids=["ended", "open"])
-async def test_usual_sends_never_meet_the_general_way_once_their_topic_is_known(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [COMMON, COMMON[:-1]], ids=["ended", "open"])
+async def test_common_sends_never_meet_the_general_path_once_their_topic_is_known(tmp_path: Path, text: str) -> None:
     async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=text)))
         assert sender.general == 1
@@ -208,17 +208,17 @@ async def test_usual_sends_never_meet_the_general_way_once_their_topic_is_known(
     ],
     ids=str,
 )
-async def test_a_header_that_is_unusual_is_read_as_by_the_general_way(
+async def test_a_header_that_is_uncommon_is_read_as_by_the_general_path(
     tmp_path: Path, changed: tuple[bytes, bytes]
 ) -> None:
-    usual = frames(a_send(properties=USUAL, unit_mode=False, batch=False))
-    assert changed[0] in usual
-    header = usual[8 : 8 + int.from_bytes(usual[5:8], "big")].replace(*changed)
+    common = frames(a_send(properties=COMMON, unit_mode=False, batch=False))
+    assert changed[0] in common
+    header = common[8 : 8 + int.from_bytes(common[5:8], "big")].replace(*changed)
     odd = (4 + len(header) + 5).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + b"hello"
     async with connection_to(tmp_path / "a") as short, connection_to(tmp_path / "b", fast_path=False) as long:
         for one in (short, long):
-            await one.feed(usual)
-        assert await short.feed(odd + usual) == await long.feed(odd + usual)
+            await one.feed(common)
+        assert await short.feed(odd + common) == await long.feed(odd + common)
         assert short.everything_stored() == long.everything_stored()
 
 
@@ -233,7 +233,7 @@ async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_p
         real = first.broker.store.append
         first.broker.store.append = lambda drafts: appends.append(len(drafts)) or real(drafts)  # type: ignore[method-assign,func-returns-value]
         for number, one in enumerate(connections):
-            one.connection.data_received(frames(*[a_send(properties=USUAL)] * 4, first=10 * number))
+            one.connection.data_received(frames(*[a_send(properties=COMMON)] * 4, first=10 * number))
         await asyncio.sleep(0)
         assert appends == [32]
         for number, one in enumerate(connections):
@@ -242,28 +242,28 @@ async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_p
 
 async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON), a_send(properties=COMMON)))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
-        responses = await sender.feed(frames(a_send(properties=USUAL)))
+        responses = await sender.feed(frames(a_send(properties=COMMON)))
         assert responses[1].code == ResponseCode.NO_PERMISSION
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, write_queue_nums=1, read_queue_nums=1))
-        responses = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=USUAL, queue_id=1)))
+        responses = await sender.feed(frames(a_send(properties=COMMON), a_send(properties=COMMON, queue_id=1)))
         assert [responses[1].code, responses[2].code] == [0, ResponseCode.SYSTEM_ERROR]
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         object.__setattr__(sender.broker.settings, "permission", 4)
-        responses = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+        responses = await sender.feed(frames(*[a_send(properties=COMMON)] * 3))
         assert {response.code for response in responses.values()} == {ResponseCode.NO_PERMISSION}
         assert len(responses) == 3
 
 
 async def test_a_queue_id_below_zero_means_any_queue(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
-        responses = await sender.feed(frames(*[a_send(properties=USUAL, queue_id=-1)] * 20))
+        await sender.feed(frames(a_send(properties=COMMON)))
+        responses = await sender.feed(frames(*[a_send(properties=COMMON, queue_id=-1)] * 20))
         assert {response.ext["queueId"] for response in responses.values()} <= {"0", "1"}
 
 
@@ -271,10 +271,10 @@ async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sender.broker.store, "append", lambda _: 1 / 0)
-            responses = await sender.feed(frames(*[a_send(properties=USUAL)] * 3))
+            responses = await sender.feed(frames(*[a_send(properties=COMMON)] * 3))
         assert {response.code for response in responses.values()} == {ResponseCode.SYSTEM_ERROR}
         assert len(responses) == 3
         assert "ZeroDivisionError" in (responses[1].remark or "")
@@ -282,9 +282,9 @@ async def test_a_mistake_of_ours_is_answered_and_not_kept_from_those_who_wait(
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
     async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
-        await sender.broker.call(a_send(properties=USUAL))
-        hasty = USUAL.replace("WAIT\x01true", "WAIT\x01false")
-        responses = await sender.feed(frames(a_send(properties=USUAL), a_send(properties=hasty)))
+        await sender.broker.call(a_send(properties=COMMON))
+        hasty = COMMON.replace("WAIT\x01true", "WAIT\x01false")
+        responses = await sender.feed(frames(a_send(properties=COMMON), a_send(properties=hasty)))
         assert list(responses) == [2]
         async with asyncio.timeout(30):
             while not responses.get(1):
@@ -294,8 +294,8 @@ async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_pa
 
 async def test_a_stopping_server_answers_what_it_took(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
-        sender.connection.data_received(frames(a_send(properties=USUAL), first=9))
+        await sender.feed(frames(a_send(properties=COMMON)))
+        sender.connection.data_received(frames(a_send(properties=COMMON), first=9))
         closing = asyncio.ensure_future(sender.connection.drain(5))
         closed = [0]
         sender.sink.close = lambda: closed.append(len(sender.sink.written))  # type: ignore[method-assign]

@@ -20,8 +20,8 @@ from ariane.wire.frame import encode_frame
 from ariane.wire.requests.pull import Pull
 from ariane.wire.signature import content_to_sign, sign
 from tests.broker.in_process_broker import TOPIC, a_pull, a_send
-from tests.broker.send.test_batch_fast_path import a_batch, even
-from tests.broker.send.test_fast_path import USUAL, FakeConnection, connection_to
+from tests.broker.send.test_fast_path import COMMON, FakeConnection, connection_to
+from tests.broker.send.test_fast_path_batch import a_batch, even
 
 SECRET_TOPIC = "salaries"
 FILE = f"""
@@ -50,9 +50,9 @@ accounts:
 KEYS = ("shop-key", "reader-key", "closed-key", "neighbour", "root-key")
 PEERS = ("192.0.2.7:50000", "10.9.9.1:50000", "10.8.8.8:50000")
 REQUESTS: tuple[Request[Any], ...] = (
-    a_send(b"one", USUAL),
-    a_send(b"two", USUAL, topic=SECRET_TOPIC),
-    a_send(b"three", USUAL + "DELAY\x011\x02"),
+    a_send(b"one", COMMON),
+    a_send(b"two", COMMON, topic=SECRET_TOPIC),
+    a_send(b"three", COMMON + "DELAY\x011\x02"),
     a_batch(*even(4)),
     a_pull(),
     a_pull(topic=SECRET_TOPIC),

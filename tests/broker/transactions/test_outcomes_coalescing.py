@@ -193,7 +193,7 @@ async def test_a_crash_between_the_appends_of_a_chunk_loses_nothing_and_shows_no
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_is_asked_about_an_outcome_that_came_in_this_iteration() -> None:
+async def test_no_check_request_is_sent_about_an_outcome_that_came_in_this_iteration() -> None:
     async with transaction_broker() as broker, peer(broker) as producer:
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)

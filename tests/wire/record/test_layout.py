@@ -26,7 +26,7 @@ PARTS: dict[str, Any] = {
     "prepared_transaction_offset": 99,
 }
 
-# Written by hand from the layout, field by field.
+# Written manually from the layout, field by field.
 RECORD = (
     bytes.fromhex(
         "0000007E DAA320A7 58932AAC 00000003 00000005"

@@ -21,10 +21,10 @@ from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send, SendBatch
 from tests.broker.in_process_broker import TOPIC, InProcessBroker, a_send
 from tests.broker.send.test_fast_path import (
+    COMMON,
     READ_ONLY,
     RETRY,
     TWO_TAGS,
-    USUAL,
     FakeConnection,
     chunk_bytes,
     connection_to,
@@ -97,22 +97,22 @@ batches = st.builds(
     queue_id=st.sampled_from([0, 0, 1, 3, 4]),
     sys_flag=st.sampled_from([0] * 8 + [1, 4, 8, 0x30]),
     born_timestamp=st.sampled_from([0, 1_700_000_000_000]),
-    properties=st.sampled_from([WAIT] * 8 + [None, "", USUAL, "UNIQ_KEY\x01é", "DELAY\x013", "a\x01b\x01c"]),
+    properties=st.sampled_from([WAIT] * 8 + [None, "", COMMON, "UNIQ_KEY\x01é", "DELAY\x013", "a\x01b\x01c"]),
     reconsume_times=st.sampled_from([None, 0, 3]),
     batch=st.sampled_from([True] * 12 + [False, 1]),
 )
-usual_batches = st.builds(
+common_batches = st.builds(
     a_batch, body=st.one_of(evens, evens, st.builds(uneven, st.integers(1, 40))).map(encode_batch)
 )
 to_queues = st.builds(
     lambda request, queue_ids: [msgspec.structs.replace(request, queue_id=queue_id) for queue_id in queue_ids],
-    usual_batches,
+    common_batches,
     st.lists(st.integers(0, 3), max_size=5),
 )
 chunks = st.lists(
     st.one_of(*[to_queues] * 4, *[st.lists(batches, max_size=3)] * 2, st.lists(sends, max_size=2)), max_size=4
 )
-USUAL_CHUNK: list[Send] = [a_batch(*even(tag=tag), queue_id=n % 2) for n, tag in enumerate(["paid", "open", "paid"])]
+COMMON_CHUNK: list[Send] = [a_batch(*even(tag=tag), queue_id=n % 2) for n, tag in enumerate(["paid", "open", "paid"])]
 
 
 def left(broker: FakeConnection) -> Any:
@@ -130,7 +130,7 @@ def left(broker: FakeConnection) -> Any:
     return log, queues, keys, tallies, counters.sizes, counters.bytes_in, counters.merged_in, counters.rejected_sends
 
 
-def test_every_batch_is_answered_and_stored_as_by_the_general_way(
+def test_every_batch_is_answered_and_stored_as_by_the_general_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "UNIFORM_MIN", 1)  # few messages are as good as many to find a difference
@@ -146,8 +146,8 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
 
         @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
         @given(chunk=chunks, flag=flags, cuts=st.lists(st.integers(0, 20_000), max_size=2))
-        @example(chunk=[USUAL_CHUNK], flag=0, cuts=[])
-        @example(chunk=[[a_batch(*uneven())] * 2, USUAL_CHUNK], flag=0, cuts=[])
+        @example(chunk=[COMMON_CHUNK], flag=0, cuts=[])
+        @example(chunk=[[a_batch(*uneven())] * 2, COMMON_CHUNK], flag=0, cuts=[])
         def check(chunk: list[list[Send]], flag: int, cuts: list[int]) -> None:
             async def both() -> None:
                 data = chunk_bytes([(request, flag, Serialization.JSON) for part in chunk for request in part])
@@ -168,11 +168,11 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_way(
 @pytest.mark.parametrize(
     "items", [even(), even(text=OWN[:-1]), uneven(), even(1)], ids=["even", "open", "uneven", "one"]
 )
-async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_known(
+async def test_common_batches_never_meet_the_general_path_once_their_topic_is_known(
     tmp_path: Path, items: list[BatchItem]
 ) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         responses = await sender.feed(frames(*[a_batch(*items)] * 5))
         assert sender.general == 1
         assert [responses[opaque].code for opaque in range(1, 6)] == [0] * 5
@@ -182,7 +182,7 @@ async def test_usual_batches_never_meet_the_general_way_once_their_topic_is_know
 
 async def test_batches_that_came_together_share_one_write(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         log, writes = sender.broker.store.components.commit_log, []
         real = log.append
         log.append = lambda records: writes.append(len(records)) or real(records)  # type: ignore[method-assign,func-returns-value]
@@ -192,7 +192,7 @@ async def test_batches_that_came_together_share_one_write(tmp_path: Path) -> Non
 
 async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         odd = a_batch(BatchItem(b"a", b"DELAY\x013\x02"))
         responses = await sender.feed(frames(*[a_batch(*even())] * 4, odd, *[a_batch(*even())] * 4))
         assert [responses[opaque].code for opaque in range(1, 10)] == [0] * 4 + [ResponseCode.MESSAGE_ILLEGAL] + [0] * 4
@@ -201,11 +201,11 @@ async def test_one_odd_batch_does_not_keep_the_others_from_the_line(tmp_path: Pa
 
 async def test_batches_and_single_sends_are_stored_in_the_order_in_which_they_came(tmp_path: Path) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(b"0", USUAL)))
+        await sender.feed(frames(a_send(b"0", COMMON)))
         requests: list[Send] = [
-            a_send(b"1", USUAL),
+            a_send(b"1", COMMON),
             a_batch(*even(2, b"2")),
-            a_send(b"3", USUAL),
+            a_send(b"3", COMMON),
             a_batch(*even(2, b"4")),
         ]
         await sender.feed(frames(*requests))
@@ -224,7 +224,7 @@ async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk
 @pytest.mark.parametrize("error", [ZeroDivisionError(), StoreFull("no space")], ids=["ours", "the disk's"])
 async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error: Exception) -> None:
     async with connection_to(tmp_path) as sender:
-        await sender.feed(frames(a_send(properties=USUAL)))
+        await sender.feed(frames(a_send(properties=COMMON)))
         with failing_appends(sender.broker, error):
             responses = await sender.feed(frames(*[a_batch(*even())] * 3))
         assert len({responses[opaque].code for opaque in (1, 2, 3)} - {0}) == 1
@@ -233,7 +233,7 @@ async def test_every_batch_of_a_failed_append_is_answered(tmp_path: Path, error:
 
 async def test_who_does_not_want_to_wait_for_a_sync_is_answered_before_it(tmp_path: Path) -> None:
     async with connection_to(tmp_path, flush=FlushDiskType.SYNC) as sender:
-        await sender.broker.call(a_send(properties=USUAL))
+        await sender.broker.call(a_send(properties=COMMON))
         hasty = a_batch(*even(), properties="WAIT\x01false\x02")
         responses = await sender.feed(frames(a_batch(*even()), hasty))
         assert list(responses) == [2]
