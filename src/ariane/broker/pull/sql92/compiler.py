@@ -1,4 +1,4 @@
-"""Tree to closure: compiled once, called for each message.
+"""Compiler of SQL92 filter expressions: syntax tree to one closure, compiled once and called for each message.
 
 A condition answers True, False or None (unknown); only True matches. A question without an answer (a text where a
 number is needed) ends the whole evaluation, as in Apache's broker, and the message does not match either.
@@ -32,11 +32,10 @@ from ariane.broker.pull.sql92.parser import (
     parse,
 )
 
-# --- conversions ---
+# --- conversions of text, as Java reads it ---
 #
-# Texts as Java reads them. A property is a text; what it is compared with decides what it is read as.
-#
-# A text that does not convert raises ValueError: the question has no answer then, and the message does not match.
+# A property is a text; what it is compared with decides its type. A text that does not convert raises ValueError, and
+# the message does not match.
 
 INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -109,12 +108,10 @@ def _size(match: re.Match[str]) -> float:
         return math.inf
 
 
-# --- comparisons ---
+# --- comparisons: two operands to one closure ---
 #
-# Two operands to one closure that compares them.
-#
-# What an operand is, is known when the expression is compiled: properties are texts, everything else says its type. So
-# how both are brought to one type is decided once, and a message costs a lookup, a conversion and a comparison.
+# Types are known when the expression is compiled (properties are texts), so the conversion to a common type is chosen
+# once, and a message costs a lookup, a conversion and a comparison.
 
 Properties: TypeAlias = Mapping[str, str]
 Read: TypeAlias = Callable[[Properties], Any]
@@ -255,7 +252,7 @@ def _number_rank(number: float) -> int:
     return double_rank(float(number))
 
 
-# ---
+# --- compilation ---
 
 Predicate: TypeAlias = Callable[[Properties], bool]
 
@@ -267,7 +264,7 @@ _CACHED_LONG = 32
 
 
 def compile_sql(text: str) -> Predicate:
-    """What tells whether a message with given properties matches; ExpressionError when `text` is not a filter."""
+    """Whether a message with given properties matches, as a function; ExpressionError if `text` is not a filter."""
     return _compiled_short(text) if len(text) <= _SHORT_LENGTH_MAX else _compiled_long(text)
 
 

@@ -1,4 +1,19 @@
-"""Text to tokens. Positions count from 1: they are shown to people."""
+"""Parser of SQL92 filter expressions: text to tokens to a syntax tree, by the grammar of Apache's SelectorParser.
+
+    or          = and { OR and }
+    and         = equality { AND equality }
+    equality    = comparison { ( = | <> | != ) comparison | IS [NOT] NULL }
+    comparison  = unary { ( > | >= | < | <= ) unary
+                        | [NOT] ( CONTAINS | STARTSWITH | ENDSWITH ) text
+                        | [NOT] BETWEEN unary AND unary
+                        | [NOT] IN ( text { , text } ) }
+    unary       = ( + | - | NOT ) unary | primary
+    primary     = text | number | TRUE | FALSE | NULL | name | ( or )
+
+NOT binds tighter than a comparison, as in Apache's grammar: `NOT a = 1` asks whether `NOT a` equals 1.
+
+Positions count from 1: they are shown to people.
+"""
 
 import re
 from collections.abc import Callable
@@ -93,9 +108,7 @@ def _describe(text: str, position: int) -> str:
     return _HINTS.get(text[position : position + 2]) or _HINTS.get(text[position]) or f"character {text[position]!r}"
 
 
-# --- tree ---
-#
-# What an expression can be. BETWEEN and <> have no node of their own: they are what Apache makes of them.
+# --- syntax tree: BETWEEN and <> have no node of their own, as in Apache's ---
 
 
 class Operator(StrEnum):
@@ -186,9 +199,7 @@ Condition: TypeAlias = BareProperty | Not | And | Or | Compare | IsNull | In | F
 Node: TypeAlias = Literal | Property | Negate | Condition
 
 
-# --- rules ---
-#
-# Type rules, identical to Apache's so that a filter is portable between brokers.
+# --- type rules, identical to Apache's, so that a filter is portable between brokers ---
 
 
 def as_condition(node: Node, position: int) -> Node:
@@ -241,20 +252,7 @@ def check_property(node: Node, position: int) -> str:
 
 
 # --- parser ---
-#
-# Tokens to tree, by the grammar of Apache's SelectorParser.
-#
-#     or          = and { OR and }
-#     and         = equality { AND equality }
-#     equality    = comparison { ( = | <> | != ) comparison | IS [NOT] NULL }
-#     comparison  = unary { ( > | >= | < | <= ) unary
-#                         | [NOT] ( CONTAINS | STARTSWITH | ENDSWITH ) text
-#                         | [NOT] BETWEEN unary AND unary
-#                         | [NOT] IN ( text { , text } ) }
-#     unary       = ( + | - | NOT ) unary | primary
-#     primary     = text | number | TRUE | FALSE | NULL | name | ( or )
-#
-# NOT binds tighter than a comparison, as in Apache's grammar: `NOT a = 1` asks whether `NOT a` equals 1.
+
 
 NESTING_MAX = 64
 """Parentheses and signs inside one another. Each takes six calls here and up to five when a message is matched."""
