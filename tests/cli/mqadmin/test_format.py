@@ -69,8 +69,8 @@ HEADINGS = {
     "brokerConsumeStats -b ADDRESS": f"{'#Topic':<64}  {'#Group':<64}  {'#Broker Name':<32}  #QID  "
     f"{'#Broker Offset':<20}  {'#Consumer Offset':<20}  {'#Diff':<20}  #LastTime",
     "queryMsgByKey -t TOPIC -k order-1": f"{'#Message ID':<50} #QID {'#Offset':>40}",
-    "sendMessage -t TOPIC -p x": "#Broker Name                      #QID  #Send Outcome            #MsgId",
-    "checkMsgSendRT -t TOPIC -s 9 -a 2": "#Broker Name                      #QID  #Send Outcome            #RT",
+    "sendMessage -t TOPIC -p x": "#Broker Name                      #QID  #Send Result            #MsgId",
+    "checkMsgSendRT -t TOPIC -s 9 -a 2": "#Broker Name                      #QID  #Send Result            #RT",
 }
 
 
