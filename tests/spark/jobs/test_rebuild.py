@@ -145,7 +145,7 @@ def test_a_rebuild_that_is_not_possible_is_refused_with_a_reason(spark: SparkSes
     cases: list[tuple[type[ArianeError], str, dict[str, object]]] = [
         (StoreMismatch, "earlier rebuild", {}),
         (StoreMismatch, "already exists", {"targetPath": layout.root}),
-        (StoreMismatch, "is not there", {"storePath": tmp_path / "nothing"}),
+        (StoreMismatch, "does not exist", {"storePath": tmp_path / "nothing"}),
         (SettingsError, "nothing to rebuild", {"queues": False, "index": False}),
         (SettingsError, "did you mean storePath", {"storePth": "x"}),
     ]

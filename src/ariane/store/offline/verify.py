@@ -82,7 +82,7 @@ def log_files(disk: Disk, layout: Layout) -> list[DataFile]:
     """The files of the log, none for a new store. StoreMismatch when the directory is not a store."""
     if layout.commit_log.name not in disk.names(layout.commit_log.parent):
         raise StoreMismatch(
-            f"{layout.commit_log} is not there: name the directory that holds `commitlog`, or give the commit log's "
+            f"{layout.commit_log} does not exist: name the directory that holds `commitlog`, or give the commit log's "
             "own with --commit-log"
         )
     return list_files(disk, layout.commit_log)
