@@ -30,19 +30,21 @@ class Dispatcher:
 
     @property
     def fast_path(self) -> FastPath | None:
-        """The handlers' fast path for frames, if there is one."""
-        take, guard = self._table.fast_path, self._frame_guard
-        if take is None or (self._guard is not None and guard is None):
+        """The handlers' fast paths for frames, as one; None when there are none."""
+        fast_paths, guard = self._table.fast_paths, self._frame_guard
+        if not fast_paths or (self._guard is not None and guard is None):
             return None
 
-        def unguarded(connection: Connection, data: bytes, position: int) -> int:
-            return take(connection, data, position, None)
+        def take(connection: Connection, data: bytes, position: int) -> int:
+            """Each is tried in turn until one takes something; the connection comes again for what follows."""
+            check = None if guard is None else partial(guard, connection)
+            for fast_path in fast_paths:
+                end = fast_path(connection, data, position, check)
+                if end > position:
+                    return end
+            return position
 
-        def guarded(connection: Connection, data: bytes, position: int) -> int:
-            assert guard is not None
-            return take(connection, data, position, partial(guard, connection))
-
-        return unguarded if guard is None else guarded
+        return take
 
     def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         route = self._table.get(command.code)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ariane.errors import WireError
 from ariane.transport.connection import Connection
@@ -74,7 +74,6 @@ Handler = Callable[[Any, Call], HandlerResult | Awaitable[HandlerResult]]
 H = TypeVar("H", bound=Callable[..., Any])
 
 _MARK = "__handles__"
-_FAST_PATH_MARK = "__fast_path__"
 
 
 def handles(request: type[Request[Any]]) -> Callable[[H], H]:
@@ -91,10 +90,11 @@ GroupFastPath = Callable[[Connection, bytes, int, FrameCheck | None], int]
 """As `FastPath` (transport/connection.py), and with the check of access control for each frame."""
 
 
-def fast_path(method: H) -> H:
-    """Marks a method of a handler group as a fast path for frames: a `GroupFastPath`."""
-    setattr(method, _FAST_PATH_MARK, True)
-    return method
+@runtime_checkable
+class HasFastPath(Protocol):
+    """A handler group that handles common frames without the table."""
+
+    fast_path: GroupFastPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ class Route:
 class HandlerTable:
     """Code to handler, built once at start."""
 
-    def __init__(self, routes: dict[int, Route], fast_path: GroupFastPath | None = None) -> None:
-        """`fast_path` handles frames without the table."""
+    def __init__(self, routes: dict[int, Route], fast_paths: Sequence[GroupFastPath] = ()) -> None:
+        """`fast_paths` handle frames without the table."""
         self._routes = routes
-        self.fast_path = fast_path
+        self.fast_paths = tuple(fast_paths)
         self.get = routes.get
 
     @classmethod
@@ -119,34 +119,13 @@ class HandlerTable:
             if route.declaration.code in routes:
                 raise ValueError(f"{route.declaration.code.name} has two handlers")
             routes[route.declaration.code] = route
-        fast_paths = [getattr(group, name) for group in groups for name in _marked(group, _FAST_PATH_MARK)]
-        return cls(routes, _combined(fast_paths))
+        return cls(routes, [group.fast_path for group in groups if isinstance(group, HasFastPath)])
 
     def codes(self) -> set[int]:
         return set(self._routes)
 
 
-def _combined(fast_paths: Sequence[GroupFastPath]) -> GroupFastPath | None:
-    """Each is tried in turn until one takes something; the connection comes again for what follows."""
-    if len(fast_paths) < 2:
-        return fast_paths[0] if fast_paths else None
-
-    def take(connection: Connection, data: bytes, position: int, check: FrameCheck | None) -> int:
-        for fast_path in fast_paths:
-            end = fast_path(connection, data, position, check)
-            if end > position:
-                return end
-        return position
-
-    return take
-
-
 def _routes_of(group: object) -> Iterator[Route]:
-    for name in _marked(group, _MARK):
-        yield Route(getattr(getattr(type(group), name), _MARK), getattr(group, name))
-
-
-def _marked(group: object, mark: str) -> Iterator[str]:
     for name, function in inspect.getmembers(type(group), inspect.isfunction):
-        if hasattr(function, mark):
-            yield name
+        if hasattr(function, _MARK):
+            yield Route(getattr(function, _MARK), getattr(group, name))

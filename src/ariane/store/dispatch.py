@@ -80,10 +80,12 @@ class Dispatcher:
         self._chunk_listeners: list[Callable[[Arrivals], None]] = []
         self._listeners: list[ArrivalListener] = []
         self._topic_listeners: dict[str, list[ArrivalListener]] = {}
+        self.has_listeners = False
 
     def on_arrival(self, listener: ArrivalListener, *, topic: str | None = None) -> None:
         """`topic` restricts the listener to one topic. Messages appended together cause one call for each queue and
         tags code."""
+        self.has_listeners = True
         if topic is None:
             self._listeners.append(listener)
         else:
@@ -92,11 +94,8 @@ class Dispatcher:
     def on_arrivals(self, listener: Callable[[Arrivals], None]) -> None:
         """Called once for all messages that were appended together: if each has its own topic, a call for each would
         cost half a microsecond per message, mostly to find that there is no waiter."""
+        self.has_listeners = True
         self._chunk_listeners.append(listener)
-
-    @property
-    def has_listeners(self) -> bool:
-        return bool(self._chunk_listeners or self._listeners or self._topic_listeners)
 
     def notify(self, arrivals: Arrivals) -> None:
         for listener_of_all in self._chunk_listeners:

@@ -129,16 +129,15 @@ class MessageStore:
 
     def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """One result per draft: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
-        return self._append(self._appender.append, drafts)
+        if self._write_error is not None:
+            return [self._write_error] * len(drafts)
+        return self._timed(self._appender.append, drafts)
 
     def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """The same, but all or none."""
-        return self._append(self._appender.append_together, drafts)
-
-    def _append(
-        self, append: Callable[[Sequence[Draft]], list[AppendResult]], drafts: Sequence[Draft]
-    ) -> list[AppendResult]:
-        return [self._write_error] * len(drafts) if self._write_error is not None else self._timed(append, drafts)
+        if self._write_error is not None:
+            return [self._write_error] * len(drafts)
+        return self._timed(self._appender.append_together, drafts)
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, of at least one message: all or none."""

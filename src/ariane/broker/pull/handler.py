@@ -18,12 +18,10 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, StoreError
-from ariane.rpc.handlers import DEFERRED, Call, Deferred, fast_path, handles
+from ariane.rpc.handlers import DEFERRED, Call, Deferred, GroupFastPath, handles
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
-from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.fields import Response
 from ariane.wire.requests.pull import LitePull, Pull, PullMessage, PullResponse, PullSysFlag
 
@@ -46,15 +44,11 @@ class PullHandlers:
     clock: Clock
     store_host: bytes
     _found: FoundResponses = field(init=False, default_factory=FoundResponses)
-    _fast_path: PullFastPath = field(init=False)
+    fast_path: GroupFastPath = field(init=False)
 
     def __post_init__(self) -> None:
         store, counters, checks = self.service.store, self.writer.counters, PullCheckCache(self.checks)
-        self._fast_path = PullFastPath(self.settings, checks, self.offsets, store, counters, self._found)
-
-    @fast_path
-    def take_frames(self, connection: Connection, data: bytes, position: int, check: FrameCheck | None) -> int:
-        return self._fast_path.take(connection, data, position, check)
+        self.fast_path = PullFastPath(self.settings, checks, self.offsets, store, counters, self._found).take
 
     @handles(PullMessage)
     def pull(self, request: PullMessage, call: Call) -> Pulled | Awaitable[Pulled]:

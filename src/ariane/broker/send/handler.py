@@ -26,12 +26,10 @@ from ariane.errors import MessageRefused, RequestFailed, StoreError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
-from ariane.rpc.handlers import DEFERRED, Call, Deferred, fast_path, handles
+from ariane.rpc.handlers import DEFERRED, Call, Deferred, GroupFastPath, handles
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.message_store import MessageStore
-from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode, Version
-from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.frame import FrameLimits
 from ariane.wire.properties import encode_text, join_properties, read_property_text
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2, SendResponse
@@ -61,7 +59,7 @@ class SendHandlers:
     """What the broker adds to each message. Replies go by the cluster; consumers of 5.x drop the trace of a message
     that names no region, so it is named as 5.x brokers do, and not left out as in 4.x."""
     _broker_text: str = field(init=False)
-    _fast_path: SendFastPath = field(init=False)
+    fast_path: GroupFastPath = field(init=False)
 
     def __post_init__(self) -> None:
         self._coalescer = Coalescer(self.writer)
@@ -73,7 +71,7 @@ class SendHandlers:
         }
         self._broker_text = join_properties(self._broker_properties.items())
         transport = self.settings.transport
-        self._fast_path = SendFastPath(
+        self.fast_path = SendFastPath(
             self.checks,
             self.flow,
             self._topic_cache,
@@ -82,11 +80,7 @@ class SendHandlers:
             BatchSink(self.writer, self.responses),
             self._broker_text,
             FrameLimits(transport.frame_bytes_max, transport.header_bytes_max),
-        )
-
-    @fast_path
-    def take_frames(self, connection: Connection, data: bytes, position: int, check: FrameCheck | None) -> int:
-        return self._fast_path.take(connection, data, position, check)
+        ).take
 
     @handles(SendMessage)
     def send(self, request: SendMessage, call: Call) -> Sent:

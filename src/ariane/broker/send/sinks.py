@@ -45,9 +45,10 @@ class SendSink(Sink[PendingSend, Appended]):
         drafts = [item[4] for item in items]
         results = self.writer.store.append(drafts)
         self._count(drafts, results)
-        for item, result in zip(items, results, strict=True):
-            if item[5] and type(result) is Appended:
-                self.writer.counters.put_ordered(item[4].topic, result.size)
+        for number in [number for number, item in enumerate(items) if item[5]]:
+            result = results[number]
+            if type(result) is Appended:
+                self.writer.counters.put_ordered(drafts[number].topic, result.size)
         return results
 
     def _count(self, drafts: list[Draft], results: Sequence[Any]) -> None:

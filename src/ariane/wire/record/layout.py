@@ -39,7 +39,7 @@ from typing import NamedTuple, Protocol
 
 from ariane.errors import RecordError
 from ariane.model.message import StoredMessage
-from ariane.wire.hashes import crc32
+from ariane.wire.hashes import POSITIVE_INT32, crc32, unmasked_crc32
 from ariane.wire.host import HOST_BYTES_V4, HOST_BYTES_V6, encode_host
 from ariane.wire.properties import (
     CHECKSUM_PROPERTY,
@@ -178,7 +178,7 @@ def pack_plain_record(
     head = _pack_head_v4(
         size,
         MAGIC_V1,
-        crc32(body),
+        unmasked_crc32(body) & POSITIVE_INT32,
         fields.queue_id,
         fields.flag,
         queue_offset,
