@@ -1,5 +1,9 @@
 """`ariane broker list|show|config|clean`: running brokers. `ariane broker` alone runs one: servers/command.py."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import click
 
 from ariane.cli.cluster.rows import broker_row, pair_rows
@@ -8,9 +12,11 @@ from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import OutputFormat, output_option, render
 from ariane.cli.common.parameters import name_value_pairs
 from ariane.cli.tree import broker
-from ariane.client.admin import Admin
-from ariane.client.admin.requests import Broker
 from ariane.errors import ClientError
+
+if TYPE_CHECKING:
+    from ariane.client.admin import Admin
+    from ariane.client.admin.requests import Broker
 
 
 @broker.command("list")

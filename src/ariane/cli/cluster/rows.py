@@ -1,14 +1,19 @@
 """Rows of brokers for `ariane cluster` and `ariane broker`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ariane.cli.common.admin import run_admin
 from ariane.cli.common.connection import Connection
 from ariane.cli.common.output import Row
-from ariane.client.admin import Admin
-from ariane.client.admin.cluster import Runtime
-from ariane.client.admin.requests import Broker, PerBroker
 from ariane.store.offline.annotate import time_text
+
+if TYPE_CHECKING:
+    from ariane.client.admin import Admin
+    from ariane.client.admin.cluster import Runtime
+    from ariane.client.admin.requests import Broker, PerBroker
 
 
 def brokers_and_runtime(connection: Connection, cluster: str | None) -> tuple[list[Broker], PerBroker[Runtime]]:
@@ -35,6 +40,8 @@ def broker_row(broker: Broker) -> dict[str, object]:
 
 
 def _runtime_row(response: Runtime | None) -> dict[str, object]:
+    from ariane.client.admin.cluster import Runtime
+
     runtime = response or Runtime(table={})
     disk = runtime.commit_log_disk_ratio
     return {

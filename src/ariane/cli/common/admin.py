@@ -1,16 +1,23 @@
-"""Shared code of the admin commands: run admin calls, report partial results, ask for confirmation."""
+"""Shared code of the admin commands: run admin calls, report partial results, ask for confirmation.
+
+The client is imported inside a call, so that --help stays fast.
+"""
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ariane.cli.common.connection import Connection
-from ariane.client.admin import Admin
-from ariane.client.admin.requests import Broker, Failure
-from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError, ClientError, NoRoute, RequestFailed, TransportError
+
+if TYPE_CHECKING:
+    from ariane.client.admin import Admin
+    from ariane.client.admin.requests import Broker, Failure
+    from ariane.client.settings import ClientSettings
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -20,6 +27,7 @@ INCOMPLETE = TransportError.exit_status
 
 def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
     """Returns what `work` returns, or raises its error with the exit code for that kind of error."""
+    from ariane.client.admin import Admin
 
     async def run(settings: ClientSettings) -> T:
         async with Admin(settings=settings) as admin:

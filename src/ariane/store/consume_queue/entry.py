@@ -24,12 +24,15 @@ An address is an offset over all files of the queue's extension, and a unit neve
 import struct
 from bisect import bisect_right
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ariane.errors import StoreCorrupt, StoreError
-from ariane.store.disk import Disk
 from ariane.store.layout import offset_name, offset_of
+
+if TYPE_CHECKING:  # commands that print offsets import this module, and need no ctypes
+    from ariane.store.disk import Disk
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
@@ -73,7 +76,7 @@ def decode_unit(data: bytes, position: int = 0) -> ExtensionUnit:
 class QueueExtension:
     """The extension of one queue. A file is opened for each read: they are rare, and many queues have none."""
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: "Disk", directory: Path) -> None:
         self._disk = disk
         self._directory = directory
         bases = (offset_of(name) for name in disk.names(directory))
