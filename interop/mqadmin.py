@@ -48,7 +48,12 @@ class Mqadmin:
 @contextlib.contextmanager
 def open_mqadmin(nameserver: str, home: Path) -> Iterator[Mqadmin]:
     with subprocess.Popen(
-        shell_command(home), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        shell_command(home),
+        cwd=home,  # consumerStatus writes its result to the working directory
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()  # "ready"
