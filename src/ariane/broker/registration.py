@@ -2,7 +2,8 @@
 
 Each nameserver has its own background job, so one that is down or slow does not delay the others. A registration is due
 at the start, every 30 s, after a topic change, and after the connection was lost, because a nameserver removes a broker
-whose connection closes. Changes during a registration are sent together by the next one.
+whose connection closes. Changes during a registration are sent together by the next one. An administrator's change of a
+topic is answered when the nameservers have it (`announced`): the next request for its route finds it.
 
 The advertised address is determined if it is not configured, and checked before clients get it. A wrong address is a
 common problem of brokers in containers or with several network interfaces: clients get a route and then cannot connect.
@@ -51,11 +52,25 @@ class _Nameserver:
     address: str
     due: asyncio.Event = field(default_factory=asyncio.Event)
     tried: asyncio.Event = field(default_factory=asyncio.Event)
+    attempt_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced after each attempt, so that each wait is for the end of one attempt."""
     backoff: Backoff = field(default_factory=partial(Backoff, longest_s=_RETRY_LONGEST_S))
     connection: Connection | None = None
     is_registered: bool = False
-    failure_logged: bool = False
-    """The failure was logged: once, not at every attempt."""
+    is_failing: bool = False
+    """The last attempt failed. The first failure is logged, not every attempt."""
+    known_change: int = -1
+    """The counter of the newest data version that this nameserver has confirmed."""
+
+    def end_attempt(self) -> None:
+        self.tried.set()
+        self.attempt_ended.set()
+        self.attempt_ended = asyncio.Event()
+
+    async def until_known(self, change: int) -> None:
+        """Returns when the nameserver has this change, or an attempt to register failed."""
+        while self.known_change < change and not self.is_failing:
+            await self.attempt_ended.wait()
 
 
 class Registration:
@@ -78,6 +93,7 @@ class Registration:
         async with Pool.open(settings.transport, clock, no_handlers) as pool:
             registration = cls(settings, topics, pool, clock)
             topics.on_change(lambda _: registration.make_due())
+            topics.announce_by(registration.announced)
             async with background(*registration._jobs()):
                 registration.make_due()
                 for nameserver in registration._nameservers:
@@ -90,6 +106,20 @@ class Registration:
     def make_due(self) -> None:
         for nameserver in self._nameservers:
             nameserver.due.set()
+
+    async def announced(self) -> None:
+        """Returns when every nameserver that responds has the topics as they are now.
+
+        A nameserver that is down is not waited for, and one that stopped responding only for `announce_timeout_s`.
+        """
+        change = self._topics.version.counter
+        try:
+            async with asyncio.timeout(self._settings.announce_timeout_s):
+                for nameserver in self._nameservers:
+                    await nameserver.until_known(change)
+        except TimeoutError:
+            missing = [entry.address for entry in self._nameservers if entry.known_change < change]
+            log.warning("a topic change is not confirmed yet", extra={"nameservers": ", ".join(missing)})
 
     @property
     def registered(self) -> list[str]:
@@ -116,15 +146,18 @@ class Registration:
             self._on_failure(nameserver, error)
             return False
         finally:
-            nameserver.tried.set()
+            nameserver.end_attempt()
         nameserver.backoff.reset()
         return True
 
     # --- one registration -------------------------------------------------------------------------------------------
 
     async def _register(self, nameserver: _Nameserver) -> None:
+        change = self._topics.version.counter
         if nameserver.is_registered and not self._settings.force_register and not await self._is_outdated(nameserver):
+            nameserver.known_change = change
             return
+        change = self._topics.version.counter
         body, crc = self._body()
         request = RegisterBroker(
             **self._identity(),
@@ -133,6 +166,7 @@ class Registration:
             body=body,
         )
         response = await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)
+        nameserver.known_change = change
         await self._on_success(nameserver)
         if response.body is not None and self._decides_order_flags(nameserver):
             self._topics.apply_order_configs(response.body.table)
@@ -167,7 +201,7 @@ class Registration:
     async def _on_success(self, nameserver: _Nameserver) -> None:
         if not nameserver.is_registered:
             log.info("registered", extra={"nameserver": nameserver.address, "as": str(self._settings.advertised)})
-        nameserver.is_registered, nameserver.failure_logged = True, False
+        nameserver.is_registered, nameserver.is_failing = True, False
         connection = await self._pool.connection(nameserver.address)
         if connection is not nameserver.connection:
             nameserver.connection = connection
@@ -175,8 +209,8 @@ class Registration:
 
     def _on_failure(self, nameserver: _Nameserver, error: ArianeError) -> None:
         nameserver.is_registered = False
-        if not nameserver.failure_logged:
-            nameserver.failure_logged = True
+        if not nameserver.is_failing:
+            nameserver.is_failing = True
             log.warning(
                 "registration failed, retrying",
                 extra={"nameserver": nameserver.address, "reason": str(error)},
@@ -185,6 +219,7 @@ class Registration:
     def _lost(self, nameserver: _Nameserver) -> None:
         nameserver.is_registered = False
         nameserver.connection = None
+        nameserver.known_change = -1  # it may have restarted, and then it has no topics
         nameserver.due.set()
 
     async def _unregister_all(self) -> None:

@@ -7,7 +7,7 @@ then lower the read queues.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -90,6 +90,7 @@ class Topics:
         self._clock = clock
         self._own_names = own_names(settings.cluster, settings.name)
         self._listeners: list[Listener] = []
+        self._announce: Callable[[], Awaitable[None]] | None = None
         self._configs: dict[str, TopicConfig] = {}
         self.version = DataVersion(timestamp=clock.now_ms(), counter=0)
         if file is not None:
@@ -134,6 +135,18 @@ class Topics:
     def on_change(self, listener: Listener) -> None:
         """Calls `listener` after each change: with the topic, or None if one was deleted or several changed."""
         self._listeners.append(listener)
+
+    def announce_by(self, announced: Callable[[], Awaitable[None]]) -> None:
+        """`announced` returns when the nameservers have the table as it is at the call."""
+        self._announce = announced
+
+    async def announced(self) -> None:
+        """For changes by an administrator, who may ask for the route next: returns when the nameservers have them.
+
+        Immediately if there is none. Sends and heartbeats that create a topic do not wait.
+        """
+        if self._announce is not None:
+            await self._announce()
 
     # --- changing ---------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class ConfigHandlers:
         return BrokerSettingsResponse(version=encode_json(self.version).decode(), body="".join(lines))
 
     @handles(UpdateBrokerSettings)
-    def update(self, request: UpdateBrokerSettings, call: Call) -> Response:
+    async def update(self, request: UpdateBrokerSettings, call: Call) -> Response:
         try:
             changed = change(self.settings, _parse_changes(request.body))
         except SettingsError as error:
@@ -56,6 +56,7 @@ class ConfigHandlers:
             self.version = DataVersion(timestamp=self.clock.now_ms(), counter=self.version.counter + 1)
         if "permission" in changed:
             self.topics.renew_version()
+            await self.topics.announced()
         return Response()
 
 

@@ -51,20 +51,25 @@ class TopicHandlers:
     store: MessageStore
 
     @handles(UpdateTopic)
-    def update(self, request: UpdateTopic, call: Call) -> Response:
+    async def update(self, request: UpdateTopic, call: Call) -> Response:
         self._refuse_system_topic(request.topic, "changed")
         self.topics.put(_config_from(request))
         log.info("topic put", extra={"topic": request.topic, "peer": call.connection.peer})
+        await self.topics.announced()
         return Response()
 
     @handles(DeleteTopicInBroker)
-    def delete(self, request: DeleteTopicInBroker, call: Call) -> Response:
-        """A missing topic is not an error: tools send this request to every broker of a cluster."""
+    async def delete(self, request: DeleteTopicInBroker, call: Call) -> Response:
+        """A missing topic is not an error: tools send this request to every broker of a cluster.
+
+        Nameservers are asked next to forget the topic: a registration that still has it must not come after that.
+        """
         self._refuse_system_topic(request.topic, "deleted")
         if self.topics.delete(request.topic):
             self.store.components.queues.delete_topic(request.topic)
             self.offsets.delete_topic(request.topic)  # otherwise a new topic of this name would start beyond its end
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
+            await self.topics.announced()
         return Response()
 
     def _refuse_system_topic(self, topic: str, what: str) -> None:

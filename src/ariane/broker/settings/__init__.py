@@ -266,6 +266,13 @@ class BrokerSettings:
         maximum=60,
         doc="Timeout of a registration request.",
     )
+    announce_timeout_s: float = setting(
+        2.0,
+        minimum=0.01,
+        maximum=60,
+        doc="How long the response to an administrator's change of a topic waits until the nameservers have it. A "
+        "nameserver that is known to be down is not waited for.",
+    )
     force_register: bool = setting(
         True,
         key="forceRegister",

@@ -285,7 +285,7 @@ class TopicAdmin:
         await self._order_confs.put(config.topic_name, current | added)
 
     async def _until_routed(self, topic: str, brokers: list[Broker], wait_s: float) -> None:
-        """Polls: brokers register a topic at the nameservers shortly after their response, without a notification."""
+        """Usually the first look finds it: a broker registers the topic before it responds, unless that takes long."""
         missing = {broker.name for broker in brokers if broker.cluster}
         try:
             async with asyncio.timeout(wait_s):
