@@ -146,7 +146,7 @@ async def test_a_broker_on_loopback_tells_loopback(tmp_path: Path) -> None:
 
 
 async def test_a_broker_on_every_address_tells_the_one_that_leads_to_its_nameserver(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, ["127.0.0.1:1"], host="0.0.0.0") as broker:
+    async with running_broker(tmp_path, ["127.0.0.1:1"], host="0.0.0.0", insecure=True) as broker:
         assert broker.settings.advertised == Address("127.0.0.1", broker.settings.port)
 
 

@@ -31,13 +31,14 @@ from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
 from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
 from ariane.broker.send.responses import SendResponses
-from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
+from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerSettings, MetricsExporter
 from ariane.broker.transactions.outcomes import TransactionHandlers
 from ariane.clock import Clock
 from ariane.errors import ListenFailed
 from ariane.model.address import Address
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
+from ariane.transport.exposure import exposed_hosts, exposure_logged
 from ariane.transport.listener import listen_failed
 from ariane.transport.server import Server
 
@@ -182,6 +183,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     Both ports serve everything. Apache 4 leaves pulls out of the VIP port, 5 does not, and clients of both send all but
     pulls there.
     """
+    exposed = exposed_hosts(_hosts(settings), access_control=settings.acl_enable, insecure=settings.insecure)
     with reserved_ports(settings.host, settings.port) as ports, metrics_listener(settings) as metrics_socket:
         placed = await resolve_advertised_address(settings, ports.port)
         settings = placed.settings
@@ -201,11 +203,20 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 MetricsServer.open(metrics_socket, parts) as metrics,
                 open_server(Address(settings.host, vip)),
                 open_server(Address(settings.host, main)) as server,
+                exposure_logged("broker", exposed, clock),
                 _responding_at_the_end(parts.pull_waiters),
                 Registration.open(settings, parts.topics, clock) as registration,
             ):
                 log.info("broker started", extra={"broker": settings.name, "address": str(settings.advertised)})
                 yield Broker(server.address, settings, parts, registration, metrics.address if metrics else None)
+
+
+def _hosts(settings: BrokerSettings) -> dict[str, str]:
+    """Where the broker listens, by setting. The metrics have no accounts, but names of topics and groups."""
+    hosts = {"bindAddress": settings.host}
+    if settings.metrics_exporter is not MetricsExporter.DISABLE and settings.metrics_host is not None:
+        hosts["metricsPromExporterHost"] = settings.metrics_host
+    return hosts
 
 
 @asynccontextmanager

@@ -95,6 +95,7 @@ class Invocation:
         "store": "ariane.cli.store.command",
         "sql": "ariane.cli.sql.command",
         "config": "ariane.cli.config.command",
+        "acl": "ariane.cli.tree",
         "doctor": "ariane.cli.doctor.command",
         "learn": "ariane.cli.learn.command",
     },

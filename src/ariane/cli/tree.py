@@ -102,6 +102,19 @@ pipeline = LazyGroup(
     """,
 )
 
+acl = LazyGroup(
+    "acl",
+    "ariane.cli.acl",
+    short_help="Access control: the file of accounts.",
+    help="""Make the file of accounts for servers with access control.
+
+    \b
+    Examples:
+      ariane acl init
+      ariane acl init /etc/ariane/plain_acl.yml
+    """,
+)
+
 admin = LazyGroup(
     "admin",
     "ariane.cli.mqadmin.topics",

@@ -14,6 +14,7 @@ from ariane.nameserver.route_table import RouteTable
 from ariane.nameserver.settings import NameserverSettings
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
+from ariane.transport.exposure import exposed_hosts, exposure_logged
 from ariane.transport.server import Server
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ async def serve(
 ) -> None:
     """Runs until `stop` is set. Components start in this order and stop in reverse; a failed job stops the server."""
     clock = clock or Clock()
+    exposed = exposed_hosts({"bindAddress": settings.host}, access_control=False, insecure=settings.insecure)
     key_values = KeyValues(settings.kv_config_path)
     routes = RouteTable(topics_max=settings.topics_max, brokers_max=settings.brokers_max)
     dispatcher = Dispatcher(handler_table(settings, routes, key_values, clock))
@@ -51,6 +53,7 @@ async def serve(
             partial(every, clock, settings.print_interval_s, partial(_print, key_values), settings.print_interval_s),
         ),
         Server.open(address, dispatcher.receive, settings.transport, settings.tls, clock) as server,
+        exposure_logged("nameserver", exposed, clock),
     ):
         ready(server.address)
         await stop.wait()

@@ -13,7 +13,13 @@ class NameserverSettings:
         "127.0.0.1",
         key="bindAddress",
         doc="Address to listen on; 0.0.0.0 or :: for all interfaces. Apache's default is 0.0.0.0; ours is this machine"
-        " only, because a nameserver trusts every peer that can connect to it.",
+        " only, because without access control a nameserver trusts every peer. Another address needs aclEnable or"
+        " insecure.",
+    )
+    insecure: bool = setting(
+        False,
+        key="insecure",
+        doc="Listen beyond the loopback address without access control. The log says so every hour.",
     )
     port: int = setting(
         9876,

@@ -58,7 +58,13 @@ class BrokerSettings:
         "127.0.0.1",
         key="bindAddress",
         doc="Address to listen on; 0.0.0.0 or :: for all addresses. Apache's default is 0.0.0.0. Here it is the "
-        "loopback address, because without access control a broker trusts every client.",
+        "loopback address, because without access control a broker trusts every client. Another address needs "
+        "aclEnable or insecure.",
+    )
+    insecure: bool = setting(
+        False,
+        key="insecure",
+        doc="Listen beyond the loopback address without access control. The log says so every hour.",
     )
     port: int = setting(
         10911,

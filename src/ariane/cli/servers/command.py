@@ -23,6 +23,11 @@ log = logging.getLogger(__name__)
 LISTEN_HELP = "Address to listen on; :PORT keeps the default host, port 0 takes a free one."
 
 
+INSECURE_HELP = "Listen beyond this machine although there is no access control."
+
+insecure_option = click.option("--insecure", is_flag=True, default=None, help=INSECURE_HELP)
+
+
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--log-level` and `--log-format` of the servers."""
     level = click.option(
@@ -47,10 +52,18 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "-c", "--config", "file", type=click.Path(path_type=Path), help="Settings file: TOML, or RocketMQ's namesrv.conf."
 )
 @click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
+@insecure_option
 @log_options
 @click.option("-p", "--print-config", is_flag=True, help="Print the settings as TOML and exit.")
 @collector_disabled()
-def namesrv(file: Path | None, listen: Address | None, log_level: str, log_format: str, print_config: bool) -> None:
+def namesrv(
+    file: Path | None,
+    listen: Address | None,
+    insecure: bool | None,
+    log_level: str,
+    log_format: str,
+    print_config: bool,
+) -> None:
     """Run a nameserver in the foreground until Ctrl-C or SIGTERM.
 
     Brokers register with it, and clients look up there which brokers have a topic. It prints one line on stdout when it
@@ -59,7 +72,7 @@ def namesrv(file: Path | None, listen: Address | None, log_level: str, log_forma
     \b
     Examples:
       ariane namesrv
-      ariane namesrv --listen 0.0.0.0:9876 --log-format json
+      ariane namesrv --listen 10.0.0.1:9876 --insecure --log-format json
       ariane namesrv -c namesrv.conf --print-config > ariane.toml
     """
     from ariane.nameserver.settings import UNSUPPORTED, NameserverSettings
@@ -70,7 +83,7 @@ def namesrv(file: Path | None, listen: Address | None, log_level: str, log_forma
         section="nameserver",
         file=file,
         environ=os.environ,
-        flags=_listen_flags(listen),
+        flags=_listen_flags(listen) | {"insecure": insecure},
         unsupported=UNSUPPORTED,
     )
     _begin_log(log_level, log_format, loaded.warnings)
@@ -97,6 +110,7 @@ def namesrv(file: Path | None, listen: Address | None, log_level: str, log_forma
     help="Nameservers to register with. Default: the settings file, then $NAMESRV_ADDR, as in Apache.",
 )
 @click.option("--listen", metavar="HOST:PORT", callback=listen_address, help=LISTEN_HELP)
+@insecure_option
 @click.option("--advertise", metavar="HOST[:PORT]", help="Address for clients, if it differs from the listen address.")
 @click.option("--store", type=click.Path(path_type=Path), metavar="DIR", help="Directory for the messages.")
 @log_options
@@ -109,6 +123,7 @@ def broker(
     file: Path | None,
     namesrv: str | None,
     listen: Address | None,
+    insecure: bool | None,
     advertise: str | None,
     store: Path | None,
     log_level: str,
@@ -125,12 +140,13 @@ def broker(
     \b
     Examples:
       ariane broker -n 127.0.0.1:9876
-      ariane broker -c broker.conf --listen 0.0.0.0:10911 --advertise 10.0.0.5
+      ariane broker -c broker.conf --listen 0.0.0.0:10911 --advertise 10.0.0.5 --insecure
       ariane broker -c broker.conf --print-config > ariane.toml
     """
     from ariane.cli.config.load import load_broker_settings
 
-    flags = _listen_flags(listen) | _advertise_flags(advertise) | {"namesrv_addr": namesrv, "store.root": store}
+    flags = _listen_flags(listen) | _advertise_flags(advertise)
+    flags |= {"insecure": insecure, "namesrv_addr": namesrv, "store.root": store}
     loaded = load_broker_settings(file, os.environ, flags)
     _begin_log(log_level, log_format, loaded.warnings)
     if print_config or print_important:

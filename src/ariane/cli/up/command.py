@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import DATA, locked_notice
+from ariane.cli.servers.command import insecure_option
 from ariane.cli.servers.garbage_collector import collector_disabled
 from ariane.errors import SettingsError
 from ariane.logs import LogForm, configure
@@ -36,6 +37,7 @@ class UpPlan:
     port: int
     broker_port: int
     brokers: int = 1
+    insecure: bool | None = None
 
     def __post_init__(self) -> None:
         last = self.broker_port + (self.brokers - 1) * _PORT_DISTANCE
@@ -64,13 +66,15 @@ class UpPlan:
             "port": self.broker_port + distance if self.broker_port else 0,
             "namesrv_addr": namesrv,
             "store.root": str(self.store(name)),
+            "insecure": self.insecure,
         }
 
     def nameserver(self, environ: Mapping[str, str]) -> "NameserverSettings":
         from ariane.nameserver.settings import NameserverSettings
         from ariane.settings import load
 
-        flags = {"port": self.port, "kv_config_path": str(self.data / "namesrv" / "kvConfig.json")}
+        kv_config = str(self.data / "namesrv" / "kvConfig.json")
+        flags = {"port": self.port, "kv_config_path": kv_config, "insecure": self.insecure}
         return load(
             NameserverSettings, section="nameserver", file=None, environ=environ, flags=flags, unsupported={}
         ).settings
@@ -121,6 +125,7 @@ _PORT = click.IntRange(0, 65_535)
     metavar="N",
     help="With --demo: events a second.",
 )
+@insecure_option
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -130,7 +135,15 @@ _PORT = click.IntRange(0, 65_535)
 )
 @collector_disabled()
 def up(
-    data: Path, tmp: bool, port: int, broker_port: int, brokers: int, demo: bool, demo_rate: float, log_level: str
+    data: Path,
+    tmp: bool,
+    port: int,
+    broker_port: int,
+    brokers: int,
+    demo: bool,
+    demo_rate: float,
+    insecure: bool | None,
+    log_level: str,
 ) -> None:
     """Run a nameserver and a broker in the foreground until Ctrl-C: all that you need to try Ariane.
 
@@ -149,7 +162,7 @@ def up(
 
     configure(log_level, LogForm.TEXT, sys.stderr)
     with _directory(data, tmp) as directory, locked_notice(directory) as notice:
-        plan = UpPlan(data=directory, port=port, broker_port=broker_port, brokers=brokers)
+        plan = UpPlan(data=directory, port=port, broker_port=broker_port, brokers=brokers, insecure=insecure)
         session = Session(plan, notice, demo_rate if demo else None, log_level)
         run_server("up", session.serve)
 
