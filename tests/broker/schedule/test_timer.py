@@ -283,7 +283,7 @@ async def test_a_damaged_checkpoint_is_reported_with_a_hint() -> None:
     write_timer_checkpoint(disk, CHECKPOINT, TimerCheckpoint(1, 2, 3, 4, 5))
     assert read_timer_checkpoint(disk, CHECKPOINT) == TimerCheckpoint(1, 2, 3, 4, 5)
     disk.flip_bit(CHECKPOINT, 20, 0)
-    with pytest.raises(StoreCorrupt, match="deliver all messages of the timer topic again"):
+    with pytest.raises(StoreCorrupt, match="remove it and `progress` beside it"):
         read_timer_checkpoint(disk, CHECKPOINT)
 
 

@@ -7,7 +7,8 @@ sleeps until the next entry is due or an earlier one arrives. Nothing is deliver
 
 The offset of each level is saved every ten seconds and at the end (`config/delayOffset.json`, Apache's format), but
 only after the delivered messages are durable in the log: after a power failure a message may be delivered twice, but
-none is lost.
+none is lost. After each batch the offsets are also written to `config/delayOffset.progress` (schedule/progress.py), so
+that a kill of the process repeats one batch of a level at most.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ariane.broker.json_table import JsonTable
+from ariane.broker.schedule.progress import ProgressFile
 from ariane.broker.writer import TIMER_OUT_MS, InboundMessage, MessageWriter, draft_of, inbound_message_of
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreReadOnly, WireError
@@ -256,9 +258,9 @@ class DelayedDelivery:
         self._clock = clock
         self._wakeup = WakeupTimer(clock)
         self._queues = LevelQueues(service.store)
-        saved = _load(file)
-        self._levels = levels_of(service.store, delays_ms, saved)
-        self._saved = saved
+        self._progress = ProgressFile.of(service.store.components, file.path.with_suffix(".progress"))
+        self._saved = _load(file)
+        self._levels = levels_of(service.store, delays_ms, self._furthest_offsets())
         service.store.components.dispatcher.on_arrival(self._on_arrival, topic=SCHEDULE)
 
     @classmethod
@@ -273,6 +275,19 @@ class DelayedDelivery:
                 yield delivery
         finally:
             await delivery.save()
+            delivery.close()
+
+    def close(self) -> None:
+        if self._saved == self.offsets():
+            self._progress.clear()
+        self._progress.close()
+
+    def _furthest_offsets(self) -> dict[int, int]:
+        """By level: as saved, or as written after the last save."""
+        written = self._progress.read() or ()
+        return self._saved | {
+            number: offset for number, offset in enumerate(written, 1) if offset > self._saved.get(number, 0)
+        }
 
     def _on_arrival(self, topic: str, queue_id: int, queue_end: int, delivery_ms: int) -> None:
         self._wakeup.wake_by(delivery_ms)
@@ -318,10 +333,15 @@ class DelayedDelivery:
                 self._deliver(level, record)
         except (StoreError, OSError) as error:
             self._schedule_retry(level, error)
+            self._write_progress()
             return False
         level.offset = max(level.offset, result.next_offset)
         level.retry_at_ms = 0
+        self._write_progress()
         return True
+
+    def _write_progress(self) -> None:
+        self._progress.write([level.offset for level in self._levels])
 
     def _deliver(self, level: Level, record: memoryview) -> None:
         """StoreError if the store cannot accept the message now: the level's offset stays."""
@@ -367,6 +387,6 @@ def _load(file: JsonTable) -> dict[int, int]:
         return coerce(DelayOffsetTable, content).offset_table
     except WireError as error:
         raise StoreCorrupt(
-            f"{file.path}: {error}; correct it, or remove it and its .bak: delayed messages that are still in the log "
-            "are then delivered again"
+            f"{file.path}: {error}; correct it, or remove it, its .bak and its .progress: delayed messages that are "
+            "still in the log are then delivered again"
         ) from error

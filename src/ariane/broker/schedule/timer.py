@@ -8,7 +8,8 @@
 The order of writes makes a crash at any point safe. A checkpoint is written after the delivered messages are durable in
 the commit log and the units of the enqueued messages are durable in the timer log. Units after the checkpoint are
 discarded, and their messages are read from the topic again. So a message may be delivered twice, but none is lost and
-none is early.
+none is early. After each batch the same state is also written to `timer/progress` (schedule/progress.py), so that a
+kill of the process repeats one batch at most.
 
 A message that is due in a week would be deleted by retention after three days. So a message that has waited for the
 roll window, well below the retention time, is appended to the timer topic again.
@@ -19,6 +20,7 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from ariane.broker.schedule.delay_levels import (
     to_timer_topic,
     wait_log_durable,
 )
+from ariane.broker.schedule.progress import ProgressFile
 from ariane.broker.schedule.timer_log import (
     FILE_BYTES,
     NO_UNIT,
@@ -200,6 +203,19 @@ class TimerDrainer:
         self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # decoded, in reverse delivery order
         self._cancelled: set[tuple[str, int]] = set()
 
+    def place(self) -> tuple[int, int] | None:
+        """Where in the slot at the cursor to continue: `popped_at` of the wheel, and the newest unit that is not
+        delivered; NO_UNIT for both if the slot is to be delivered from its beginning. None while a chunk is half
+        delivered: its place has no name.
+
+        A slot with cancellations begins again, because what they cancel may be in its rest.
+        """
+        if self._ready:
+            return None
+        if self._wheel.popped_at == NO_UNIT or (self._cancelled and self._position != NO_UNIT):
+            return NO_UNIT, NO_UNIT
+        return self._wheel.popped_at, self._position
+
     async def step(self, now_ms: int) -> bool:
         """Delivers one chunk; returns whether there was one. StoreError if the store cannot accept more now."""
         if not self._ready:
@@ -264,20 +280,20 @@ CHECKPOINT_INTERVAL_S = 1.0
 class TimerDelivery:
     """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
-    def __init__(
-        self, service: StoreService, writer: MessageWriter, clock: Clock, wheel: TimerWheel, checkpoint: TimerCheckpoint
-    ) -> None:
+    def __init__(self, service: StoreService, writer: MessageWriter, clock: Clock, restored: "_Restored") -> None:
         parts = service.store.components
+        wheel, state = restored.wheel, restored.state
         self._service = service
         self._clock = clock
         self._wheel = wheel
         self._wakeup = WakeupTimer(clock)
         self._retry_at_ms = 0
-        self._checkpoint = checkpoint
+        self._checkpoint = restored.checkpoint
+        self._progress = restored.progress
         self._deliverer = TimerDeliverer(writer)
         window_ms = roll_window_ms(service.store.settings.retention_hours)
-        self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, window_ms, checkpoint.queue_offset)
-        self._enqueuer.known_below, self._enqueuer.known_ms = checkpoint.known_below, checkpoint.known_ms
+        self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, window_ms, state.queue_offset)
+        self._enqueuer.known_below, self._enqueuer.known_ms = state.known_below, state.known_ms
         self._drainer = TimerDrainer(wheel, parts.commit_log, self._deliverer)
         parts.dispatcher.on_arrival(self._on_arrival, topic=TIMER)
 
@@ -298,22 +314,26 @@ class TimerDelivery:
                 yield delivery
         finally:
             await delivery.write_checkpoint()
+            if delivery._checkpoint == delivery._state():
+                delivery._progress.clear()
             delivery.close()
 
     @classmethod
     async def restored(
         cls, service: StoreService, writer: MessageWriter, clock: Clock, file_bytes: int = FILE_BYTES
     ) -> "TimerDelivery":
-        """Restores the state of the last checkpoint, without starting the jobs."""
+        """Restores the last state, without starting the jobs."""
         parts = service.store.components
-        end, now_ms = parts.commit_log.max_offset, clock.now_ms()
-        wheel, checkpoint = await asyncio.to_thread(
-            _restore, parts.disk, directory_of(service), parts.layout.config, end, now_ms, file_bytes
+        directory, end, now_ms = directory_of(service), parts.commit_log.max_offset, clock.now_ms()
+        progress = ProgressFile.of(parts, directory / "progress")
+        restored = await asyncio.to_thread(
+            _restore, parts.disk, directory, parts.layout.config, progress, end, now_ms, file_bytes
         )
-        return cls(service, writer, clock, wheel, checkpoint)
+        return cls(service, writer, clock, restored)
 
     def close(self) -> None:
         self._wheel.log.close()
+        self._progress.close()
 
     @property
     def pending(self) -> int:
@@ -365,13 +385,27 @@ class TimerDelivery:
             is_busy = True
             while is_busy:
                 is_busy = await self._step()
+                self._write_progress()
                 await asyncio.sleep(0)
         except (StoreError, OSError) as error:
             if not self._retry_at_ms:
                 log.warning("timer messages could not be delivered, retrying", extra={"reason": str(error)})
             self._retry_at_ms = self._clock.now_ms() + RETRY_MS
+            self._write_progress()
         else:
             self._retry_at_ms = 0
+
+    def _write_progress(self) -> None:
+        """Only once messages were enqueued: the timer may never be used."""
+        place = self._drainer.place()
+        if place is not None and self._enqueuer.offset:
+            self._progress.write((*astuple(self._state()), *place))
+
+    def _state(self) -> TimerCheckpoint:
+        enqueuer, wheel = self._enqueuer, self._wheel
+        return TimerCheckpoint(
+            wheel.delivered_ms, wheel.log.end, enqueuer.offset, enqueuer.known_below, enqueuer.known_ms
+        )
 
     async def _step(self) -> bool:
         now_ms = self._clock.now_ms()
@@ -383,10 +417,7 @@ class TimerDelivery:
 
     async def write_checkpoint(self) -> None:
         """Writes a checkpoint if the state has changed."""
-        enqueuer, wheel = self._enqueuer, self._wheel
-        checkpoint = TimerCheckpoint(
-            wheel.delivered_ms, wheel.log.end, enqueuer.offset, enqueuer.known_below, enqueuer.known_ms
-        )
+        checkpoint = self._state()
         has_changed = (checkpoint.log_end, checkpoint.queue_offset) != (
             self._checkpoint.log_end,
             self._checkpoint.queue_offset,
@@ -394,7 +425,7 @@ class TimerDelivery:
         if not has_changed or not await wait_log_durable(self._service):
             return
         try:
-            await asyncio.to_thread(wheel.log.sync_now)
+            await asyncio.to_thread(self._wheel.log.sync_now)
         except OSError as error:  # the state on disk is unknown: write no checkpoint, and make the store read-only
             self._service.store.flusher.failed(error)
             return
@@ -418,19 +449,42 @@ def checkpoint_path(directory: Path) -> Path:
     return directory / "checkpoint"
 
 
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    wheel: TimerWheel
+    state: TimerCheckpoint
+    """Of the wheel: after a kill of the process it may be ahead of the checkpoint."""
+    checkpoint: TimerCheckpoint
+    """As the file has it."""
+    progress: ProgressFile
+
+
 def _restore(
-    disk: Disk, directory: Path, config: Path, commit_log_end: int, now_ms: int, file_bytes: int
-) -> tuple[TimerWheel, TimerCheckpoint]:
+    disk: Disk, directory: Path, config: Path, progress: ProgressFile, log_end: int, now_ms: int, file_bytes: int
+) -> _Restored:
+    """`log_end` is the end of the commit log."""
     checkpoint = read_timer_checkpoint(disk, checkpoint_path(directory))
-    if checkpoint is None:
-        apache = read_apache_checkpoint(disk, config / "timercheck")
-        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), apache or TimerCheckpoint(
-            now_ms, 0, 0
+    saved = checkpoint or TimerCheckpoint(0, 0, 0)
+    numbers = progress.read()
+    state, place = checkpoint, (NO_UNIT, NO_UNIT)
+    if numbers is not None and _is_ahead(written := TimerCheckpoint(*numbers[:-2]), saved):
+        state, place = written, (numbers[-2], numbers[-1])
+    if state is None:
+        apache = read_apache_checkpoint(disk, config / "timercheck") or TimerCheckpoint(now_ms, 0, 0)
+        return _Restored(
+            TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), apache, apache, progress
         )
-    log_end, delivered_ms = checkpoint.log_end, checkpoint.delivered_ms
     try:
-        return TimerWheel.restore(disk, directory, log_end, delivered_ms, commit_log_end, file_bytes), checkpoint
+        wheel = TimerWheel.restore(disk, directory, state.log_end, state.delivered_ms, log_end, file_bytes, place)
     except (StoreCorrupt, StoreMismatch) as error:
         log.error("timer log is damaged or missing, reading the timer topic again", extra={"reason": str(error)})  # noqa: TRY400
-        restart = TimerCheckpoint(delivered_ms, 0, 0, known_below=checkpoint.queue_offset, known_ms=delivered_ms)
-        return TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms), restart
+        delivered_ms = state.delivered_ms
+        restart = TimerCheckpoint(delivered_ms, 0, 0, known_below=state.queue_offset, known_ms=delivered_ms)
+        wheel = TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms)
+        return _Restored(wheel, restart, restart, progress)
+    return _Restored(wheel, state, saved, progress)
+
+
+def _is_ahead(written: TimerCheckpoint, saved: TimerCheckpoint) -> bool:
+    """Neither number ever becomes smaller, unless the timer log was lost and begun anew."""
+    return written.queue_offset >= saved.queue_offset and written.log_end >= saved.log_end

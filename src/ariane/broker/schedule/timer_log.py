@@ -276,8 +276,8 @@ def read_timer_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
         if magic == _MAGIC and crc == crc32(data[:-4]):
             return TimerCheckpoint(*fields)
     raise StoreCorrupt(
-        f"{path} is damaged: restore it from a backup, or remove it to deliver all messages of the timer topic again "
-        "that are still in the log"
+        f"{path} is damaged: restore it from a backup, or remove it and `progress` beside it: all messages of the "
+        "timer topic that are still in the log are then delivered again"
     )
 
 

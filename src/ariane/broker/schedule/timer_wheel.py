@@ -79,6 +79,8 @@ class TimerWheel:
         self._cursor = slot_of(delivered_ms)
         self._used_from = self._cursor + SLOTS  # all slots before this one are empty: start of the next search
         self.pending = 0
+        self.popped_at = NO_UNIT
+        """The end of the log when the slot at the cursor was popped; NO_UNIT if it was not popped."""
 
     @classmethod
     def restore(
@@ -89,13 +91,19 @@ class TimerWheel:
         delivered_ms: int,
         commit_log_end: int,
         file_bytes: int = FILE_BYTES,
+        place: tuple[int, int] = (NO_UNIT, NO_UNIT),
     ) -> "TimerWheel":
-        """Restores the state of the checkpoint. StoreError if the log does not match it."""
+        """Restores the state of the checkpoint. StoreError if the log does not match it.
+
+        `place` is for a state within a slot (`TimerDrainer.place`).
+        """
         log = TimerLog(disk, directory, file_bytes)
         try:
             log.set_end(log_end)
             wheel = cls(log, delivered_ms)
             wheel._load(commit_log_end)
+            if place[0] != NO_UNIT:
+                wheel._continue_slot(*place)
         except BaseException:
             log.close()
             raise
@@ -114,6 +122,22 @@ class TimerWheel:
             self._used_from = min(self._used_from, int(slots.min()))
             self.pending += len(waiting)
 
+    def _continue_slot(self, popped_at: int, rest: int) -> None:
+        """The slot at the cursor was popped before, and `rest` is its newest unit that is not delivered.
+
+        StoreCorrupt if the slot has other units than it had then.
+        """
+        position = self._slots.head(self._cursor)
+        if position >= popped_at:
+            raise StoreCorrupt("the timer log has new units of a slot that was being delivered")
+        while position not in (rest, NO_UNIT):
+            (unit,) = self.log.chain(position, 1)
+            position = unit.previous
+            self.pending -= 1
+        if position != rest:
+            raise StoreCorrupt(f"the timer log has no unit at {rest} in the slot that was being delivered")
+        self._slots.set_head(self._cursor, rest)
+
     @property
     def delivered_ms(self) -> int:
         """All messages with an earlier wake-up time have left the wheel."""
@@ -129,7 +153,8 @@ class TimerWheel:
         slot = min(slot_of(wake_ms), self._cursor + SLOTS - 1)
         unit = TimerUnit(self._slots.head(slot), wake_ms, physical_offset, size)
         self._slots.set_head(slot, self.log.append(unit))
-        self._cursor = min(self._cursor, slot)
+        if slot <= self._cursor:
+            self._cursor, self.popped_at = slot, NO_UNIT
         self._used_from = min(self._used_from, slot)
         self.pending += 1
 
@@ -138,9 +163,11 @@ class TimerWheel:
         end = slot_of(now_ms)
         slot = self._next_used(end)
         if slot is None:
-            self._cursor = max(self._cursor, end)
+            if end > self._cursor:
+                self._cursor, self.popped_at = end, NO_UNIT
             return NO_UNIT
         self._cursor = slot
+        self.popped_at = self.log.end
         return self._slots.pop(slot)
 
     def next_ms(self) -> int | None:

@@ -46,6 +46,14 @@ class StoreComponents:
     checkpoint: Checkpoint
     last_timestamp_ms: int
     checksums: ChecksumWriter | None
+    boot: str
+    """Id of the machine's boot; empty when it is not known."""
+    last_exit: LastExit
+
+    @property
+    def has_page_cache_of_last_run(self) -> bool:
+        """Whether every write of the last run can be read, synced or not."""
+        return bool(self.boot) and self.last_exit is not LastExit.MACHINE_CRASH
 
 
 def open_components(
@@ -105,7 +113,9 @@ def open_components(
     last_ms = max(scan.last_timestamp_ms, checkpoint.store_timestamp_ms)
     unchecked_from = min(scan.start, checkpoint.dispatched_to) if checkpoint.has_ariane_slot else scan.start
     checksums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
-    return StoreComponents(disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums)
+    return StoreComponents(
+        disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums, boot, exit_
+    )
 
 
 def _checksummed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:

@@ -1,0 +1,219 @@
+"""Progress of delayed delivery: a kill repeats at most the batch in flight; a machine's crash loses nothing."""
+
+import errno
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ariane.broker.schedule.delay_levels import BATCH, DelayedDelivery
+from ariane.broker.schedule.progress import COUNT_MAX, ProgressFile
+from ariane.broker.schedule.timer import CHUNK_UNITS, TimerDelivery
+from ariane.testing import FakeClock
+from tests.broker.schedule_fixtures import Crashes, ScheduleEnv, message, schedule_env
+from tests.simulation.simulated_disk import SimulatedDisk
+
+PATH = Path("/store/config/some.progress")
+MESSAGES = 100
+KILLS = 6
+
+
+def disk_with_directory() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directory(PATH.parent)
+    return disk
+
+
+# --- the file ---
+
+
+def test_the_last_numbers_are_read_after_a_kill() -> None:
+    disk = disk_with_directory()
+    progress = ProgressFile(disk, PATH, "boot-1")
+    for number in range(5):
+        progress.write([number, -1, 1 << 60])
+    again = ProgressFile(disk.crash_process(), PATH, "boot-1")
+    assert again.read() == (4, -1, 1 << 60)
+
+
+def test_writes_go_on_after_a_kill_although_nothing_was_read() -> None:
+    disk = disk_with_directory()
+    for number in range(5):
+        disk = disk.crash_process()
+        ProgressFile(disk, PATH, "boot-1").write([number])
+        assert ProgressFile(disk, PATH, "boot-1").read() == (number,)
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_slot_leaves_the_one_before_it(damaged: int) -> None:
+    disk = disk_with_directory()
+    progress = ProgressFile(disk, PATH, "boot-1")
+    progress.write([1])
+    progress.write([2])
+    disk.open(PATH, writable=True).write(b"\xff", damaged * 4096 + 60)
+    assert ProgressFile(disk, PATH, "boot-1").read() == ((1,) if damaged == 0 else (2,))
+
+
+def test_it_is_not_read_after_another_boot_without_one_or_when_the_store_had_a_failed_sync() -> None:
+    disk = disk_with_directory()
+    ProgressFile(disk, PATH, "boot-1").write([1])
+    assert ProgressFile(disk, PATH, "boot-2").read() is None
+    assert ProgressFile(disk, PATH, "").read() is None
+    assert ProgressFile(disk, PATH, "boot-1", has_page_cache=False).read() is None
+
+
+def test_once_cleared_it_says_nothing() -> None:
+    disk = disk_with_directory()
+    progress = ProgressFile(disk, PATH, "boot-1")
+    progress.clear()
+    assert disk.names(PATH.parent) == []
+    progress.write([1])
+    progress.clear()
+    assert ProgressFile(disk, PATH, "boot-1").read() is None
+
+
+def test_a_write_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    disk = disk_with_directory()
+    progress = ProgressFile(disk, PATH, "boot-1")
+    progress.write([1])
+    disk.fail_writes(OSError(errno.EIO, "Input/output error"))
+    progress.write([2])
+    progress.write([3])
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "progress of delayed messages not recorded"
+    ]
+    disk.fail_writes(None)
+    progress.write([4])
+    assert ProgressFile(disk, PATH, "boot-1").read() == (4,)
+
+
+def test_as_many_numbers_as_fit_are_read_back() -> None:
+    disk = disk_with_directory()
+    ProgressFile(disk, PATH, "boot-1").write(range(COUNT_MAX))
+    assert ProgressFile(disk, PATH, "boot-1").read() == tuple(range(COUNT_MAX))
+
+
+# --- delay levels ---
+
+
+def level_delivery(env: ScheduleEnv) -> DelayedDelivery:
+    return DelayedDelivery(env.service, env.writer, env.delay_offsets, env.clock)
+
+
+def counts(env: ScheduleEnv) -> Counter[bytes]:
+    return Counter(env.bodies())
+
+
+async def test_a_broker_that_is_killed_again_and_again_delivers_each_delayed_message_once() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        for number in range(MESSAGES):
+            env.writer.put(message(b"%d" % number, DELAY=1 + number % 2))
+        disk = env.disk
+    await clock.advance(5)
+    for _ in range(KILLS):
+        async with schedule_env(clock, disk.crash_process(), segment_bytes=1 << 20) as env:
+            await level_delivery(env).deliver_due()
+            disk = env.disk
+            assert set(counts(env).values()) == {1}
+            assert len(counts(env)) == MESSAGES
+
+
+async def test_a_kill_in_any_batch_repeats_no_other_and_the_next_start_goes_on() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        for number in range(MESSAGES):
+            env.writer.put(message(b"%d" % number, DELAY=1))
+        await clock.advance(1)
+        crashes = Crashes(env, seed=1)
+        await crashes.during(level_delivery(env).deliver_due())
+    kills = [disk for disk, boot, _ in crashes.disks if boot == "boot-1"]
+    assert len(kills) > MESSAGES // BATCH
+    for disk in kills:
+        async with schedule_env(clock, disk, segment_bytes=1 << 20) as env:
+            await level_delivery(env).deliver_due()
+            assert len(counts(env)) == MESSAGES
+            assert counts(env).total() <= MESSAGES + BATCH
+
+
+async def test_after_a_clean_stop_the_file_of_apache_says_all() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock) as env:
+        async with DelayedDelivery.open(env.service, env.writer, env.delay_offsets, clock):
+            env.writer.put(message(b"m", DELAY=1))
+            await clock.advance(1)
+        env.disk.remove(env.delay_offsets.path)  # an operator wants them delivered again
+        assert level_delivery(env).offsets() == {1: 0}
+
+
+# --- timer ---
+
+
+async def timer_delivery(env: ScheduleEnv) -> TimerDelivery:
+    return await TimerDelivery.restored(env.service, env.writer, env.clock)
+
+
+async def test_a_timer_that_is_killed_again_and_again_delivers_each_message_once() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        due_ms = clock.now_ms() + 2_000
+        for number in range(MESSAGES):
+            env.writer.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms + number * 20))
+        disk = env.disk
+    for _ in range(KILLS):
+        async with schedule_env(clock, disk.crash_process(), segment_bytes=1 << 20) as env:
+            delivery = await timer_delivery(env)
+            await delivery.run_until_idle()
+            delivery.close()
+            await clock.advance(1)
+            disk = env.disk
+            assert set(counts(env).values()) <= {1}
+    assert len(counts(env)) == MESSAGES
+
+
+async def test_a_kill_within_a_slot_of_the_timer_repeats_one_chunk_at_most() -> None:
+    clock = FakeClock()
+    messages = 3 * CHUNK_UNITS
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        due_ms = clock.now_ms() + 2_000
+        for number in range(messages):
+            env.writer.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms))
+        delivery = await timer_delivery(env)
+        await delivery.run_until_idle()
+        assert delivery.pending == messages
+        await clock.advance(3)
+        crashes = Crashes(env, seed=1)
+        await crashes.during(delivery.run_until_idle())
+        delivery.close()
+    kills = [disk for disk, boot, _ in crashes.disks if boot == "boot-1"]
+    assert len(kills) > messages // CHUNK_UNITS
+    for disk in kills:
+        async with schedule_env(clock, disk, segment_bytes=1 << 20) as env:
+            delivery = await timer_delivery(env)
+            await delivery.run_until_idle()
+            assert delivery.pending == 0
+            delivery.close()
+            assert len(counts(env)) == messages
+            assert counts(env).total() <= messages + CHUNK_UNITS
+
+
+async def test_a_kill_between_a_cancellation_and_the_rest_of_its_slot_delivers_nothing_cancelled() -> None:
+    clock = FakeClock()
+    messages = 2 * CHUNK_UNITS
+    async with schedule_env(clock, segment_bytes=1 << 20) as env:
+        due_ms = clock.now_ms() + 2_000
+        for number in range(messages):
+            env.writer.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms, UNIQ_KEY=f"k{number}"))
+        env.writer.put(message(b"", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY="k0"))
+        delivery = await timer_delivery(env)
+        await delivery.run_until_idle()
+        await clock.advance(3)
+        crashes = Crashes(env, seed=1)
+        await crashes.during(delivery.run_until_idle())
+        delivery.close()
+    for disk in [disk for disk, boot, _ in crashes.disks if boot == "boot-1"]:
+        async with schedule_env(clock, disk, segment_bytes=1 << 20) as env:
+            delivery = await timer_delivery(env)
+            await delivery.run_until_idle()
+            delivery.close()
+            assert set(counts(env)) == {b"%d" % number for number in range(1, messages)}
