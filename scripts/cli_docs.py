@@ -9,6 +9,7 @@ import click
 
 from ariane.cli.main import Invocation, ariane
 from ariane.cli.tree import admin
+from ariane.errors import EXIT_STATUSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 WIDTH = 100
@@ -34,15 +35,9 @@ secret_key = "a-long-secret"
 stderr. An unknown value is empty in a table and `null` in JSON, never 0. If a part of a result is missing, a message on
 stderr says which part.
 
-| exit code | meaning |
+| exit status | meaning |
 | --- | --- |
-| 0 | done |
-| 1 | negative result: not found, not done, `--at-most` exceeded |
-| 2 | usage, or a setting |
-| 3 | a server is unreachable, or a part of the result is missing for that reason |
-| 4 | a server refused the request |
-| 70 | a bug in Ariane |
-| 130 | Ctrl-C |
+{exit_statuses}
 
 `send` and `tail` also exit with 3 when no broker has the topic: it may be created later, and then they work.
 
@@ -60,7 +55,7 @@ required; if a command has both `-b` and `-c`, one of them is. With access contr
 They print what Apache's mqadmin 4.9.8 prints for the same broker, column by column, so that scripts with cut and grep
 continue to work; `tests/cli/mqadmin/test_format.py` checks it. The differences:
 
-- Exit codes are those above, and an error is one sentence on stderr: Apache's prints a stack trace and exits with 0.
+- Exit statuses are those above, and an error is one sentence on stderr: Apache's prints a stack trace and exits with 0.
 - If a group has no offset, or a number is not known, `unknown` is printed and not 0. `brokerConsumeStats` also shows
   queues of which nothing was consumed yet, with `N/A` for the time.
 - Names longer than their column are not truncated; lists are sorted by name. Secrets are not shown.
@@ -81,7 +76,9 @@ continue to work; `tests/cli/mqadmin/test_format.py` checks it. The differences:
 def page() -> str:
     root = click.Context(ariane, info_name="ariane", max_content_width=WIDTH, terminal_width=WIDTH, obj=Invocation())
     root.help_option_names = ["-h", "--help"]
-    sections = [HEAD, *_sections(ariane, root), MQADMIN + "\n".join(_mqadmin_rows(root))]
+    statuses = "".join(f"| {status} | {meaning} |\n" for status, meaning in EXIT_STATUSES.items())
+    head = HEAD.replace("{exit_statuses}\n", statuses)
+    sections = [head, *_sections(ariane, root), MQADMIN + "\n".join(_mqadmin_rows(root))]
     return "\n".join(sections) + "\n"
 
 

@@ -27,7 +27,14 @@ All errors of Ariane are subclasses of `ArianeError` (`from ariane import Ariane
 with the cause, and a hint how to fix it where there is one.
 """
 
-_EXIT_CODES = """\
+_EXIT_STATUSES = """\
+## Exit statuses of `ariane`
+
+| exit status | meaning |
+|---|---|
+"""
+
+_CODES = """\
 ## Exit codes of `ariane`
 
 | code | meaning |
@@ -54,7 +61,18 @@ A response code other than SUCCESS is raised as `RequestFailed(code, remark)`. T
 def page() -> str:
     tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
     drawing, _, words = tree.partition("\n\n")
-    parts = [_INTRODUCTION, "```text", inspect.cleandoc("\n" + drawing), "```", "", words, "", _EXIT_CODES, _CODES]
+    statuses = "".join(f"| {status} | {meaning} |\n" for status, meaning in errors.EXIT_STATUSES.items())
+    parts = [
+        _INTRODUCTION,
+        "```text",
+        inspect.cleandoc("\n" + drawing),
+        "```",
+        "",
+        words,
+        "",
+        _EXIT_STATUSES + statuses,
+        _CODES,
+    ]
     return "\n".join([*parts, *_codes(), ""])
 
 

@@ -31,10 +31,21 @@
     └── RequestFailed(code, remark)     by code  4   the peer returned an error; a handler raises it as its response
 
 `retriable` says whether the same call may succeed later or elsewhere, so that retry loops never list types.
-`exit_status` is the exit status of the command line: 1 the result is negative, 2 usage, 3 unreachable, 4 refused.
+`exit_status` is the exit status of the command line; the table EXIT_STATUSES says what each one means.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+EXIT_STATUSES: Final = {
+    0: "done",
+    1: "the result is negative: not found, not clean, not equal, not done, a limit exceeded",
+    2: "wrong usage: an argument, an option or a setting",
+    3: "a server is unreachable, or a part of the result is missing for that reason",
+    4: "a server refused the request, with its code and remark",
+    70: "a bug in Ariane: run it again with `--debug` and report it",
+    130: "Ctrl-C",
+}
+"""Meaning of each exit status of `ariane`; docs/cli.md and docs/errors.md show this table."""
 
 
 class ArianeError(Exception):

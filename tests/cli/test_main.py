@@ -1,4 +1,4 @@
-"""The root command: errors as one line and an exit code, usage, version, help."""
+"""The root command: errors as one line and an exit status, usage, version, help."""
 
 import re
 from collections.abc import Callable

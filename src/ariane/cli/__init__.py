@@ -1,1 +1,1 @@
-"""The `ariane` command: arguments in, calls to the rooms below, lines and exit codes out."""
+"""The `ariane` command: arguments in, calls to the rooms below, lines and exit statuss out."""

@@ -180,7 +180,7 @@ def redrive(
     """Send the dead letters of a group again, to their original topic, where every group gets them.
 
     Continues where the last redrive ended. With --direct nothing is sent to a topic: each dead letter is delivered to
-    a member of the group, and the first one that fails ends the command with exit code 1.
+    a member of the group, and the first one that fails ends the command with exit status 1.
 
     \b
     Examples:

@@ -1,7 +1,6 @@
-"""The root command `ariane`, and the one place where an error becomes a line on stderr and an exit code.
+"""The root command `ariane`, and the one place where an error becomes a line on stderr and an exit status.
 
-0 success           2 wrong usage or settings     4 request refused by a server    130 Ctrl-C
-1 negative result   3 server not reachable       70 bug in Ariane
+`errors.EXIT_STATUSES` says what each status means.
 """
 
 import codecs
@@ -120,7 +119,7 @@ def ariane(invocation: Invocation, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
+    """Runs one command and returns its exit status."""
     prepare_streams()
     invocation = Invocation()
     arguments = sys.argv[1:] if arguments is None else arguments

@@ -1,4 +1,4 @@
-"""`ariane broker` as its users run it: a process, its signals, its two streams and its exit code."""
+"""`ariane broker` as its users run it: a process, its signals, its two streams and its exit status."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ async def address_of(process: Process) -> str:
 
 
 async def outcome(*arguments: str, cwd: Path, **variables: str) -> tuple[int | None, str]:
-    """Exit code and stderr of a run that ends by itself, with nothing on stdout."""
+    """Exit status and stderr of a run that ends by itself, with nothing on stdout."""
     async with started(*arguments, cwd=cwd, **variables) as process:
         out, err = await process.communicate()
         assert out == b""

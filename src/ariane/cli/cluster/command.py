@@ -15,7 +15,7 @@ COLUMNS = ("cluster", "brokerName", "brokerId", "address", "state", "version", "
 def cluster(name: str | None, connection: Connection, output: OutputFormat) -> int:
     """Show all brokers that are registered with the nameserver, and their state.
 
-    A broker that does not respond is shown as `silent`, and the exit code is 3. Values that a broker does not report
+    A broker that does not respond is shown as `silent`, and the exit status is 3. Values that a broker does not report
     are left empty (in JSON: null).
 
     \b

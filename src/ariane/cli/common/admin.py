@@ -26,7 +26,7 @@ INCOMPLETE = TransportError.exit_status
 
 
 def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
-    """Returns what `work` returns, or raises its error with the exit code for that kind of error."""
+    """Returns what `work` returns, or raises its error with the exit status for that kind of error."""
     from ariane.client.admin import Admin
 
     async def run(settings: ClientSettings) -> T:
@@ -35,7 +35,7 @@ def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> 
                 return await work(admin)
             except NoRoute as error:
                 await admin.cluster.map()  # raises when no nameserver responds: that is the real error then
-                raise ClientError(str(error)) from error  # exit code 1: the topic does not exist
+                raise ClientError(str(error)) from error  # exit status 1: the topic does not exist
             except ClientError as error:
                 raise _reason_of(error) from error
 
@@ -43,7 +43,7 @@ def run_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> 
 
 
 def _reason_of(error: ClientError) -> ArianeError:
-    """For a ClientError that stands for failures at several servers: the worst of them decides the exit code."""
+    """For a ClientError that stands for failures at several servers: the worst of them decides the exit status."""
     causes = error.__cause__.exceptions if isinstance(error.__cause__, ExceptionGroup) else ()
     for cause in causes:
         if isinstance(cause, TransportError):
@@ -55,7 +55,7 @@ def _reason_of(error: ClientError) -> ArianeError:
 
 
 def report_missing(failures: Iterable[Failure]) -> int:
-    """Prints a line for each server that the result lacks. Returns the exit code: 0 if the result is complete."""
+    """Prints a line for each server that the result lacks. Returns the exit status: 0 if the result is complete."""
     missing = list(failures)
     for failure in missing:
         click.echo(f"incomplete: no data from {failure}", err=True)

@@ -62,7 +62,7 @@ TARGET = (BROKER, CLUSTER)
 
 
 def apache(name: str, *options: Option) -> Callable[[Work], Work]:
-    """Adds a command under mqadmin's name. The docstring is its help; the function prints, may return an exit code."""
+    """Adds a command under mqadmin's name. The docstring is its help; the function prints, and may return a status."""
 
     def add(work: Work) -> Work:
         def run(namesrv: str | None, **values: Any) -> int | None:

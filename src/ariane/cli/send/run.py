@@ -205,7 +205,7 @@ async def _send_together(
 
 
 def reason_of(error: Exception) -> Exception:
-    """The error that decides the exit code: a refusal by the broker differs from an unreachable broker."""
+    """The error that decides the exit status: a refusal by the broker differs from an unreachable broker."""
     cause = sole_cause(error)
     if isinstance(cause, SendFailed) and isinstance(cause.__cause__, RequestFailed):
         return RequestFailed(cause.__cause__.code, str(cause))

@@ -88,7 +88,7 @@ def print_result(
     *,
     by_spark: bool,
 ) -> int:
-    """Returns the exit code: 1 if messages could not be read; a limit given by the user does not count."""
+    """Returns the exit status: 1 if messages could not be read; a limit given by the user does not count."""
     query = _by_spark if by_spark else _by_duckdb
     with ExitStack() as stack:
         with ScanBar() as bar:
