@@ -138,16 +138,18 @@ async def test_an_append_with_sync_flush_returns_when_the_disk_has_it(
     settings: StoreSettings, disk: WatchedDisk
 ) -> None:
     async with running(settings) as service:
-        await service.append([draft(b"makes the file")])
+        (before,) = await service.append([draft(b"makes the file")])
+        assert isinstance(before, Appended)
         disk.gate.clear()
         append = asyncio.ensure_future(service.append([draft(b"waits")]))
         await turns()
         assert not append.done()
-        assert service.store.flusher.unflushed_bytes > 0
+        unflushed = service.store.flusher.unflushed_bytes
         assert bodies(service.store, "orders", 0)[-1] == b"waits"  # readers need not wait
         disk.gate.set()
         (outcome,) = await append
         assert isinstance(outcome, Appended)
+        assert unflushed == outcome.end - before.end  # the record that waits, and nothing else
         assert service.store.flusher.flushed_to >= outcome.end
 
 
